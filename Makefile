@@ -1,0 +1,45 @@
+# Every verb sets up what it needs.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help install demo test test-long lint fmt bench lock fuzz clean
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
+
+install: $(STAMP) ## make .venv with .venv/bin/kafka-mesh
+$(STAMP): pyproject.toml requirements.lock
+	@command -v $(PYTHON) >/dev/null || { echo "kafka-mesh needs Python 3.11 or newer; name it with PYTHON=..."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	@touch $(STAMP)
+
+demo: install ## the main job on embedded clusters, e.g. make demo ARGS="--duration 20"
+	@$(BIN)/kafka-mesh demo $(ARGS)
+
+test: install ## all tests but the long ones; real brokers where Java 17 and Maven are
+	$(BIN)/pytest -m "not long" $(ARGS)
+
+test-long: install ## the long tests
+	$(BIN)/pytest -m long $(ARGS)
+
+lint: install ## ruff, mypy --strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: install ## format and fix what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+fuzz: install ## hostile requests by the million, e.g. make fuzz ARGS="--seed 7 --requests 2000000"
+	$(BIN)/python -m tests.wire.fuzz $(ARGS)
+
+lock: ## renew requirements.lock from pyproject.toml
+	$(BIN)/pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --extra dev --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --no-header --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

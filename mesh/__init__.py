@@ -1,0 +1,1 @@
+"""kafka-mesh: one native-Kafka address in front of several Kafka clusters."""

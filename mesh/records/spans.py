@@ -1,0 +1,39 @@
+"""Where records stand upstream: partitions of upstream clusters, and runs of their offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+ClusterName = NewType("ClusterName", str)
+TopicName = NewType("TopicName", str)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UpstreamPartition:
+    """One partition of one topic of one upstream cluster."""
+
+    cluster: ClusterName
+    topic: TopicName
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A run of upstream offsets of one upstream partition, both ends included."""
+
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        if self.first > self.last:
+            raise ValueError(f"a span ends before it begins: {self.first}..{self.last}")
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return f"{self.first}..{self.last}"

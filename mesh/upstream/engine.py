@@ -1,0 +1,174 @@
+"""What an upstream engine is: the consumer of one pool on one upstream cluster.
+
+The event loop gives it commands, which never block; it answers with events, which are delivered on the event loop's
+thread, in the order in which they happened. An engine is a member of the pool's upstream consumer group from the first
+`subscribe` until `close`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NewType, Protocol, TypeAlias
+
+from mesh.records.batch import Batch
+from mesh.records.spans import Span, TopicName, UpstreamPartition
+
+CommitToken = NewType("CommitToken", int)
+"""Names one `commit` command, so that its `Committed` event can be told from others."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPosition:
+    """What is committed upstream for one partition: the next offset to read, and text of at most 4,000 characters."""
+
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedPartition:
+    """One partition of a new assignment.
+
+    start: the upstream offset the engine reads from.
+    committed: what the group has committed (already including the start position of a new group, committed at once).
+    resumed: True when the engine goes on at its own position because the partition came straight back (eager
+        rebalance); what it delivered before is then still valid. False: forget everything known of the partition.
+    end: the high watermark at the time of the assignment, or None if it could not be read.
+    """
+
+    partition: UpstreamPartition
+    start: int
+    committed: CommitPosition
+    resumed: bool
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A rebalance ended: this is the whole assignment. What was revoked before and is not in it belongs to others."""
+
+    partitions: tuple[AssignedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """A rebalance began: nothing may be delivered from these until `Assigned` gives them back."""
+
+    partitions: tuple[UpstreamPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The membership was lost (session expired, fenced): others may already own these; forget them at once."""
+
+    partitions: tuple[UpstreamPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Batches of one partition, in upstream order. Offsets between batches that are missing do not exist upstream."""
+
+    partition: UpstreamPartition
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndReached:
+    """Everything below `offset` was received or does not exist (control records, aborted data, compaction)."""
+
+    partition: UpstreamPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PositionReset:
+    """Upstream offsets were thrown back or cut off unasked (topic made anew, log truncated, retention).
+
+    Reading goes on at `start`; everything known of the partition is void.
+    """
+
+    partition: UpstreamPartition
+    start: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The end of one `commit` command: per partition 0 when stored, else the Kafka error code that kept it from being
+    stored; 27 (REBALANCE_IN_PROGRESS) for a partition that is not ours (any more)."""
+
+    token: CommitToken
+    errors: Mapping[UpstreamPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """Part of the answer to a `reread` command, in upstream order; the last one has `complete`.
+
+    What is not in any of the batches of a span is gone upstream. error: why it ended early, "" if it did not; what was
+    not covered may be asked for again.
+    """
+
+    partition: UpstreamPartition
+    span: Span
+    batches: tuple[Batch, ...]
+    complete: bool
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDown:
+    """The upstream cluster cannot be reached or refuses us; the engine goes on trying by itself."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUp:
+    """The upstream cluster can be used (again)."""
+
+
+EngineEvent: TypeAlias = (
+    Assigned
+    | Revoked
+    | Lost
+    | Received
+    | EndReached
+    | PositionReset
+    | Committed
+    | Reread
+    | SourceDown
+    | SourceUp
+)
+
+Deliver: TypeAlias = Callable[[EngineEvent], None]
+
+
+class Engine(Protocol):
+    """Commands to an upstream consumer. None of them blocks; all are called on the event loop's thread."""
+
+    def subscribe(self, topics: frozenset[TopicName]) -> None:
+        """Consume these topics, the whole set; joins the upstream group at the first call."""
+
+    def set_consuming(self, consuming: bool) -> None:
+        """Whether records may be received now. False stops asking for more; membership and commits go on."""
+
+    def pause(self, partitions: frozenset[UpstreamPartition]) -> None:
+        """Stop reading these; costs what was prefetched of them, so for long idleness only."""
+
+    def resume(self, partitions: frozenset[UpstreamPartition]) -> None:
+        """Read these again, from where they were paused."""
+
+    def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
+        """Store these in the upstream group; `Committed` with this token tells how it ended, always."""
+
+    def reread(self, partition: UpstreamPartition, span: Span) -> None:
+        """Read a span of an assigned partition again, beside the normal reading; `Reread` events bring it."""
+
+    def set_eager(self, eager: bool) -> None:
+        """True while something is un-acknowledged: commands are then looked at every 1-2 ms, else every 50 ms."""
+
+    async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
+        """Commit these a last time, leave the upstream group, end the threads. Returns the errors as `Committed` has
+        them. No event is delivered afterwards."""
