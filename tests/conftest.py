@@ -1,0 +1,92 @@
+"""Hypothesis profiles, real brokers, and the switch under which a skipped test fails the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+from hypothesis import settings
+
+from tests.integration.jars import kafka_jars, missing_programs
+from tests.integration.kafka import KafkaCluster
+
+settings.register_profile("fast", derandomize=True, max_examples=50, deadline=None)
+settings.register_profile("deep", max_examples=2_000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+_BROKER_FIXTURES = frozenset({"kafka", "kafka_pair"})
+_NO_SKIP = "KAFKA_MESH_NO_SKIP"
+_skipped = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_skipped] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses a real broker is marked `kafka`, and comes last: the quick tests have failed by then."""
+    for item in items:
+        if _BROKER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.kafka)
+    items.sort(key=lambda item: item.get_closest_marker("kafka") is not None)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """A running Apache Kafka, the one of the whole run: give topics and groups names of your own."""
+    yield from _cluster("eu", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def _second_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    yield from _cluster("us", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def kafka_pair(kafka: KafkaCluster, _second_kafka: KafkaCluster) -> tuple[KafkaCluster, KafkaCluster]:
+    """Two clusters that know nothing of each other, eu (which is `kafka`) and us."""
+    return kafka, _second_kafka
+
+
+def _cluster(name: str, folders: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    if missing := missing_programs():
+        pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
+    cluster = KafkaCluster(name, kafka_jars(), folders.mktemp(f"kafka-{name}"))
+    yield cluster
+    cluster.kill()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        item.config.stash[_skipped].append(item.nodeid)
+        if item.get_closest_marker("kafka") and isinstance(report.longrepr, tuple):
+            # One place for all, so that pytest folds them into one line of its summary.
+            report.longrepr = ("tests/conftest.py", _cluster.__code__.co_firstlineno, report.longrepr[2])
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.skipped:
+        collector.config.stash[_skipped].append(collector.nodeid)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if os.environ.get(_NO_SKIP) and session.config.stash[_skipped]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if os.environ.get(_NO_SKIP) and config.stash[_skipped]:
+        terminalreporter.section(f"skipped, which {_NO_SKIP} forbids", red=True)
+        for node in config.stash[_skipped]:
+            terminalreporter.write_line(node)

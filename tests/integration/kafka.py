@@ -1,0 +1,162 @@
+"""A real Apache Kafka: one KRaft node in a folder of its own that can be stopped, killed, frozen and started again."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.integration.processes import ChildProcess, eventually, free_port
+
+# A killed broker may register again when its old session has expired: 3 s instead of 9.
+_PROPERTIES = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={logs}
+log.retention.ms=-1
+auto.create.topics.enable=false
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+log.cleaner.dedupe.buffer.size=2097152
+"""
+
+# The clients' complaints about a broker that a test killed on purpose would only bury the test's own output.
+_SILENT = logging.getLogger("tests.kafka.client")
+_SILENT.disabled = True
+CLIENT_PROPERTIES: Mapping[str, Any] = {
+    "logger": _SILENT,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+}
+
+
+class KafkaCluster:
+    """One broker, which is its own controller, on loopback ports that stay the same over restarts."""
+
+    def __init__(self, name: str, jars: Path, folder: Path) -> None:
+        """Formats `folder` (empty) and starts; returns when the broker answers."""
+        self.name = name
+        self.folder = folder
+        self._jars = jars
+        self._port = free_port()
+        self.bootstrap_servers = f"127.0.0.1:{self._port}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._properties = folder / "server.properties"
+        self._properties.write_text(_PROPERTIES.format(port=self._port, controller=free_port(), logs=folder / "logs"))
+        cluster_id = self.run_tool("kafka.tools.StorageTool", "random-uuid").split()[-1]
+        self.run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+        self._process = self._start()
+        self.wait_until_up()
+
+    def java(self, class_name: str, *arguments: str, heap: str = "256m") -> list[str]:
+        """The command line that runs a class of Kafka's jars."""
+        # Java expands the asterisk. Tools live for seconds: the first compiler tier is all they get use of.
+        quick = () if class_name == "kafka.Kafka" else ("-XX:TieredStopAtLevel=1",)
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return [
+            "java",
+            f"-Xmx{heap}",
+            "-XX:+UseSerialGC",
+            *quick,
+            quiet,
+            "-cp",
+            f"{self._jars}/*",
+            class_name,
+            *arguments,
+        ]
+
+    def run_tool(self, class_name: str, *arguments: str, timeout: float = 60.0) -> str:
+        """Run one of Kafka's command-line tools; its standard output. Raises RuntimeError when it fails."""
+        done = subprocess.run(self.java(class_name, *arguments), capture_output=True, text=True, timeout=timeout)
+        if done.returncode:
+            raise RuntimeError(f"{class_name} {' '.join(arguments)}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def stop(self) -> None:
+        """Shut down in an orderly way."""
+        self._process.signal(signal.SIGTERM)
+        self._process.wait(30)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+
+    def restart(self) -> None:
+        """Start again on the same folder and ports, after `kill` or `stop`; returns when the broker answers."""
+        assert self._process.exit_code is not None, "restart() is for a broker that was stopped or killed"
+        self._process = self._start()
+        self.wait_until_up()
+
+    def freeze(self) -> None:
+        """Let it hang without closing its connections."""
+        self._process.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """End `freeze`."""
+        self._process.signal(signal.SIGCONT)
+
+    def admin(self) -> AdminClient:
+        """A new admin client of this cluster."""
+        return AdminClient({**CLIENT_PROPERTIES, "bootstrap.servers": self.bootstrap_servers})
+
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic; returns when every partition has a leader."""
+        admin = self.admin()
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        admin.create_topics([topic])[name].result(30)
+
+        def is_led() -> bool:
+            seen = admin.list_topics(name, timeout=5).topics[name].partitions
+            return len(seen) == partitions and all(partition.leader >= 0 for partition in seen.values())
+
+        eventually(f"leaders of {name}", is_led)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; returns when the cluster no longer lists it."""
+        admin = self.admin()
+        admin.delete_topics([name])[name].result(30)
+        eventually(f"deletion of {name}", lambda: name not in admin.list_topics(timeout=5).topics)
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """What the group has committed: (topic, partition) -> next offset to read."""
+        request = self.admin().list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        partitions: list[TopicPartition] = request[group].result(30).topic_partitions
+        return {(each.topic, each.partition): each.offset for each in partitions if each.offset >= 0}
+
+    def _start(self) -> ChildProcess:
+        command = self.java("kafka.Kafka", str(self._properties), heap="768m")
+        return ChildProcess(command, log=self.folder / "broker.log")
+
+    def wait_until_up(self) -> None:
+        """Returns when a metadata request is answered with a broker in it."""
+        admin = self.admin()
+
+        def answers() -> bool:
+            if self._process.exit_code is not None:
+                raise RuntimeError(f"the broker {self.name} ended; its log ends:\n{self._process.log_tail()}")
+            try:
+                return bool(admin.list_topics(timeout=1).brokers)
+            except KafkaException:
+                return False
+
+        eventually(f"broker {self.name} answers", answers, timeout=60)
