@@ -1,0 +1,168 @@
+"""The messages a mesh reads and writes, free of versions: plain values, Kafka's field names.
+
+One request and one response for each API, in the shape of its newest version. Fields that an older version lacks have
+defaults; `mesh.wire.shapes` converts where older versions differ in shape. Durations are whole milliseconds and their
+names end in `_ms`; a topic id that is the zero UUID on the wire is None here.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from mesh.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from mesh.wire.messages.data import (
+    Buffer,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    FetchTopicResponse,
+    ForgottenTopic,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+    MetadataBroker,
+    MetadataPartitionResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+    MetadataTopicResponse,
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+    ProduceTopicResponse,
+)
+from mesh.wire.messages.groups import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupMember,
+    JoinGroupProtocol,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupMember,
+    LeaveGroupMemberResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    OffsetCommitPartition,
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+    OffsetCommitTopicResponse,
+    OffsetFetchGroup,
+    OffsetFetchGroupResponse,
+    OffsetFetchPartitionResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+    OffsetFetchTopicResponse,
+    SyncGroupAssignment,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+RequestMessage: TypeAlias = (
+    ApiVersionsRequest
+    | MetadataRequest
+    | ListOffsetsRequest
+    | FetchRequest
+    | ProduceRequest
+    | FindCoordinatorRequest
+    | JoinGroupRequest
+    | SyncGroupRequest
+    | HeartbeatRequest
+    | LeaveGroupRequest
+    | OffsetCommitRequest
+    | OffsetFetchRequest
+)
+
+ResponseMessage: TypeAlias = (
+    ApiVersionsResponse
+    | MetadataResponse
+    | ListOffsetsResponse
+    | FetchResponse
+    | ProduceResponse
+    | FindCoordinatorResponse
+    | JoinGroupResponse
+    | SyncGroupResponse
+    | HeartbeatResponse
+    | LeaveGroupResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponse
+)
+
+__all__ = [
+    "ApiVersion",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "Buffer",
+    "Coordinator",
+    "FetchPartition",
+    "FetchPartitionResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchTopic",
+    "FetchTopicResponse",
+    "FindCoordinatorRequest",
+    "FindCoordinatorResponse",
+    "ForgottenTopic",
+    "HeartbeatRequest",
+    "HeartbeatResponse",
+    "JoinGroupMember",
+    "JoinGroupProtocol",
+    "JoinGroupRequest",
+    "JoinGroupResponse",
+    "LeaveGroupMember",
+    "LeaveGroupMemberResponse",
+    "LeaveGroupRequest",
+    "LeaveGroupResponse",
+    "ListOffsetsPartition",
+    "ListOffsetsPartitionResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
+    "ListOffsetsTopic",
+    "ListOffsetsTopicResponse",
+    "MetadataBroker",
+    "MetadataPartitionResponse",
+    "MetadataRequest",
+    "MetadataResponse",
+    "MetadataTopic",
+    "MetadataTopicResponse",
+    "OffsetCommitPartition",
+    "OffsetCommitPartitionResponse",
+    "OffsetCommitRequest",
+    "OffsetCommitResponse",
+    "OffsetCommitTopic",
+    "OffsetCommitTopicResponse",
+    "OffsetFetchGroup",
+    "OffsetFetchGroupResponse",
+    "OffsetFetchPartitionResponse",
+    "OffsetFetchRequest",
+    "OffsetFetchResponse",
+    "OffsetFetchTopic",
+    "OffsetFetchTopicResponse",
+    "ProducePartition",
+    "ProducePartitionResponse",
+    "ProduceRequest",
+    "ProduceResponse",
+    "ProduceTopic",
+    "ProduceTopicResponse",
+    "RequestMessage",
+    "ResponseMessage",
+    "SyncGroupAssignment",
+    "SyncGroupRequest",
+    "SyncGroupResponse",
+]
