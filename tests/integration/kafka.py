@@ -139,7 +139,8 @@ class KafkaCluster:
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """What the group has committed: (topic, partition) -> next offset to read."""
-        request = self.admin().list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        admin = self.admin()  # must outlive its futures, or they never end
+        request = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         partitions: list[TopicPartition] = request[group].result(30).topic_partitions
         return {(each.topic, each.partition): each.offset for each in partitions if each.offset >= 0}
 
