@@ -1,0 +1,103 @@
+"""Feed a topic, and read it back without the mesh."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
+from tests.integration.records import CODECS, Record, Stored, varied_record
+
+
+class Feed:
+    """Produces records with ids `cluster-topic-number` to one topic, with all five codecs in turn."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str, shape: Callable[[str, int], Record] = varied_record) -> None:
+        """shape: makes the record of an id and its number."""
+        self.cluster = cluster
+        self.topic = topic
+        self._shape = shape
+        self._number = 0
+        self._failed: list[KafkaError] = []
+        base = {**CLIENT_PROPERTIES, "bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True}
+        self._producers = [Producer({**base, "compression.codec": codec}) for codec in CODECS]
+
+    def produce(self, count: int, rate: float | None = None) -> None:
+        """Returns when all are stored; `rate` is in records per second, None: as fast as they go.
+
+        KafkaException when one could not be stored.
+        """
+        begin = time.monotonic()
+        for sent in range(count):
+            if rate is not None and (ahead := begin + sent / rate - time.monotonic()) > 0.01:
+                self._poll()
+                time.sleep(ahead)  # the rate is the subject
+            self._send()
+        for producer in self._producers:
+            assert producer.flush(60) == 0, f"{len(producer)} records not stored on {self.cluster.name} after 60 s"
+        if self._failed:
+            raise KafkaException(self._failed[0])
+
+    def _send(self) -> None:
+        record = self._shape(f"{self.cluster.name}-{self.topic}-{self._number}", self._number)
+        producer = self._producers[self._number % len(self._producers)]
+        self._number += 1
+        while True:
+            try:
+                producer.produce(
+                    self.topic,
+                    record.value,
+                    record.key,
+                    headers=list(record.headers),
+                    timestamp=record.timestamp,
+                    on_delivery=self._delivered,
+                )
+                return
+            except BufferError:
+                producer.poll(0.1)
+
+    def _poll(self) -> None:
+        for producer in self._producers:
+            producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+
+def upstream_records(cluster: KafkaCluster, *topics: str) -> dict[str, Stored]:
+    """Everything stored in these topics up to now, by id, read straight from the cluster."""
+    properties = {
+        **CLIENT_PROPERTIES,
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": "independent-reader",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(properties)
+    metadata = consumer.list_topics(timeout=10).topics
+    unfinished = {(topic, partition) for topic in topics for partition in metadata[topic].partitions}
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in unfinished])
+    stored: dict[str, Stored] = {}
+    deadline = time.monotonic() + 60
+    while unfinished:
+        assert time.monotonic() < deadline, f"no end of {unfinished} on {cluster.name}"
+        for message in consumer.consume(10_000, timeout=0.2):
+            if (error := message.error()) is not None:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                unfinished.discard(_place(message)[:2])
+                continue
+            record = Record.of(message)
+            assert record.id not in stored, f"{record.id} is stored twice"
+            stored[record.id] = Stored(record, cluster.name, *_place(message))
+    consumer.close()
+    return stored
+
+
+def _place(message: Message) -> tuple[str, int, int]:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None and partition is not None and offset is not None
+    return topic, partition, offset

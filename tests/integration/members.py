@@ -1,0 +1,169 @@
+"""Unmodified consumers as processes of their own, and what they report: confluent-kafka, Kafka's Java client, kcat."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from tests.integration.consumer import ConsumerOptions
+from tests.integration.kafka import KafkaCluster
+from tests.integration.processes import ChildProcess
+from tests.integration.records import Delivery, Headers, Record, View
+
+
+class Member(ABC):
+    """A consumer process. What it reports is read from its output whenever it is asked for."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
+        self.name = name
+        self._output = folder / f"{name}.out"
+        self.process = ChildProcess(command, log=folder / f"{name}.log", stdout=self._output)
+        self._deliveries: list[Delivery] = []
+        self._read = 0
+        self._events: Counter[str] = Counter()
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """Every record it has shown so far, in order."""
+        self._catch_up()
+        return self._deliveries
+
+    @property
+    def events(self) -> Counter[str]:
+        """How often it reported what: `assigned`, `revoked`, `lost`, `committed`, `commit failed`, `error`."""
+        self._catch_up()
+        return self._events
+
+    def close(self, timeout: float = 20.0) -> None:
+        """SIGTERM: it commits and leaves. AssertionError when it does not end, or does not end well."""
+        self.process.signal(signal.SIGTERM)
+        code = self.process.wait(timeout)
+        assert code in self._clean_exits, f"{self.name} ended with {code}; its log ends:\n{self.process.log_tail()}"
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+
+    def assert_running(self) -> None:
+        """AssertionError when it has ended by itself."""
+        code = self.process.exit_code
+        assert code is None, f"{self.name} ended by itself with {code}; its log ends:\n{self.process.log_tail()}"
+
+    _clean_exits: frozenset[int] = frozenset({0})
+
+    @abstractmethod
+    def _parse(self, data: bytes) -> int:
+        """Note what `data` reports; the number of bytes that were whole."""
+
+    def _catch_up(self) -> None:
+        with self._output.open("rb") as output:
+            output.seek(self._read)
+            self._read += self._parse(output.read())
+
+
+class ConfluentMember(Member):
+    """`tests.integration.consumer`."""
+
+    def __init__(self, name: str, options: ConsumerOptions, folder: Path) -> None:
+        command = [sys.executable, "-m", "tests.integration.consumer", options.to_json()]
+        super().__init__(name, command, folder)
+
+    def _parse(self, data: bytes) -> int:
+        whole = data.rfind(b"\n") + 1
+        for line in data[:whole].splitlines():
+            report = json.loads(line)
+            if report["event"] != "record":
+                self._events[report["event"]] += 1
+                continue
+            place = (self.name, report["partition"], report["offset"])
+            self._deliveries.append(Delivery(report["id"], View.WHOLE, report["fingerprint"], *place))
+        return whole
+
+
+class JavaMember(Member):
+    """Kafka's own VerifiableConsumer: subscribe(), and a synchronous commit after each poll."""
+
+    # 128 + SIGTERM is how a JVM ends that was asked to.
+    _clean_exits = frozenset({0, 143})
+    _EVENTS: ClassVar = {
+        "partitions_assigned": "assigned",
+        "partitions_revoked": "revoked",
+        "partitions_lost": "lost",
+        "offsets_committed": "committed",
+    }
+
+    def __init__(
+        self, name: str, kafka: KafkaCluster, bootstrap_servers: str, group: str, topic: str, folder: Path
+    ) -> None:
+        """kafka: whose jars to use."""
+        arguments = (
+            *("--bootstrap-server", bootstrap_servers, "--group-id", group, "--topic", topic),
+            *("--reset-policy", "earliest", "--verbose"),
+        )
+        super().__init__(name, kafka.java("org.apache.kafka.tools.VerifiableConsumer", *arguments), folder)
+
+    def _parse(self, data: bytes) -> int:
+        whole = data.rfind(b"\n") + 1
+        for line in data[:whole].splitlines():
+            report = json.loads(line)
+            if event := self._EVENTS.get(report["name"]):
+                self._events["commit failed" if event == "committed" and not report["success"] else event] += 1
+            elif report["name"] == "record_data":
+                key, value = (None if part is None else part.encode() for part in (report["key"], report["value"]))
+                record = Record(key, value, (), 0)
+                place = (self.name, report["partition"], report["offset"])
+                self._deliveries.append(Delivery(record.id, View.JAVA, record.fingerprint(View.JAVA), *place))
+        return whole
+
+
+class KcatMember(Member):
+    """`kcat -G`, with lengths before keys and values, so that they may hold any bytes."""
+
+    _FORMAT = r"%p %o %T %K %S %k%s%h\n"
+    _PREFIX = re.compile(rb"(\d+) (\d+) (-?\d+) (-?\d+) (-?\d+) ")
+    _REBALANCE = re.compile(r"^% Group \S+ rebalanced.*: (assigned|revoked)", re.MULTILINE)
+
+    def __init__(self, name: str, arguments: Sequence[str], folder: Path) -> None:
+        """arguments: all but the format, e.g. `-b ADDRESS -G GROUP TOPIC`."""
+        super().__init__(name, ["kcat", "-u", "-f", self._FORMAT, *arguments], folder)
+
+    @classmethod
+    def subscribed(cls, name: str, bootstrap_servers: str, group: str, topic: str, folder: Path) -> KcatMember:
+        """A member of a group."""
+        start = ("-X", "auto.offset.reset=earliest")
+        return cls(name, ["-b", bootstrap_servers, *start, "-G", group, topic], folder)
+
+    def _catch_up(self) -> None:
+        super()._catch_up()
+        self._events = Counter(self._REBALANCE.findall(self.process.log.read_text(errors="replace")))
+
+    def _parse(self, data: bytes) -> int:
+        whole = 0
+        while prefix := self._PREFIX.match(data, whole):
+            partition, offset, timestamp, key_length, value_length = map(int, prefix.groups())
+            middle = prefix.end() + max(key_length, 0)
+            tail = middle + max(value_length, 0)
+            end = data.find(b"\n", tail)
+            if end < 0:
+                break
+            key = data[prefix.end() : middle] if key_length >= 0 else None
+            value = data[middle:tail] if value_length >= 0 else None
+            record = Record(key, value, _kcat_headers(data[tail:end]), timestamp)
+            fingerprint = record.fingerprint(View.KCAT)
+            self._deliveries.append(Delivery(record.id, View.KCAT, fingerprint, self.name, partition, offset))
+            whole = end + 1
+        return whole
+
+
+def _kcat_headers(text: bytes) -> Headers:
+    if not text:
+        return ()
+    pairs = (header.partition(b"=") for header in text.split(b","))
+    return tuple((name.decode(), None if value == b"NULL" else value) for name, _, value in pairs)
