@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Literal, TypeAlias
+
+Reason: TypeAlias = Literal[
+    "frame_size",
+    "unknown_api",
+    "unsupported_version",
+    "truncated",
+    "trailing_bytes",
+    "invalid_length",
+    "too_many_elements",
+    "invalid_varint",
+    "invalid_utf8",
+]
 
 
 class ProtocolError(Exception):
     """A peer sent bytes that no answer can be given to. Close its connection; nothing else is affected.
 
-    reason: one of a small fixed set of labels, fit for a counter; the message says the rest.
+    reason: fit to be a label of a counter; the message says the rest.
     """
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason: Reason = reason
 
 
 class ErrorCode(IntEnum):

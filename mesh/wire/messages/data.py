@@ -207,10 +207,17 @@ class ProduceRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRecordError:
+    batch_index: int
+    batch_index_error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducePartitionResponse:
     index: int
     error_code: ErrorCode = ErrorCode.NONE
     base_offset: int = -1
+    record_errors: tuple[ProduceRecordError, ...] = ()
     error_message: str | None = None
 
 

@@ -1,0 +1,149 @@
+"""The server side of one connection: bytes in, requests out; responses in, bytes out. No IO.
+
+Answers leave strictly in the order of the requests: one that is given early waits for those before it. After a
+ProtocolError the connection is to be closed; what it has still to send does not matter any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from struct import Struct
+from typing import Final
+
+from mesh.wire.apis import APIS, ApiKey, has_tagged_response_header, is_flexible
+from mesh.wire.decoder import decode_request
+from mesh.wire.encoder import encode_response
+from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.frames import FrameSplitter
+from mesh.wire.messages import ApiVersion, ApiVersionsResponse, Buffer, RequestMessage, ResponseMessage
+from mesh.wire.reader import Cursor
+
+_REQUEST_START: Final = Struct(">hhi")
+_RESPONSE_START: Final = Struct(">ii")
+_RESPONSE_START_TAGGED: Final = Struct(">iib")
+
+
+class Request:
+    """One request, its body undecoded; also the ticket under which its answer is given. Compared by identity."""
+
+    __slots__ = ("_answer", "_body", "_frame", "api_key", "api_version", "client_id", "correlation_id")
+
+    def __init__(
+        self, api_key: ApiKey, api_version: int, correlation_id: int, client_id: str | None, frame: bytes, body: int
+    ) -> None:
+        """body: where in the frame the header ends."""
+        self.api_key: Final = api_key
+        self.api_version: Final = api_version
+        self.correlation_id: Final = correlation_id
+        self.client_id: Final = client_id
+        self._frame: Final = frame
+        self._body: Final = body
+        self._answer: list[Buffer] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Request {self.api_key.name} v{self.api_version} {self.correlation_id} of {self.client_id!r}>"
+
+    def decode(self) -> RequestMessage:
+        """The whole body. Raises ProtocolError."""
+        return decode_request(self.api_key, self.api_version, Cursor(self._frame, self._body))
+
+
+class ServerConnection:
+    """One downstream connection.
+
+    served: the lowest and the highest version of each API that is served here. ApiVersions in any other version is
+        answered at once, with UNSUPPORTED_VERSION and this table in a v0 body (KIP-511); other APIs and versions are
+        a ProtocolError.
+    """
+
+    __slots__ = ("_frames", "_pending", "_served", "_to_send", "_unanswered")
+
+    def __init__(self, served: Mapping[ApiKey, tuple[int, int]]) -> None:
+        for api_key, (lowest, highest) in served.items():
+            if not APIS[api_key].lowest <= lowest <= highest <= APIS[api_key].highest:
+                raise ValueError(f"{api_key.name} v{lowest}-{highest} cannot be served: {APIS[api_key]}")
+        self._served: Final[dict[int, tuple[int, int]]] = {
+            int(api_key): versions for api_key, versions in served.items()
+        }
+        self._frames: Final = FrameSplitter()
+        self._pending: Final[deque[Request]] = deque()
+        self._to_send: list[Buffer] = []
+        self._unanswered = 0
+
+    @property
+    def pending(self) -> int:
+        """How many requests have been received and not answered."""
+        return self._unanswered
+
+    @property
+    def oldest(self) -> Request | None:
+        """The unanswered request that everything behind it waits for."""
+        return self._pending[0] if self._pending else None
+
+    def receive_data(self, data: Buffer) -> list[Request]:
+        """The requests that these bytes complete, in order. Raises ProtocolError."""
+        received = [self._receive_frame(frame) for frame in self._frames.receive_data(data)]
+        return [request for request in received if request is not None]
+
+    def answer(self, request: Request, response: ResponseMessage) -> None:
+        """Raises ValueError for a value that this version has no room for, and for a second answer."""
+        self.answer_raw(request, encode_response(request.api_key, request.api_version, response))
+
+    def answer_raw(self, request: Request, body: Iterable[Buffer]) -> None:
+        """Answers with a body that is already encoded; its buffers are passed on as they are."""
+        body = list(body)
+        length = sum(map(len, body)) + _RESPONSE_START.size - 4
+        if has_tagged_response_header(request.api_key, request.api_version):
+            start = _RESPONSE_START_TAGGED.pack(length + 1, request.correlation_id, 0)
+        else:
+            start = _RESPONSE_START.pack(length, request.correlation_id)
+        self._settle(request, [start, *body])
+
+    def no_answer(self, request: Request) -> None:
+        """For what the client expects no response to: Produce with acks=0."""
+        self._settle(request, [])
+
+    def data_to_send(self) -> list[Buffer]:
+        """What may leave now; each buffer is handed out once."""
+        to_send, self._to_send = self._to_send, []
+        return to_send
+
+    def _receive_frame(self, frame: bytes) -> Request | None:
+        cursor = Cursor(frame)
+        key, version, correlation_id = cursor.unpack(_REQUEST_START)
+        if key not in self._served:
+            raise ProtocolError("unknown_api", f"API {key} is not served here")
+        api_key = ApiKey(key)
+        lowest, highest = self._served[key]
+        if not lowest <= version <= highest:
+            if api_key is not ApiKey.API_VERSIONS:
+                raise ProtocolError("unsupported_version", f"{api_key.name} v{version} is not in v{lowest}-{highest}")
+            # Neither header nor body of a version that we do not know can be read, only what all of them begin with.
+            self._refuse_version(self._enqueue(Request(api_key, 0, correlation_id, None, frame, cursor.position)))
+            return None
+        client_id = cursor.nullable_string()
+        if is_flexible(api_key, version):
+            cursor.skip_tagged_fields()
+        return self._enqueue(Request(api_key, version, correlation_id, client_id, frame, cursor.position))
+
+    def _enqueue(self, request: Request) -> Request:
+        self._pending.append(request)
+        self._unanswered += 1
+        return request
+
+    def _refuse_version(self, request: Request) -> None:
+        served = tuple(
+            ApiVersion(api_key=key, min_version=lowest, max_version=highest)
+            for key, (lowest, highest) in self._served.items()
+        )
+        self.answer(request, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served))
+
+    def _settle(self, request: Request, answer: list[Buffer]) -> None:
+        if request._answer is not None:
+            raise ValueError(f"{request} has been answered")
+        request._answer = answer
+        self._unanswered -= 1
+        while self._pending and (ready := self._pending[0]._answer) is not None:
+            self._pending.popleft()
+            self._to_send += ready

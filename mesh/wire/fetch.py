@@ -1,0 +1,209 @@
+"""Fetch by hand, v4 to v17: it is most of the traffic, and its answers carry records that must not be copied.
+
+What the versions change (FetchRequest.json, FetchResponse.json of Apache Kafka): v5 log start offsets; v7 sessions
+(KIP-227); v9 the leader epoch in requests; v11 rack and preferred replica (KIP-392); v12 the flexible encoding and
+last_fetched_epoch; v13 topic ids instead of names (KIP-516); v15 the replica id becomes a tagged field (KIP-903).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+from uuid import UUID
+
+from mesh.wire.apis import APIS, ApiKey, is_flexible
+from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import (
+    Buffer,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    FetchTopicResponse,
+    ForgottenTopic,
+)
+from mesh.wire.reader import INT16, INT32, Cursor
+from mesh.wire.writer import encode_unsigned_varint
+
+_NO_ID: Final = bytes(16)
+_NO_TAGGED_FIELDS: Final = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What one version has, and its runs of fields of fixed size; fields that nobody here needs are padding.
+
+    request: max_wait_ms, min_bytes, max_bytes, isolation_level, and with sessions session_id, session_epoch.
+    partition: partition, current_leader_epoch where it has one, fetch_offset, partition_max_bytes; in the flexible
+        encoding the first byte of the count of tagged fields, which consumers leave at 0, is read along with them.
+    answer: partition, error_code, high_watermark, last_stable_offset, log_start_offset where it has one, `answer_end`.
+    answer_end: no aborted transactions (an empty array, as brokers send to clients that read committed), no preferred
+        read replica.
+    """
+
+    is_flexible: bool
+    has_sessions: bool
+    has_leader_epoch: bool
+    has_log_start_offset: bool
+    has_rack: bool
+    has_topic_ids: bool
+    request: Struct
+    partition: Struct
+    answer: Struct
+    answer_end: tuple[int, ...]
+
+
+def decode_fetch_request(cursor: Cursor, version: int) -> FetchRequest:
+    """The body of a Fetch request in a version of `APIS`. Raises ProtocolError; looks at nothing behind the body."""
+    layout = _LAYOUTS[version]
+    max_wait_ms, min_bytes, max_bytes, isolation_level, *session = cursor.unpack(layout.request)
+    session_id, session_epoch = session or (0, -1)
+    topics = tuple([_topic(cursor, layout) for _ in range(_count(cursor, layout, _TOPIC_SIZE))])
+    forgotten: tuple[ForgottenTopic, ...] = ()
+    if layout.has_sessions:
+        forgotten = tuple([_forgotten_topic(cursor, layout) for _ in range(_count(cursor, layout, _TOPIC_SIZE))])
+    rack_id = _string(cursor, layout) if layout.has_rack else ""
+    if layout.is_flexible:
+        cursor.skip_tagged_fields()
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=topics,
+        forgotten_topics=forgotten,
+        rack_id=rack_id,
+    )
+
+
+def encode_fetch_response(response: FetchResponse, version: int) -> list[Buffer]:
+    """The body of a Fetch response in a version of `APIS`, in pieces; those with records are the very objects given."""
+    layout = _LAYOUTS[version]
+    pieces: list[Buffer] = []
+    head = bytearray(INT32.pack(response.throttle_time_ms))
+    if layout.has_sessions:
+        head += _ERROR_AND_SESSION.pack(response.error_code, response.session_id)
+    head += _length(len(response.topics), layout)
+    for topic in response.topics:
+        head += _encode_topic(topic, layout)
+        head += _length(len(topic.partitions), layout)
+        for partition in topic.partitions:
+            head += _encode_partition(partition, layout)
+            if partition.records:
+                pieces.append(head)
+                pieces += partition.records
+                head = bytearray()
+            if layout.is_flexible:
+                head += _NO_TAGGED_FIELDS
+        if layout.is_flexible:
+            head += _NO_TAGGED_FIELDS
+    if layout.is_flexible:
+        head += _NO_TAGGED_FIELDS
+    if head:
+        pieces.append(head)
+    return pieces
+
+
+def _topic(cursor: Cursor, layout: _Layout) -> FetchTopic:
+    name, topic_id = _name_or_id(cursor, layout)
+    count = _count(cursor, layout, layout.partition.size)
+    partitions = tuple([_partition(cursor, layout) for _ in range(count)])
+    if layout.is_flexible:
+        cursor.skip_tagged_fields()
+    return FetchTopic(name=name, topic_id=topic_id, partitions=partitions)
+
+
+def _partition(cursor: Cursor, layout: _Layout) -> FetchPartition:
+    current_leader_epoch = -1
+    if layout.is_flexible:
+        partition, current_leader_epoch, fetch_offset, max_bytes, tagged_fields = cursor.unpack(layout.partition)
+        if tagged_fields:
+            cursor.position -= 1
+            cursor.skip_tagged_fields()
+    elif layout.has_leader_epoch:
+        partition, current_leader_epoch, fetch_offset, max_bytes = cursor.unpack(layout.partition)
+    else:
+        partition, fetch_offset, max_bytes = cursor.unpack(layout.partition)
+    return FetchPartition(
+        partition=partition,
+        fetch_offset=fetch_offset,
+        partition_max_bytes=max_bytes,
+        current_leader_epoch=current_leader_epoch,
+    )
+
+
+def _forgotten_topic(cursor: Cursor, layout: _Layout) -> ForgottenTopic:
+    name, topic_id = _name_or_id(cursor, layout)
+    partitions = tuple([cursor.int32() for _ in range(_count(cursor, layout, INT32.size))])
+    if layout.is_flexible:
+        cursor.skip_tagged_fields()
+    return ForgottenTopic(name=name, topic_id=topic_id, partitions=partitions)
+
+
+def _name_or_id(cursor: Cursor, layout: _Layout) -> tuple[str | None, UUID | None]:
+    return (None, cursor.uuid()) if layout.has_topic_ids else (_string(cursor, layout), None)
+
+
+def _string(cursor: Cursor, layout: _Layout) -> str:
+    return cursor.compact_string() if layout.is_flexible else cursor.string()
+
+
+def _count(cursor: Cursor, layout: _Layout, element_size: int) -> int:
+    count = cursor.compact_count(element_size) if layout.is_flexible else cursor.count(element_size)
+    if count < 0:
+        raise ProtocolError("invalid_length", f"null instead of an array at {cursor.position}")
+    return count
+
+
+def _encode_topic(topic: FetchTopicResponse, layout: _Layout) -> bytes:
+    if layout.has_topic_ids:
+        return topic.topic_id.bytes if topic.topic_id else _NO_ID
+    if topic.name is None:
+        raise ValueError("this version of Fetch names topics, and this topic has no name")
+    name = topic.name.encode()
+    return (encode_unsigned_varint(len(name) + 1) if layout.is_flexible else INT16.pack(len(name))) + name
+
+
+def _encode_partition(partition: FetchPartitionResponse, layout: _Layout) -> bytes:
+    offsets: tuple[int, ...] = (partition.high_watermark, partition.last_stable_offset)
+    if layout.has_log_start_offset:
+        offsets += (partition.log_start_offset,)
+    head = layout.answer.pack(partition.partition, partition.error_code, *offsets, *layout.answer_end)
+    return head + _length(sum(map(len, partition.records)), layout)
+
+
+def _length(length: int, layout: _Layout) -> bytes:
+    """Of records or of an array; neither is ever null."""
+    return encode_unsigned_varint(length + 1) if layout.is_flexible else INT32.pack(length)
+
+
+def _layout(version: int) -> _Layout:
+    flexible = is_flexible(ApiKey.FETCH, version)
+    sessions, leader_epoch, log_start_offset, rack = version >= 7, version >= 9, version >= 5, version >= 11
+    replica_id = "4x" if version < 15 else ""
+    # last_fetched_epoch and log_start_offset are what followers send.
+    epochs = "4x8x" if flexible else "8x" if log_start_offset else ""
+    return _Layout(
+        is_flexible=flexible,
+        has_sessions=sessions,
+        has_leader_epoch=leader_epoch,
+        has_log_start_offset=log_start_offset,
+        has_rack=rack,
+        has_topic_ids=version >= 13,
+        request=Struct(f">{replica_id}iiib{'ii' if sessions else ''}"),
+        partition=Struct(f">i{'i' if leader_epoch else ''}q{epochs}i{'B' if flexible else ''}"),
+        answer=Struct(f">ihqq{'q' if log_start_offset else ''}{'b' if flexible else 'i'}{'i' if rack else ''}"),
+        answer_end=(1 if flexible else 0, *((-1,) if rack else ())),
+    )
+
+
+_TOPIC_SIZE: Final = 3
+"""The fewest bytes that a topic can have: an empty name, no partitions, no tagged fields, in the flexible encoding."""
+
+_ERROR_AND_SESSION: Final = Struct(">hi")
+
+_LAYOUTS: Final = {version: _layout(version) for version in APIS[ApiKey.FETCH].all()}

@@ -1,0 +1,43 @@
+"""Cuts a stream of bytes into frames: four bytes of length, big-endian, then that many bytes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import Buffer
+from mesh.wire.reader import INT32
+
+MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
+"""Consumers send kilobytes; the largest requests are commits and Fetches of very many partitions."""
+
+
+class FrameSplitter:
+    """Holds at most one unfinished frame, as large as what has arrived of it."""
+
+    __slots__ = ("_buffer", "_limit")
+
+    def __init__(self, limit: int = MAX_REQUEST_BYTES) -> None:
+        self._buffer = bytearray()
+        self._limit: Final = limit
+
+    def receive_data(self, data: Buffer) -> list[bytes]:
+        """The frames that these bytes complete, without their lengths.
+
+        Raises ProtocolError for a length that is negative or above the limit as soon as its four bytes are there.
+        """
+        buffer = self._buffer
+        buffer += data
+        frames: list[bytes] = []
+        start = 0
+        with memoryview(buffer) as view:
+            while (body := start + INT32.size) <= len(view):
+                (length,) = INT32.unpack_from(view, start)
+                if not 0 <= length <= self._limit:
+                    raise ProtocolError("frame_size", f"a frame of {length} bytes; 0 to {self._limit} are allowed")
+                if body + length > len(view):
+                    break
+                start = body + length
+                frames.append(bytes(view[body:start]))
+        del buffer[:start]
+        return frames

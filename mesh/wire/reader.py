@@ -1,0 +1,169 @@
+"""A cursor over one request from a peer: Kafka's primitive types, each bounded by the bytes that are left.
+
+Nothing is allocated for a length or a count before it has been checked. Elements of arrays and tagged fields are also
+counted over the whole request, since a byte on the wire can become a hundred in memory.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from mesh.wire.errors import ProtocolError
+
+MAX_ELEMENTS: Final = 100_000
+"""Elements of all arrays of a request together, and its tagged fields: a Fetch of that many partitions has 3 MB."""
+
+MAX_VARINT_BYTES: Final = 5
+
+INT8: Final = Struct(">b")
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
+
+Values: TypeAlias = tuple[Any, ...]
+
+
+class Cursor:
+    """Reads forward through the bytes of one request; every method raises ProtocolError where they do not fit.
+
+    data: the request; bytes, so that it can be kept undecoded without holding on to a receive buffer.
+    """
+
+    __slots__ = ("data", "elements_left", "position")
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self.data: Final = data
+        self.position = position
+        self.elements_left = MAX_ELEMENTS
+
+    def finish(self) -> None:
+        """Nothing may be left."""
+        left = len(self.data) - self.position
+        if left:
+            raise ProtocolError("trailing_bytes", f"{left} bytes after the end of the message")
+
+    def unpack(self, layout: Struct) -> Values:
+        """A run of fields of fixed size."""
+        try:
+            values = layout.unpack_from(self.data, self.position)
+        except StructError:
+            raise self._truncated(layout.size) from None
+        self.position += layout.size
+        return values
+
+    def int8(self) -> int:
+        return int(self.unpack(INT8)[0])
+
+    def int16(self) -> int:
+        return int(self.unpack(INT16)[0])
+
+    def int32(self) -> int:
+        return int(self.unpack(INT32)[0])
+
+    def int64(self) -> int:
+        return int(self.unpack(INT64)[0])
+
+    def boolean(self) -> bool:
+        return self.int8() != 0
+
+    def uuid(self) -> UUID | None:
+        """None for the zero UUID, which stands for "no id"."""
+        value = self._take(16)
+        return UUID(bytes=value) if any(value) else None
+
+    def unsigned_varint(self) -> int:
+        data, position = self.data, self.position
+        value = 0
+        for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
+            if position >= len(data):
+                raise self._truncated(1)
+            byte = data[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self.position = position
+                return value
+        raise ProtocolError("invalid_varint", f"a varint of more than {MAX_VARINT_BYTES} bytes at {self.position}")
+
+    def compact_length(self) -> int:
+        """A length or count of the flexible encoding; -1 is null, as in the older one."""
+        return self.unsigned_varint() - 1
+
+    def string(self) -> str:
+        return self._text(self.int16())
+
+    def nullable_string(self) -> str | None:
+        length = self.int16()
+        return None if length == -1 else self._text(length)
+
+    def compact_string(self) -> str:
+        return self._text(self.compact_length())
+
+    def compact_nullable_string(self) -> str | None:
+        length = self.compact_length()
+        return None if length == -1 else self._text(length)
+
+    def byte_string(self) -> bytes:
+        return self._take(self.int32())
+
+    def compact_byte_string(self) -> bytes:
+        return self._take(self.compact_length())
+
+    def skip_byte_string(self) -> None:
+        """Passes over nullable bytes or records without copying them."""
+        self._skip_nullable(self.int32())
+
+    def skip_compact_byte_string(self) -> None:
+        self._skip_nullable(self.compact_length())
+
+    def count(self, element_size: int) -> int:
+        """The length of an array whose elements have at least `element_size` bytes each; -1 is null."""
+        return self._affordable(self.int32(), element_size)
+
+    def compact_count(self, element_size: int) -> int:
+        return self._affordable(self.compact_length(), element_size)
+
+    def skip_tagged_fields(self) -> None:
+        """In the requests served here there is none that a consumer sets; KIP-482 lets a reader skip the others."""
+        for _ in range(self._affordable(self.unsigned_varint(), 2)):
+            self.unsigned_varint()
+            self._skip(self.unsigned_varint())
+
+    def _text(self, length: int) -> str:
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise ProtocolError("invalid_utf8", f"a string that is not UTF-8 at {self.position}") from error
+
+    def _take(self, length: int) -> bytes:
+        start = self.position
+        self._skip(length)
+        return self.data[start : self.position]
+
+    def _skip(self, length: int) -> None:
+        if length < 0:
+            raise ProtocolError("invalid_length", f"length {length} at {self.position}")
+        if length > len(self.data) - self.position:
+            raise self._truncated(length)
+        self.position += length
+
+    def _skip_nullable(self, length: int) -> None:
+        if length != -1:
+            self._skip(length)
+
+    def _affordable(self, count: int, element_size: int) -> int:
+        if count < -1:
+            raise ProtocolError("invalid_length", f"count {count} at {self.position}")
+        if count * element_size > len(self.data) - self.position:
+            raise self._truncated(count * element_size)
+        if count > self.elements_left:
+            raise ProtocolError("too_many_elements", f"more than {MAX_ELEMENTS} elements in one request")
+        self.elements_left -= max(count, 0)
+        return count
+
+    def _truncated(self, wanted: int) -> ProtocolError:
+        left = len(self.data) - self.position
+        return ProtocolError("truncated", f"{wanted} bytes announced at {self.position}, {left} left")
