@@ -15,6 +15,7 @@ Reason: TypeAlias = Literal[
     "too_many_elements",
     "invalid_varint",
     "invalid_utf8",
+    "produce",
 ]
 
 

@@ -1,0 +1,73 @@
+"""What the handler of an API is, and what it is told about a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from mesh.pool.effects import Answer, ConnectionId, Effect, Ticket
+from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.wire.apis import ApiKey, Versions
+from mesh.wire.messages import RequestMessage, ResponseMessage
+
+BROKER_NODE = 1
+COORDINATOR_NODE = 2
+"""The coordinator has a node id and a port of its own: some clients would let their heartbeats wait behind a parked
+Fetch if it shared the broker's (clients.md 7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How clients reach a virtual cluster: what is advertised to them."""
+
+    cluster_id: str
+    broker: Address
+    coordinator: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One request: where it came from and under which ticket it is to be answered. now: seconds."""
+
+    cluster: VirtualCluster
+    endpoint: Endpoint
+    served: Mapping[ApiKey, Versions]
+    connection: ConnectionId
+    client_id: str
+    client_host: str
+    version: int
+    ticket: Ticket
+    now: float
+
+    def answer(self, response: ResponseMessage) -> list[Effect]:
+        return [Answer(self.ticket, response)]
+
+
+Request = TypeVar("Request", bound=RequestMessage)
+Result = TypeVar("Result")
+
+
+def as_it_is(context: Context, request: RequestMessage, result: ResponseMessage) -> ResponseMessage:
+    """For handlers that answer with a message themselves."""
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Api(Generic[Request, Result]):
+    """handle: what a request leads to; it is answered by an `Answer` among these effects, or among later ones.
+    respond: the message for the result that such an `Answer` carries."""
+
+    key: ApiKey
+    versions: Versions
+    handle: Callable[[Context, Request], list[Effect]]
+    respond: Callable[[Context, Request, Result], ResponseMessage]
+
+
+AnyApi = Api[Any, Any]

@@ -1,0 +1,87 @@
+"""Fetch: v4-v17
+
+Behaviour:
+* Parked until min_bytes are there, max_wait_ms is over, it can take no more, or another request queues up behind it.
+* Every partition of the request is answered, with empty records where there are none, never with null.
+* The offset says whose Fetch it is (mesh/pool/identity.py); records come at virtual offsets.
+* high watermark = last stable offset = last offset + 1 with data; the offset asked for (+ 1 while there is a backlog
+  that this member may not take) without; -1 with an error: librdkafka ignores records and errors otherwise.
+* No fetch sessions (KIP-227): session_id 0 is answered; a request that continues one is refused with
+  FETCH_SESSION_ID_NOT_FOUND.
+
+Version notes:
+* v12: flexible (KIP-482), epochs of diverging logs (KIP-595) - not applicable, this log never diverges.
+* v13: topics by id (KIP-516). An unknown id is answered with UNKNOWN_TOPIC_ID.
+* v15: replica state (KIP-903) - ignored. v16: node endpoints (KIP-951) - none given. v17: directory id - ignored.
+
+Ignored: isolation_level (records are read with the pool's own), current_leader_epoch, rack_id, forgotten topics.
+"""
+
+from __future__ import annotations
+
+from mesh.apis.api import Api, Context
+from mesh.pool.effects import Effect
+from mesh.pool.fetching import FetchPartition, FetchRequest, FetchResult
+from mesh.records.spans import TopicName
+from mesh.wire import messages
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
+
+LONGEST_WAIT = 30.0
+"""Seconds. No client asks for more than 10."""
+LARGEST_ANSWER = 64 << 20
+"""Bytes. A client that asks for more gets this much."""
+
+
+def handle(context: Context, request: messages.FetchRequest) -> list[Effect]:
+    if request.session_id != 0 or request.session_epoch > 0:
+        return context.answer(messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    partitions = [
+        FetchPartition(name, asked.partition, asked.fetch_offset, asked.partition_max_bytes)
+        for topic in request.topics
+        for name in [_name(context, topic)]
+        for asked in topic.partitions
+    ]
+    pool_request = FetchRequest(
+        partitions,
+        max(request.min_bytes, 0),
+        min(max(request.max_bytes, 0), LARGEST_ANSWER),
+        min(max(request.max_wait_ms, 0) / 1000, LONGEST_WAIT),
+    )
+    return context.cluster.fetch(context.connection, context.client_id, context.ticket, pool_request, context.now)
+
+
+def respond(
+    context: Context, request: messages.FetchRequest, result: FetchResult | messages.FetchResponse
+) -> messages.FetchResponse:
+    if isinstance(result, messages.FetchResponse):
+        return result
+    fetched = iter(result.partitions)
+    topics = tuple(
+        messages.FetchTopicResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                messages.FetchPartitionResponse(
+                    partition=asked.partition,
+                    error_code=partition.error,
+                    high_watermark=partition.high_watermark,
+                    last_stable_offset=partition.high_watermark,
+                    log_start_offset=0 if partition.high_watermark >= 0 else -1,
+                    records=partition.records,
+                )
+                for asked, partition in zip(topic.partitions, fetched, strict=False)
+            ),
+        )
+        for topic in request.topics
+    )
+    return messages.FetchResponse(topics=topics)
+
+
+def _name(context: Context, topic: messages.FetchTopic) -> TopicName | None:
+    if topic.name is not None:
+        return TopicName(topic.name)
+    return context.cluster.topics.name_of(topic.topic_id) if topic.topic_id is not None else None
+
+
+API = Api(ApiKey.FETCH, APIS[ApiKey.FETCH], handle, respond)

@@ -1,0 +1,41 @@
+"""FindCoordinator: v0-v4
+
+Behaviour:
+* The coordinator of every group is this process, at its second address. A group that is not admitted is refused with
+  GROUP_AUTHORIZATION_FAILED. Transaction and share coordinators: INVALID_REQUEST.
+
+Version notes:
+* v1: key types. v3: flexible (KIP-482). v4: several keys (KIP-699).
+"""
+
+from __future__ import annotations
+
+from mesh.apis.api import COORDINATOR_NODE, Api, Context, as_it_is
+from mesh.pool.effects import Effect
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP = 0
+
+
+def handle(context: Context, request: FindCoordinatorRequest) -> list[Effect]:
+    coordinators = tuple(_coordinator(context, request.key_type, key) for key in request.coordinator_keys)
+    return context.answer(FindCoordinatorResponse(coordinators=coordinators))
+
+
+def _coordinator(context: Context, key_type: int, key: str) -> Coordinator:
+    error, message = ErrorCode.NONE, None
+    if key_type != GROUP:
+        error, message = ErrorCode.INVALID_REQUEST, "kafka-mesh coordinates consumer groups only"
+    elif not key:
+        error, message = ErrorCode.INVALID_GROUP_ID, "the group id is empty"
+    elif not context.cluster.rules.admits(key):
+        error, message = ErrorCode.GROUP_AUTHORIZATION_FAILED, f"group {key} is not admitted here"
+    if error is not ErrorCode.NONE:
+        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
+    address = context.endpoint.coordinator
+    return Coordinator(key=key, node_id=COORDINATOR_NODE, host=address.host, port=address.port)
+
+
+API = Api(ApiKey.FIND_COORDINATOR, APIS[ApiKey.FIND_COORDINATOR], handle, as_it_is)

@@ -1,0 +1,61 @@
+"""JoinGroup: v0-v9
+
+Behaviour:
+* Answered after a short delay (join_delay) with a generation of one: the member is the leader and the only member. The
+  generation rises with each join of the same member.
+* Only protocol type "consumer"; anything else is refused with INCONSISTENT_GROUP_PROTOCOL.
+
+Version notes:
+* v1: rebalance timeout. v4: a dynamic member is given an id first (MEMBER_ID_REQUIRED, KIP-394).
+* v5: static members (KIP-345): a second one with the same instance id fences the first. v6: flexible (KIP-482).
+* v7: protocol type and name in the answer (KIP-559). v8: a reason (KIP-800) - ignored.
+* v9: skip_assignment (KIP-814) - always false.
+"""
+
+from __future__ import annotations
+
+from mesh.apis.api import Api, Context
+from mesh.pool.coordinator import JoinRequest
+from mesh.pool.effects import Effect, GroupId, MemberId
+from mesh.pool.results import JoinResult
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
+
+FIRST_VERSION_WITH_MEMBER_ID_REQUIRED = 4
+
+
+def handle(context: Context, request: JoinGroupRequest) -> list[Effect]:
+    session_timeout = request.session_timeout_ms / 1000
+    join = JoinRequest(
+        member_id=MemberId(request.member_id),
+        instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        session_timeout=session_timeout,
+        rebalance_timeout=request.rebalance_timeout_ms / 1000 if request.rebalance_timeout_ms > 0 else session_timeout,
+        must_know_id=context.version >= FIRST_VERSION_WITH_MEMBER_ID_REQUIRED,
+        client_id=context.client_id,
+        client_host=context.client_host,
+    )
+    return context.cluster.join(context.connection, context.ticket, GroupId(request.group_id), join, context.now)
+
+
+def respond(context: Context, request: JoinGroupRequest, result: JoinResult) -> JoinGroupResponse:
+    if result.error is not ErrorCode.NONE:
+        return JoinGroupResponse(error_code=result.error, member_id=result.member_id)
+    return JoinGroupResponse(
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        leader=result.member_id,
+        member_id=result.member_id,
+        members=(
+            JoinGroupMember(
+                member_id=result.member_id, group_instance_id=result.instance_id, metadata=result.subscription
+            ),
+        ),
+    )
+
+
+API = Api(ApiKey.JOIN_GROUP, APIS[ApiKey.JOIN_GROUP], handle, respond)

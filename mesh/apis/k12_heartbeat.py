@@ -1,0 +1,35 @@
+"""Heartbeat: v0-v4
+
+Behaviour:
+* NONE for a member with its right generation; UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID otherwise.
+  Never REBALANCE_IN_PROGRESS on behalf of other members.
+
+Version notes:
+* v3: static members (KIP-345). v4: flexible (KIP-482).
+"""
+
+from __future__ import annotations
+
+from mesh.apis.api import Api, Context
+from mesh.pool.effects import Effect, GroupId, MemberId
+from mesh.pool.results import HeartbeatResult
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.messages import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(context: Context, request: HeartbeatRequest) -> list[Effect]:
+    return context.cluster.heartbeat(
+        context.ticket,
+        GroupId(request.group_id),
+        MemberId(request.member_id),
+        request.group_instance_id,
+        request.generation_id,
+        context.now,
+    )
+
+
+def respond(context: Context, request: HeartbeatRequest, result: HeartbeatResult) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=result.error)
+
+
+API = Api(ApiKey.HEARTBEAT, APIS[ApiKey.HEARTBEAT], handle, respond)

@@ -1,0 +1,38 @@
+"""ApiVersions: v0-v4
+
+Behaviour:
+* Lists what is served, as the table of handlers says: nothing is advertised that has no handler.
+* A version above v4 is answered in v0's form with UNSUPPORTED_VERSION and the same list, by the wire layer, before a
+  handler is asked (KIP-511); so a client of Kafka 4.4, which asks with v5 first (KIP-1242), falls back to v4.
+
+Version notes:
+* v3: flexible (KIP-482), the client's software name and version (KIP-511), which must be well formed.
+* v3: features (KIP-584) - none.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mesh.apis.api import Api, Context, as_it_is
+from mesh.pool.effects import Effect
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+FIRST_VERSION_WITH_SOFTWARE = 3
+WELL_FORMED = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(context: Context, request: ApiVersionsRequest) -> list[Effect]:
+    software = (request.client_software_name, request.client_software_version)
+    if context.version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(WELL_FORMED.fullmatch, software)):
+        return context.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=()))
+    keys = tuple(
+        ApiVersion(api_key=key, min_version=versions.lowest, max_version=versions.highest)
+        for key, versions in sorted(context.served.items())
+    )
+    return context.answer(ApiVersionsResponse(api_keys=keys))
+
+
+API = Api(ApiKey.API_VERSIONS, APIS[ApiKey.API_VERSIONS], handle, as_it_is)

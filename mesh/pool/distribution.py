@@ -1,0 +1,309 @@
+"""Who gets which batch.
+
+A batch goes to the best of the Fetches that wait on its partition, or into the backlog; a Fetch takes what the backlogs
+of its partitions hold, or waits on them. Whatever makes a parked Fetch eligible again (a commit, a leave, a timer)
+offers it the backlog in the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sortedcontainers import SortedDict
+
+from mesh.pool.effects import Effect, GroupId, Report
+from mesh.pool.fetching import Fetch, Lane
+from mesh.pool.member import Member
+from mesh.pool.partition import Partition, Violation
+from mesh.pool.settings import Policy, PoolSettings
+from mesh.pool.timers import Timers
+from mesh.pool.window import Available
+from mesh.records.batch import is_compressed, slice_batch
+
+FEW = 8
+"""So many waiters are compared directly; more are looked up in the order of the whole pool."""
+
+
+class Distribution:
+    """The waiting Fetches of one pool, in the order of its policy, and the backlogs they take from."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        settings: PoolSettings,
+        timers: Timers,
+        effects: list[Effect],
+        answer: Callable[[Fetch, float], None],
+    ) -> None:
+        self._group = group
+        self._settings = settings
+        self._timers = timers
+        self._effects = effects
+        self._answer = answer
+        self._room: SortedDict[tuple[float, int, int], Fetch] = SortedDict()
+        self._served = 0
+        self._growing: set[Member] = set()
+        self.members: set[Member] = set()
+        """Members that have asked for records and are alive."""
+        self.touched: set[Partition] = set()
+        """Partitions whose invariant may have changed in this step."""
+        self.backlog_bytes = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many Fetches may take a batch now."""
+        return len(self._room)
+
+    def is_full(self, member: Member) -> bool:
+        return member.in_flight >= member.flow.cap and len(self.members) > 1
+
+    # A Fetch comes, is answered, or goes
+
+    def fill(self, fetch: Fetch, now: float) -> bool:
+        """Let a Fetch take from the backlogs what it may; whether it can take no more of what is there."""
+        blocked = False
+        for lane in fetch.lanes:
+            if lane.partition is not None and lane.partition.backlog:
+                blocked = self._fill_lane(fetch, lane, now) or blocked
+        return blocked
+
+    def park(self, fetch: Fetch, now: float) -> None:
+        for lane in fetch.lanes:
+            if lane.partition is not None:
+                lane.partition.parked[fetch] = lane
+        assert fetch.member is not None
+        fetch.member.fetches.add(fetch)
+        self._admit(fetch, now)
+
+    def remove(self, fetch: Fetch) -> None:
+        """It is being answered, or its connection is gone."""
+        self._withdraw(fetch)
+        for lane in fetch.lanes:
+            if lane.partition is not None:
+                lane.partition.parked.pop(fetch, None)
+        if fetch.member is not None:
+            fetch.member.fetches.discard(fetch)
+
+    def give_back(self, fetch: Fetch, lanes: Iterable[Lane]) -> list[Partition]:
+        """What was collected for these lanes goes back to where it was taken from, as if it had never been taken."""
+        changed: list[Partition] = []
+        for lane in lanes:
+            if not lane.collected or lane.partition is None:
+                continue
+            for available in lane.collected:
+                self.put(lane.partition, available)
+                assert fetch.member is not None
+                fetch.member.in_flight -= len(available)
+            fetch.size -= lane.size
+            lane.collected, lane.size = None, 0
+            changed.append(lane.partition)
+        return changed
+
+    # Batches come
+
+    def offer(self, partition: Partition, batches: Iterable[Available], now: float) -> None:
+        for available in batches:
+            self.put(partition, available)
+        self.distribute(partition, now)
+
+    def distribute(self, partition: Partition, now: float) -> None:
+        """Give the backlog to those who wait, as far as it goes."""
+        self.touched.add(partition)
+        if not partition.is_active:
+            return
+        while partition.backlog and partition.waiting:
+            fetch = self._best(partition)
+            lane = partition.waiting[fetch]
+            assert fetch.member is not None
+            available = partition.first_for(fetch.member)
+            if available is None:
+                self._withdraw_lane(fetch, lane)
+            elif not fetch.has_room(lane, available.size):
+                self._answer(fetch, now)
+            else:
+                self._take(fetch, lane, available, now)
+                if fetch.is_satisfied:
+                    self._answer(fetch, now)
+
+    def forget(self, partition: Partition) -> None:
+        """Its backlog is void."""
+        self.backlog_bytes -= partition.backlog_bytes
+        partition.clear()
+        self.touched.add(partition)
+
+    # Something about a member or a partition changed
+
+    def refill(self, member: Member, now: float) -> None:
+        """It may take more than before, or is ranked otherwise."""
+        self._offer_again(member.fetches, now)
+
+    def activate(self, partition: Partition, now: float) -> None:
+        """Records of this partition may be given again."""
+        self.touched.add(partition)
+        self._offer_again(partition.parked, now)
+
+    def suspend(self, partition: Partition) -> None:
+        """No record of this partition may be given."""
+        for fetch, lane in list(partition.waiting.items()):
+            self._withdraw_lane(fetch, lane)
+        self.touched.add(partition)
+
+    def joined(self, member: Member, now: float) -> None:
+        """It asks for records for the first time. Who was alone until now is held to its cap from here on."""
+        self.members.add(member)
+        if len(self.members) == 2:
+            for other in self.members:
+                self.refill(other, now)
+
+    def left(self, member: Member, now: float) -> None:
+        self.members.discard(member)
+        self._growing.discard(member)
+        if len(self.members) == 1:
+            self.refill(next(iter(self.members)), now)
+
+    # How
+
+    def _offer_again(self, fetches: Iterable[Fetch], now: float) -> None:
+        for fetch in sorted(fetches, key=lambda fetch: fetch.sequence):
+            if fetch.answered:
+                continue
+            self._withdraw(fetch)
+            blocked = self.fill(fetch, now)
+            if fetch.is_satisfied or (blocked and fetch.has_records):
+                self._answer(fetch, now)
+            else:
+                self._admit(fetch, now)
+
+    def put(self, partition: Partition, available: Available) -> None:
+        partition.put(available)
+        self.backlog_bytes += available.size
+        self.touched.add(partition)
+
+    def _fill_lane(self, fetch: Fetch, lane: Lane, now: float) -> bool:
+        partition, member = lane.partition, fetch.member
+        if partition is None or member is None or lane.behind or not partition.is_active:
+            return False
+        while not self.is_full(member):
+            available = partition.first_for(member)
+            if available is None:
+                return False
+            if not fetch.has_room(lane, available.size):
+                return True
+            self._take(fetch, lane, available, now)
+        return False
+
+    def _take(self, fetch: Fetch, lane: Lane, available: Available, now: float) -> None:
+        partition, member = lane.partition, fetch.member
+        assert partition is not None
+        assert member is not None
+        partition.take(available)
+        self.backlog_bytes -= available.size
+        self.touched.add(partition)
+        if len(available) > member.flow.cap and len(self.members) > 1 and not is_compressed(available.batch):
+            cut = self._cut(partition, available, member.flow.cap)
+            if cut is None:
+                return
+            available = cut
+        self._served += 1
+        member.served = self._served
+        member.in_flight += len(available)
+        member.flow.sent(now)
+        fetch.collect(lane, available)
+        full = self.is_full(member)
+        for other in member.fetches:
+            if full:
+                self._withdraw(other)
+            elif other.rank is not None:
+                self._rank(other, now)
+        if full and not fetch.is_satisfied:
+            self._watch(member, now)
+
+    def _cut(self, partition: Partition, available: Available, size: int) -> Available | None:
+        batch = available.batch
+        head = slice_batch(batch, batch.first, batch.first + size - 1)
+        tail = slice_batch(batch, batch.first + size, batch.last)
+        if tail is not None:
+            self.put(partition, Available(tail, available.deliveries, available.shunned))
+        else:
+            partition.ledger.settle(batch.first + size, batch.last)
+        if head is None:
+            partition.ledger.settle(batch.first, batch.first + size - 1)
+            return None
+        return Available(head, available.deliveries, available.shunned)
+
+    def _best(self, partition: Partition) -> Fetch:
+        waiting = partition.waiting
+        if len(waiting) <= FEW:
+            return min(waiting, key=lambda fetch: fetch.rank or (0.0, 0, 0))
+        best: Fetch | None = next((fetch for fetch in self._room.values() if fetch in waiting), None)
+        if best is not None:
+            return best
+        raise Violation(f"{partition.source}: {len(waiting)} fetches wait and none of them is in the waiting room")
+
+    def _admit(self, fetch: Fetch, now: float) -> None:
+        member = fetch.member
+        assert member is not None
+        if self.is_full(member):
+            self._watch(member, now)
+            return
+        for lane in fetch.lanes:
+            partition = lane.partition
+            if partition is not None and partition.is_active and not lane.behind and not partition.backlog:
+                partition.waiting[fetch] = lane
+                fetch.waiting += 1
+                self.touched.add(partition)
+        if fetch.waiting:
+            self._rank(fetch, now)
+
+    def _rank(self, fetch: Fetch, now: float) -> None:
+        member = fetch.member
+        assert member is not None
+        if fetch.rank is not None:
+            del self._room[fetch.rank]
+        match self._settings.policy:
+            case Policy.LEAST_LOADED:
+                load = member.flow.load(member.in_flight, now)
+                fetch.rank = (load, member.served, fetch.sequence)
+            case Policy.ROUND_ROBIN:
+                fetch.rank = (0.0, member.served, fetch.sequence)
+            case Policy.OLDEST_FIRST:
+                fetch.rank = (0.0, 0, fetch.sequence)
+        self._room[fetch.rank] = fetch
+
+    def _withdraw(self, fetch: Fetch) -> None:
+        if fetch.waiting:
+            for lane in fetch.lanes:
+                if lane.partition is not None:
+                    lane.partition.waiting.pop(fetch, None)
+            fetch.waiting = 0
+        if fetch.rank is not None:
+            del self._room[fetch.rank]
+            fetch.rank = None
+
+    def _withdraw_lane(self, fetch: Fetch, lane: Lane) -> None:
+        assert lane.partition is not None
+        del lane.partition.waiting[fetch]
+        fetch.waiting -= 1
+        if not fetch.waiting and fetch.rank is not None:
+            del self._room[fetch.rank]
+            fetch.rank = None
+
+    def _watch(self, member: Member, now: float) -> None:
+        when = member.flow.asked_while_full(now)
+        if member not in self._growing:
+            self._growing.add(member)
+            self._timers.at(max(when, now), lambda then: self._grow(member, then))
+
+    def _grow(self, member: Member, now: float) -> None:
+        if member not in self._growing:
+            return
+        self._growing.discard(member)
+        if not member.fetches or not self.is_full(member):
+            return
+        if member.flow.grow(self.waiting > 0, now):
+            if member.flow.never_committed:
+                fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight}
+                self._effects.append(Report("a member at its cap has never committed", fields, "warning"))
+            self.refill(member, now)
+        if member.fetches and self.is_full(member):
+            self._watch(member, now)

@@ -1,0 +1,117 @@
+"""What the decisions of a pool want done. Decisions are synchronous and do no IO: they return these, in the order in
+which they are to be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import NewType, TypeAlias
+
+from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+
+GroupId = NewType("GroupId", str)
+MemberId = NewType("MemberId", str)
+ConnectionId = NewType("ConnectionId", int)
+Ticket: TypeAlias = Hashable
+"""Names a request that waits for its answer; opaque to the pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer a request. `result` is one of the result types of this package; the request's API puts it into words."""
+
+    ticket: Ticket
+    result: object
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeUpstream:
+    """Consume these topics of a cluster for a group: the whole set."""
+
+    group: GroupId
+    cluster: ClusterName
+    topics: frozenset[TopicName]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeUpstream:
+    """Whether a group's engine on a cluster may receive records now."""
+
+    group: GroupId
+    cluster: ClusterName
+    consuming: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PauseUpstream:
+    group: GroupId
+    partition: UpstreamPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeUpstream:
+    group: GroupId
+    partition: UpstreamPartition
+
+
+@dataclass(frozen=True, slots=True)
+class HurryUpstream:
+    """Whether a group's engine is to look at its commands every 1-2 ms: something is un-acknowledged."""
+
+    group: GroupId
+    cluster: ClusterName
+    eager: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommitUpstream:
+    """Store these offsets in the upstream group; the outcome is told to `Pool.committed` with the same token."""
+
+    group: GroupId
+    cluster: ClusterName
+    token: int
+    offsets: Mapping[UpstreamPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RereadUpstream:
+    group: GroupId
+    partition: UpstreamPartition
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveUpstream:
+    """Commit these a last time and leave the upstream group on every cluster: the pool has no member any more."""
+
+    group: GroupId
+    offsets: Mapping[UpstreamPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshTopics:
+    """Somebody asked for a topic that is not known: look upstream again soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Something an operator wants to know. `event` is a fixed sentence; `fields` say who and how much."""
+
+    event: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+    level: str = "info"
+
+
+Effect: TypeAlias = (
+    Answer
+    | SubscribeUpstream
+    | ConsumeUpstream
+    | PauseUpstream
+    | ResumeUpstream
+    | HurryUpstream
+    | CommitUpstream
+    | RereadUpstream
+    | LeaveUpstream
+    | RefreshTopics
+    | Report
+)

@@ -1,0 +1,101 @@
+"""How much a member may hold un-acknowledged, and how loaded it is: both learnt from what it commits.
+
+A client that commits every five seconds holds thousands of records it has long processed; one that commits every poll
+holds none. So neither the number held nor a constant says who is busy: the cap is about two commit intervals' worth,
+and the load is what a member holds beyond that expectation (docs/decisions/0005-soft-window-and-load.md).
+"""
+
+from __future__ import annotations
+
+FULL_AND_ALONE = 1.0
+"""Seconds with a full window, nobody under the cap waiting, after which the cap doubles."""
+FULL_ANYHOW = 5.0
+"""Seconds with a full window after which the cap doubles in any case: a client may commit every N records."""
+TRUSTED_DOUBLINGS = 2
+"""How often a member that cannot have committed yet is trusted after FULL_AND_ALONE, whoever waits."""
+SMALLEST_WINDOW = 50
+"""Offsets; a very slow member is given batches cut to this size."""
+
+
+class Flow:
+    """The window cap and the commit rate of one member. Times in seconds, amounts in offsets."""
+
+    __slots__ = (
+        "_committed_at",
+        "_doublings",
+        "_first_sent_at",
+        "_full_since",
+        "_interval",
+        "_maximum",
+        "_rate",
+        "_was_full",
+        "cap",
+    )
+
+    def __init__(self, initial: int, maximum: int) -> None:
+        self.cap = initial
+        self._maximum = maximum
+        self._first_sent_at: float | None = None
+        self._committed_at: float | None = None
+        self._interval = 0.0
+        self._rate = 0.0
+        self._full_since: float | None = None
+        self._was_full = False
+        self._doublings = 0
+
+    @property
+    def never_committed(self) -> bool:
+        return self._committed_at is None
+
+    @property
+    def full_since(self) -> float | None:
+        return self._full_since
+
+    def sent(self, now: float) -> None:
+        if self._first_sent_at is None:
+            self._first_sent_at = now
+
+    def load(self, in_flight: int, now: float) -> float:
+        """What it holds beyond two commit intervals' worth; 0 for one that cannot have committed yet."""
+        if self._committed_at is None:
+            started = self._first_sent_at
+            return 0.0 if started is None or now - started < FULL_ANYHOW else float(in_flight)
+        elapsed = min(now - self._committed_at, 2 * self._interval)
+        return max(0.0, in_flight - 2 * self._rate * elapsed)
+
+    def committed(self, count: int, in_flight: int, now: float) -> None:
+        """It settled `count` offsets; `in_flight` are left."""
+        began = self._committed_at if self._committed_at is not None else self._first_sent_at
+        self._interval = max(now - began, 0.001) if began is not None else 0.001
+        rate = count / self._interval
+        self._rate = rate if self.never_committed else (self._rate + rate) / 2
+        self._committed_at = now
+        if 2 * count > self.cap:
+            self.cap = min(2 * count, self._maximum)
+        elif self._was_full:
+            self.cap = max((self.cap + 2 * count) // 2, SMALLEST_WINDOW)
+        self._was_full = False
+        self._doublings = 0
+        if in_flight < self.cap:
+            self._full_since = None
+
+    def asked_while_full(self, now: float) -> float:
+        """It asked for more with a full window; returns when `grow` is to be called."""
+        if self._full_since is None:
+            self._full_since = now
+            self._was_full = True
+        waited = now - self._full_since
+        return self._full_since + (FULL_AND_ALONE if waited < FULL_AND_ALONE else FULL_ANYHOW)
+
+    def grow(self, others_wait: bool, now: float) -> bool:
+        """Double the cap if it was full for long enough; whether it did."""
+        if self._full_since is None:
+            return False
+        waited = now - self._full_since
+        trusted = self.never_committed and self._doublings < TRUSTED_DOUBLINGS
+        if waited >= FULL_ANYHOW or (waited >= FULL_AND_ALONE and (trusted or not others_wait)):
+            self.cap = min(self.cap * 2, self._maximum)
+            self._full_since = now
+            self._doublings += 1
+            return True
+        return False

@@ -1,0 +1,85 @@
+"""A member of a pool as the distribution of records sees it: its slots, its windows, its cap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mesh.pool.effects import ConnectionId, GroupId, MemberId
+from mesh.pool.flow import Flow
+from mesh.pool.settings import Acknowledge
+from mesh.pool.slots import Slots
+from mesh.pool.window import Window
+from mesh.records.spans import UpstreamPartition
+
+if TYPE_CHECKING:
+    from mesh.pool.fetching import Fetch
+
+
+class Member:
+    """One consumer of a pool. Raises SlotsExhausted when there is no slot for it.
+
+    id: its member id; "" for a consumer that fetches without having joined (assign() mode, or no group at all).
+    slots: all slots it ever had; a Fetch or commit with any of them is its own. `slot` is the one new windows begin in.
+    in_flight: offsets it holds, sent or collected for it, and has not settled.
+    served: when it was last given a batch, as a count of batches given in its pool.
+    heard: when it last sent a Fetch or an OffsetCommit.
+    """
+
+    __slots__ = (
+        "acknowledge",
+        "client_host",
+        "client_id",
+        "connections",
+        "fetches",
+        "flow",
+        "group",
+        "has_fetched",
+        "heard",
+        "id",
+        "in_flight",
+        "instance_id",
+        "rebalance_timeout",
+        "records_sent",
+        "served",
+        "slot",
+        "slots",
+        "windows",
+    )
+
+    def __init__(
+        self,
+        group: GroupId,
+        id: MemberId,
+        slots: Slots[Member],
+        client_id: str,
+        client_host: str,
+        acknowledge: Acknowledge,
+        flow: Flow,
+        now: float,
+    ) -> None:
+        self.group = group
+        self.id = id
+        self.instance_id: str | None = None
+        self.slot = slots.give(self)
+        self.slots = {self.slot}
+        self.client_id = client_id
+        self.client_host = client_host
+        self.acknowledge = acknowledge
+        self.flow = flow
+        self.windows: dict[UpstreamPartition, Window] = {}
+        self.fetches: set[Fetch] = set()
+        self.connections: set[ConnectionId] = set()
+        self.in_flight = 0
+        self.served = 0
+        self.records_sent = 0
+        self.rebalance_timeout = 0.0
+        self.heard = now
+        self.has_fetched = False
+
+    def __repr__(self) -> str:
+        return f"<Member {self.id or 'without group'} slot {self.slot} in flight {self.in_flight}/{self.flow.cap}>"
+
+    @property
+    def name(self) -> str:
+        """What people and metrics call it."""
+        return self.id or f"{self.client_id}-{self.slot}"

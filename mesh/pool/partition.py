@@ -1,0 +1,100 @@
+"""One upstream partition of a pool: its ledger, and either waiting Fetches or backlog, never both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedDict
+
+from mesh.pool.ledger import Ledger
+from mesh.pool.window import Available
+from mesh.records.spans import Span, UpstreamPartition
+
+if TYPE_CHECKING:
+    from mesh.pool.fetching import Fetch, Lane
+    from mesh.pool.member import Member
+
+
+class Violation(Exception):
+    """The state of a pool contradicts itself. Its pool is closed, loudly; the process and the other pools go on."""
+
+
+class Standing(Enum):
+    """ABSENT: another process's, or not assigned yet. SUSPENDED: revoked, and may come back. ACTIVE: ours."""
+
+    ABSENT = "absent"
+    SUSPENDED = "suspended"
+    ACTIVE = "active"
+
+
+@dataclass(slots=True, eq=False)
+class Released:
+    """A span without bytes that a member gave up; it has to be read again before anybody can have it."""
+
+    span: Span
+    deliveries: int
+    shunned: Member | None
+
+
+class Partition:
+    """backlog: batches that wait for a Fetch, by upstream offset; so what was given up stands in front of the new.
+
+    parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now.
+    released: spans whose bytes have to be read again.
+    """
+
+    __slots__ = ("backlog", "backlog_bytes", "ledger", "parked", "released", "source", "standing", "waiting")
+
+    def __init__(self, source: UpstreamPartition) -> None:
+        self.source = source
+        self.standing = Standing.ABSENT
+        self.ledger = Ledger(0, 0)
+        self.backlog: SortedDict[int, Available] = SortedDict()
+        self.backlog_bytes = 0
+        self.released: SortedDict[int, Released] = SortedDict()
+        self.parked: dict[Fetch, Lane] = {}
+        self.waiting: dict[Fetch, Lane] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"<Partition {self.source} {self.standing.value} backlog {len(self.backlog)} waiting {len(self.waiting)} "
+            f"committable {self.ledger.committable} received {self.ledger.received}>"
+        )
+
+    @property
+    def is_active(self) -> bool:
+        return self.standing is Standing.ACTIVE
+
+    def put(self, available: Available) -> None:
+        first = available.batch.first
+        if first in self.backlog:
+            raise Violation(f"{self.source}: offset {first} is in the backlog already")
+        self.backlog[first] = available
+        self.backlog_bytes += available.size
+
+    def take(self, available: Available) -> None:
+        if self.backlog.pop(available.batch.first, None) is not available:
+            raise Violation(f"{self.source}: offset {available.batch.first} is not in the backlog")
+        self.backlog_bytes -= available.size
+
+    def first_for(self, member: Member) -> Available | None:
+        """The oldest batch that this member may have."""
+        entries: Iterator[Available] = iter(self.backlog.values())
+        return next((entry for entry in entries if entry.shunned is not member), None)
+
+    def clear(self) -> None:
+        self.backlog.clear()
+        self.backlog_bytes = 0
+        self.released.clear()
+
+    def check(self) -> None:
+        """The invariant (DESIGN.md 4)."""
+        if self.waiting and self.backlog:
+            raise Violation(
+                f"{self.source}: {len(self.waiting)} fetches wait although {len(self.backlog)} batches are there"
+            )
+        if not self.is_active and self.waiting:
+            raise Violation(f"{self.source}: fetches wait on a partition that is {self.standing.value}")

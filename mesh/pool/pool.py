@@ -1,0 +1,413 @@
+"""A pool: the members that share one group on one virtual cluster, and the state they share.
+
+Every public method is one step: it decides, appends what is to be done to the effects, and ends with the invariant
+checked (`finish`). Nothing here does IO or reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mesh.pool.commits import Commits
+from mesh.pool.coordinator import Coordinator, JoinRequest, Membership
+from mesh.pool.demand import Demand
+from mesh.pool.effects import (
+    ConnectionId,
+    Effect,
+    GroupId,
+    HurryUpstream,
+    LeaveUpstream,
+    MemberId,
+    Report,
+    SubscribeUpstream,
+    Ticket,
+)
+from mesh.pool.fetching import FetchRequest
+from mesh.pool.flow import Flow
+from mesh.pool.ledger import Ledger
+from mesh.pool.member import Member
+from mesh.pool.partition import Partition, Standing
+from mesh.pool.results import TopicPartition
+from mesh.pool.serving import Serving
+from mesh.pool.settings import Acknowledge, PoolSettings
+from mesh.pool.slots import Slots, is_end
+from mesh.pool.timers import Timers
+from mesh.pool.topics import VirtualTopics
+from mesh.pool.window import Available
+from mesh.records.batch import Batch
+from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.wire.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One partition of a new upstream assignment: read from `start`, `committed` is stored in the group; resumed: what
+    was received before is still valid."""
+
+    partition: UpstreamPartition
+    start: int
+    committed: int
+    resumed: bool
+
+
+class Pool:
+    """See the module. `ended` is called when the pool has no member any more and leaves its upstream groups."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        settings: PoolSettings,
+        acknowledge: Acknowledge,
+        topics: VirtualTopics,
+        slots: Slots[Member],
+        effects: list[Effect],
+        ended: Callable[[Pool], None],
+        now: float,
+    ) -> None:
+        self.group = group
+        self.acknowledge = acknowledge
+        self._settings = settings
+        self._topics = topics
+        self._slots = slots
+        self.timers = timers = Timers()
+        self._effects = effects
+        self._ended = ended
+        self.is_closed = False
+        self.serving = Serving(group, settings, topics, slots, timers, effects)
+        self.commits = Commits(group, timers, settings.commit_timeout, effects)
+        self.coordinator = Coordinator(settings, timers, effects, self._admitted, self._gone)
+        self._demand = Demand(group, settings, effects)
+        self.members: dict[MemberId, Member] = {}
+        self.groupless: set[Member] = set()
+        self._wanted: set[TopicName] = set()
+        self._subscribed: dict[ClusterName, frozenset[TopicName]] = {}
+        self._outstanding: dict[ClusterName, set[Partition]] = {}
+        self._eager: set[ClusterName] = set()
+        self._empty_since: float | None = None
+        self._watch_silence(now)
+
+    def __repr__(self) -> str:
+        return f"<Pool {self.group}: {len(self.members)} members, {len(self.groupless)} without group>"
+
+    @property
+    def all_members(self) -> Iterable[Member]:
+        yield from self.members.values()
+        yield from self.groupless
+
+    @property
+    def partitions(self) -> Mapping[UpstreamPartition, Partition]:
+        return self.serving.partitions
+
+    # Members
+
+    def add_groupless(self, client_id: str, client_host: str, acknowledge: Acknowledge, now: float) -> Member:
+        """A consumer that fetches without having joined the group."""
+        member = self._new_member(MemberId(""), client_id, client_host, acknowledge, now)
+        self.groupless.add(member)
+        return member
+
+    def join(self, ticket: Ticket, request: JoinRequest, connection: ConnectionId, now: float) -> Member | None:
+        """Returns the member when the request was accepted; its answer comes later."""
+        member_id = self.coordinator.join(ticket, request, connection, now)
+        return self.members[member_id] if member_id is not None else None
+
+    def bind(self, member: Member, connection: ConnectionId) -> None:
+        member.connections.add(connection)
+
+    def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
+        """A connection of a member is gone. Its Fetch first: a dead connection must not be chosen as a receiver."""
+        for fetch in [fetch for fetch in member.fetches if fetch.connection == connection]:
+            self.serving.cancel(fetch, now)
+        member.connections.discard(connection)
+        if not member.connections:
+            self.timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, then))
+
+    def _new_member(
+        self, id: MemberId, client_id: str, client_host: str, acknowledge: Acknowledge, now: float
+    ) -> Member:
+        flow = Flow(self._settings.initial_window, self._settings.maximum_window)
+        self._empty_since = None
+        return Member(self.group, id, self._slots, client_id, client_host, acknowledge, flow, now)
+
+    def _admitted(self, membership: Membership, connection: ConnectionId, now: float) -> None:
+        request = membership.request
+        member = self.members.get(membership.member_id)
+        if member is None:
+            member = self._new_member(
+                membership.member_id, request.client_id, request.client_host, self.acknowledge, now
+            )
+            self.members[member.id] = member
+            fields = {"group": self.group, "member": member.id, "client_id": member.client_id, "slot": member.slot}
+            self._effects.append(Report("a member joined", fields))
+        member.instance_id = request.instance_id
+        member.rebalance_timeout = request.rebalance_timeout
+        self.bind(member, connection)
+
+    def _gone(self, membership: Membership, reason: str, now: float) -> None:
+        member = self.members.pop(membership.member_id)
+        self._drop(member, reason, now)
+
+    def _drop(self, member: Member, reason: str, now: float) -> None:
+        fields = {"group": self.group, "member": member.name, "in_flight": member.in_flight, "reason": reason}
+        self._effects.append(Report("a member is gone", fields))
+        self.serving.drop(member, now)
+        if not self.members and not self.groupless:
+            self._empty_since = now
+            self.timers.at(now + self._settings.linger, self._end_if_empty)
+
+    def _expire_if_away(self, member: Member, now: float) -> None:
+        if member.connections:
+            return
+        if member in self.groupless:
+            self.groupless.discard(member)
+            self._drop(member, "its connection closed", now)
+        elif self.members.get(member.id) is member:
+            self.coordinator.expire(member.id, "its last connection closed", now)
+
+    def _end_if_empty(self, now: float) -> None:
+        if self.is_closed or self._empty_since is None or now - self._empty_since < self._settings.linger:
+            return
+        if self.coordinator.expects_members:
+            self.timers.at(now + self._settings.linger, self._end_if_empty)
+            return
+        self.end()
+
+    def end(self) -> None:
+        """Leave the upstream groups, committing what is acknowledged."""
+        self.is_closed = True
+        offsets = {
+            source: partition.ledger.committable
+            for source, partition in self.partitions.items()
+            if partition.is_active and partition.ledger.committable != partition.ledger.stored
+        }
+        self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._effects.append(LeaveUpstream(self.group, offsets))
+        self._ended(self)
+
+    def answer_all(self, now: float) -> None:
+        """Answer every Fetch that waits, with what it has."""
+        for fetch in list(self.serving.fetches.values()):
+            self.serving.answer(fetch, now)
+
+    def close_after_violation(self) -> None:
+        """Its state cannot be trusted: let every request go, and every member come back to a new pool."""
+        self.is_closed = True
+        for fetch in list(self.serving.fetches.values()):
+            self.serving.abandon(fetch)
+        for member in self.all_members:
+            for slot in member.slots:
+                self._slots.give_back(slot)
+        self.members.clear()
+        self.groupless.clear()
+        self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._effects.append(LeaveUpstream(self.group, {}))
+        self._ended(self)
+
+    def _watch_silence(self, now: float) -> None:
+        """Members that hold a window and send neither Fetch nor OffsetCommit lose it; heartbeats do not count."""
+        if self.is_closed:
+            return
+        for member in list(self.all_members):
+            limit = max(member.rebalance_timeout, self._settings.lock_timeout)
+            if member.in_flight and not member.fetches and now - member.heard >= limit:
+                fields = {"group": self.group, "member": member.name, "in_flight": member.in_flight}
+                self._effects.append(Report("a silent member lost what it held", fields, "warning"))
+                self.serving.release(member, list(member.windows), member, now)
+        self.timers.at(now + max(self._settings.lock_timeout / 10, 0.1), self._watch_silence)
+
+    # Requests
+
+    def fetch(
+        self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchRequest, now: float
+    ) -> None:
+        for asked in request.partitions:
+            if asked.topic is not None and asked.topic not in self._wanted and asked.topic in self._topics:
+                self._wanted.add(asked.topic)
+                self.topics_changed()
+        self.bind(member, connection)
+        self.serving.fetch(member, connection, ticket, request, now)
+
+    def committed_offsets(
+        self, member: Member, names: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ErrorCode, int]]:
+        offsets: dict[TopicPartition, tuple[ErrorCode, int]] = {}
+        for topic, index in names:
+            source = self._topics.partition(topic, index)
+            if source is None:
+                offsets[topic, index] = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+            else:
+                offsets[topic, index] = (ErrorCode.NONE, self.serving.position(member, source))
+        return offsets
+
+    def commit(
+        self, member: Member, ticket: Ticket, positions: Sequence[tuple[TopicName, int, int]], now: float
+    ) -> None:
+        """(topic, partition, virtual offset) each; answered when what can be stored upstream is stored."""
+        member.heard = now
+        errors: dict[TopicPartition, ErrorCode] = {}
+        needed: dict[UpstreamPartition, tuple[TopicPartition, Partition]] = {}
+        total = 0
+        for topic, index, offset in positions:
+            source = self._topics.partition(topic, index)
+            if source is None:
+                errors[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            error, count = self._acknowledge(member, source, offset)
+            errors[topic, index] = error
+            total += count
+            if error is ErrorCode.NONE and count:
+                needed[source] = ((topic, index), self.partitions[source])
+        if total:
+            member.flow.committed(total, member.in_flight, now)
+            self.serving.distribution.refill(member, now)
+        self.commits.await_stored(ticket, errors, needed, now)
+
+    def _acknowledge(self, member: Member, source: UpstreamPartition, offset: int) -> tuple[ErrorCode, int]:
+        window, partition = member.windows.get(source), self.partitions.get(source)
+        if window is None or partition is None:
+            mine = offset <= self._slots.start(member.slot) or is_end(offset)
+            return (ErrorCode.NONE if mine else ErrorCode.OFFSET_OUT_OF_RANGE), 0
+        if partition.standing is Standing.ABSENT and window.end > self._slots.start(member.slot):
+            return ErrorCode.REBALANCE_IN_PROGRESS, 0
+        if offset <= window.committed or (offset > window.end and is_end(offset)):
+            return ErrorCode.NONE, 0
+        if offset > window.end:
+            return ErrorCode.OFFSET_OUT_OF_RANGE, 0
+        return ErrorCode.NONE, self.serving.settle(member, source, offset)
+
+    # Upstream
+
+    def topics_changed(self) -> None:
+        """Consume what stands behind the wanted topics; the set only grows while members are there."""
+        wanted: dict[ClusterName, set[TopicName]] = {}
+        for name in self._wanted:
+            for source in self._topics.partitions(name):
+                wanted.setdefault(source.cluster, set()).add(source.topic)
+        for cluster, topics in wanted.items():
+            before = self._subscribed.get(cluster, frozenset())
+            if not topics <= before:
+                self._subscribed[cluster] = before | topics
+                self._demand.add_cluster(cluster)
+                self._effects.append(SubscribeUpstream(self.group, cluster, self._subscribed[cluster]))
+
+    def assigned(self, cluster: ClusterName, assignments: Sequence[Assignment], now: float) -> None:
+        """The whole assignment on one cluster after a rebalance."""
+        kept = {assignment.partition for assignment in assignments}
+        for source, partition in self.partitions.items():
+            if source.cluster == cluster and source not in kept and partition.standing is not Standing.ABSENT:
+                self._lose(partition)
+        for assignment in assignments:
+            source = assignment.partition
+            partition = self.serving.partition(source)
+            if not (assignment.resumed and partition.standing is not Standing.ABSENT):
+                if partition.standing is not Standing.ABSENT:
+                    self._lose(partition)
+                partition.ledger = Ledger(assignment.start, assignment.committed)
+            partition.standing = Standing.ACTIVE
+            self._demand.forget(partition)
+            self.serving.distribution.activate(partition, now)
+            self.serving.rereads.pump(partition)
+        fields = {"group": self.group, "cluster": cluster, "partitions": len(assignments)}
+        self._effects.append(Report("upstream partitions were assigned", fields))
+
+    def revoked(self, sources: Iterable[UpstreamPartition]) -> None:
+        """A rebalance began: these may come back or not."""
+        for source in sources:
+            partition = self.partitions.get(source)
+            if partition is not None and partition.is_active:
+                self.serving.distribution.suspend(partition)
+                partition.standing = Standing.SUSPENDED
+
+    def lost(self, sources: Iterable[UpstreamPartition]) -> None:
+        """Others own these already."""
+        for source in sources:
+            partition = self.partitions.get(source)
+            if partition is not None and partition.standing is not Standing.ABSENT:
+                self._lose(partition)
+
+    def received(self, source: UpstreamPartition, batches: Sequence[Batch], now: float) -> None:
+        partition = self.partitions.get(source)
+        if partition is None or partition.standing is Standing.ABSENT:
+            return
+        fresh: list[Available] = []
+        for batch in batches:
+            span = partition.ledger.receive(batch.first, batch.last)
+            if span is not None:
+                batch.first = span.first
+                fresh.append(Available(batch))
+        self.serving.distribution.offer(partition, fresh, now)
+
+    def reached_end(self, source: UpstreamPartition, offset: int) -> None:
+        partition = self.partitions.get(source)
+        if partition is not None and partition.standing is not Standing.ABSENT:
+            partition.ledger.reach(offset)
+            self.serving.distribution.touched.add(partition)
+
+    def position_reset(self, source: UpstreamPartition, start: int, reason: str, now: float) -> None:
+        """The offsets of a partition begin anew: what was known of it is void, also what is stored upstream."""
+        partition = self.partitions.get(source)
+        if partition is None or partition.standing is Standing.ABSENT:
+            return
+        fields = {"group": self.group, "partition": str(source), "start": start, "reason": reason}
+        self._effects.append(Report("an upstream partition begins anew", fields, "warning"))
+        self._lose(partition)
+        partition.ledger = Ledger(start, -1)
+        partition.standing = Standing.ACTIVE
+        self.serving.distribution.activate(partition, now)
+
+    def stored(self, cluster: ClusterName, token: int, errors: Mapping[UpstreamPartition, int], now: float) -> None:
+        self.commits.committed(cluster, token, errors, now)
+
+    def reread(
+        self,
+        source: UpstreamPartition,
+        span: Span,
+        batches: tuple[Batch, ...],
+        complete: bool,
+        error: str,
+        now: float,
+    ) -> None:
+        partition = self.partitions.get(source)
+        if partition is not None and partition.is_active:
+            self.serving.rereads.arrived(partition, span, batches, complete, error, now)
+
+    def _lose(self, partition: Partition) -> None:
+        self.serving.void(partition, self.all_members)
+        partition.standing = Standing.ABSENT
+        self.commits.gone([partition.source])
+        self._demand.forget(partition)
+
+    # The end of a step
+
+    def finish(self, now: float) -> None:
+        """Check the invariant of what this step touched, and see to what follows from it upstream.
+
+        Raises Violation.
+        """
+        distribution = self.serving.distribution
+        touched, distribution.touched = distribution.touched, set()
+        for partition in touched:
+            partition.check()
+            self.commits.changed(partition)
+            ledger = partition.ledger
+            outstanding = self._outstanding.setdefault(partition.source.cluster, set())
+            if partition.is_active and ledger.committable < ledger.received:
+                outstanding.add(partition)
+            else:
+                outstanding.discard(partition)
+            if partition.released:
+                self.serving.rereads.pump(partition)
+        if touched:
+            self._demand.update(touched, distribution.backlog_bytes, distribution.waiting > 0)
+            self._hurry()
+        self.commits.send()
+
+    def _hurry(self) -> None:
+        for cluster in self._subscribed:
+            eager = bool(self._outstanding.get(cluster))
+            if eager != (cluster in self._eager):
+                (self._eager.add if eager else self._eager.discard)(cluster)
+                self._effects.append(HurryUpstream(self.group, cluster, eager))

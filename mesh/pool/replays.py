@@ -1,0 +1,212 @@
+"""Bytes of what members hold: kept for a replay within a budget, read again from upstream beyond it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mesh.pool.distribution import Distribution
+from mesh.pool.effects import Effect, GroupId, Report, RereadUpstream
+from mesh.pool.partition import Partition, Released
+from mesh.pool.settings import PoolSettings
+from mesh.pool.timers import Timers
+from mesh.pool.window import Available, Delivery, Window
+from mesh.records.batch import Batch, rebase
+from mesh.records.spans import Span, UpstreamPartition
+
+CHUNK = 5_000
+"""At most so many offsets are read again in one go."""
+RETRY_AFTER = 1.0
+"""Seconds between a reread that failed and the next one of its partition."""
+
+
+class Replays:
+    """The bytes of sent batches, oldest first; when they outgrow the budget the oldest go."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._kept: deque[tuple[Window, Delivery, int]] = deque()
+        self.size = 0
+
+    def keep(self, window: Window, delivery: Delivery) -> None:
+        assert delivery.batch is not None
+        size = len(delivery.batch.data)
+        self._kept.append((window, delivery, size))
+        self.size += size
+        while self.size > self._budget or (self._kept and not self._kept[0][1].held):
+            self._drop()
+
+    def _drop(self) -> None:
+        window, delivery, size = self._kept.popleft()
+        self.size -= size
+        if delivery.held:
+            window.strip(delivery)
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A span that is being read again: for a member's replay (delivery, in window), or for anybody (released)."""
+
+    span: Span
+    purpose: tuple[Window, Delivery] | Released
+    batches: list[Batch] = field(default_factory=list)
+
+
+class Rereads:
+    """What has to be read again, one span per partition at a time; replays first, since a client waits for them."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        settings: PoolSettings,
+        timers: Timers,
+        distribution: Distribution,
+        replays: Replays,
+        effects: list[Effect],
+        ready: Callable[[Partition, Window, float], None],
+    ) -> None:
+        self._group = group
+        self._settings = settings
+        self._timers = timers
+        self._distribution = distribution
+        self._replays = replays
+        self._effects = effects
+        self._ready = ready
+        self._under_way: dict[UpstreamPartition, Request] = {}
+        self._wanted: dict[UpstreamPartition, dict[Delivery, Window]] = {}
+        self._resting: set[UpstreamPartition] = set()
+        self.gone = 0
+        """Offsets that were un-acknowledged and are not there any more upstream."""
+
+    def want(self, partition: Partition, window: Window, delivery: Delivery) -> None:
+        """A client asks for a delivery whose bytes were given up."""
+        self._wanted.setdefault(partition.source, {})[delivery] = window
+        self.pump(partition)
+
+    def pump(self, partition: Partition) -> None:
+        """Read the next span again, if there is one and its partition has room for it."""
+        source = partition.source
+        if source in self._under_way or source in self._resting or not partition.is_active:
+            return
+        request = self._next(partition)
+        if request is not None:
+            self._under_way[source] = request
+            self._effects.append(RereadUpstream(self._group, source, request.span))
+
+    def forget(self, source: UpstreamPartition) -> None:
+        self._under_way.pop(source, None)
+        self._wanted.pop(source, None)
+
+    def arrived(
+        self, partition: Partition, span: Span, batches: tuple[Batch, ...], complete: bool, error: str, now: float
+    ) -> None:
+        request = self._under_way.get(partition.source)
+        if request is None or request.span != span:
+            return
+        request.batches.extend(batches)
+        if not complete:
+            return
+        del self._under_way[partition.source]
+        covered = _clip(request.batches, span)
+        if error:
+            self._resting.add(partition.source)
+            self._timers.at(now + RETRY_AFTER, lambda _: self._rest_over(partition))
+            fields = {"group": self._group, "partition": str(partition.source), "span": str(span), "reason": error}
+            self._effects.append(Report("records could not be read again from upstream", fields, "warning"))
+            span = Span(span.first, covered[-1].last) if covered else Span(span.first, span.first)
+            if not covered:
+                return
+        match request.purpose:
+            case Released() as released:
+                self._back_to_backlog(partition, released, span, covered, now)
+            case (window, delivery):
+                self._back_to_window(partition, window, delivery, span, covered, now)
+        self.pump(partition)
+
+    def _rest_over(self, partition: Partition) -> None:
+        self._resting.discard(partition.source)
+        self.pump(partition)
+
+    def _next(self, partition: Partition) -> Request | None:
+        wanted = self._wanted.get(partition.source, {})
+        while wanted:
+            delivery, window = next(iter(wanted.items()))
+            del wanted[delivery]
+            if delivery.held and delivery.batch is None:
+                return Request(_chunk(Span(delivery.first, delivery.last)), (window, delivery))
+        if partition.released and partition.backlog_bytes * 2 < self._settings.partition_budget:
+            released: Released = partition.released.peekitem(0)[1]
+            return Request(_chunk(released.span), released)
+        return None
+
+    def _back_to_backlog(
+        self, partition: Partition, released: Released, span: Span, covered: list[Batch], now: float
+    ) -> None:
+        if partition.released.get(released.span.first) is not released:
+            return
+        del partition.released[released.span.first]
+        if span.last < released.span.last:
+            rest = Span(span.last + 1, released.span.last)
+            partition.released[rest.first] = Released(rest, released.deliveries, released.shunned)
+        self._skip_gone(partition, span, covered)
+        self._distribution.offer(
+            partition, [Available(batch, released.deliveries, released.shunned) for batch in covered], now
+        )
+
+    def _back_to_window(
+        self, partition: Partition, window: Window, delivery: Delivery, span: Span, covered: list[Batch], now: float
+    ) -> None:
+        if not delivery.held or delivery.batch is not None:
+            return
+        settled_meanwhile = delivery.first
+        parts: list[Delivery] = []
+        for batch in covered:
+            first = max(batch.first, settled_meanwhile)
+            if first <= batch.last:
+                virtual = delivery.virtual + first - delivery.first
+                part = Delivery(virtual, first, batch.last, batch, delivery.deliveries)
+                batch.first = first
+                rebase(batch, part.base_offset(batch))
+                parts.append(part)
+        if span.last < delivery.last:
+            first = max(span.last + 1, delivery.first)
+            virtual = delivery.virtual + first - delivery.first
+            parts.append(Delivery(virtual, first, delivery.last, None, delivery.deliveries))
+        if span.last >= delivery.first:
+            self._skip_gone(partition, Span(max(span.first, delivery.first), span.last), covered)
+        window.member.in_flight -= window.replace(delivery, parts)
+        for part in parts:
+            if part.batch is not None:
+                self._replays.keep(window, part)
+        self._ready(partition, window, now)
+
+    def _skip_gone(self, partition: Partition, span: Span, covered: list[Batch]) -> None:
+        """What is in none of the batches is not upstream any more: nobody can process it, so it counts as settled."""
+        self._distribution.touched.add(partition)
+        position, gone = span.first, 0
+        for batch in covered:
+            if batch.first > position:
+                partition.ledger.settle(position, batch.first - 1)
+                gone += batch.first - position
+            position = max(position, batch.last + 1)
+        if position <= span.last:
+            partition.ledger.settle(position, span.last)
+            gone += span.last - position + 1
+        if gone:
+            self.gone += gone
+            fields = {"group": self._group, "partition": str(partition.source), "span": str(span), "offsets": gone}
+            self._effects.append(Report("un-acknowledged offsets are gone upstream and skipped", fields, "warning"))
+
+
+def _chunk(span: Span) -> Span:
+    return Span(span.first, min(span.last, span.first + CHUNK - 1))
+
+
+def _clip(batches: list[Batch], span: Span) -> list[Batch]:
+    clipped: list[Batch] = []
+    for batch in batches:
+        batch.first, batch.last = max(batch.first, span.first), min(batch.last, span.last)
+        if batch.first <= batch.last:
+            clipped.append(batch)
+    return clipped

@@ -1,0 +1,326 @@
+"""Fetches of one pool's members: where each one stands, what it is sent, what comes back when it goes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from mesh.pool.distribution import Distribution
+from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, Ticket
+from mesh.pool.fetching import Fetch, FetchedPartition, FetchPartition, FetchRequest, FetchResult, Lane
+from mesh.pool.member import Member
+from mesh.pool.partition import Partition, Released, Standing
+from mesh.pool.replays import Replays, Rereads
+from mesh.pool.settings import Acknowledge, PoolSettings
+from mesh.pool.slots import Slots, SlotsExhausted, slot_of
+from mesh.pool.timers import Timers
+from mesh.pool.topics import VirtualTopics
+from mesh.pool.window import Available, Window
+from mesh.records.batch import copy_batch, rebase
+from mesh.records.spans import Span, TopicName, UpstreamPartition
+from mesh.wire.errors import ErrorCode
+
+
+class Serving:
+    """The Fetch path of one pool. `partitions` are those that are assigned or were asked for."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        settings: PoolSettings,
+        topics: VirtualTopics,
+        slots: Slots[Member],
+        timers: Timers,
+        effects: list[Effect],
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._slots = slots
+        self._timers = timers
+        self._effects = effects
+        self._sequence = itertools.count(1)
+        self.partitions: dict[UpstreamPartition, Partition] = {}
+        self.distribution = Distribution(group, settings, timers, effects, self.answer)
+        self.replays = Replays(settings.replay_budget)
+        self.rereads = Rereads(group, settings, timers, self.distribution, self.replays, effects, self._read_again)
+        self.fetches: dict[Ticket, Fetch] = {}
+        self.redelivered = 0
+        self.records_out: dict[TopicName, list[int]] = {}
+        """Per upstream topic: records and bytes sent, replays included."""
+
+    # A Fetch
+
+    def fetch(
+        self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchRequest, now: float
+    ) -> None:
+        member.heard = now
+        if not member.has_fetched:
+            member.has_fetched = True
+            self.distribution.joined(member, now)
+        seen: set[tuple[TopicName | None, int]] = set()
+        lanes: list[Lane] = []
+        for asked in request.partitions:
+            twice = (asked.topic, asked.partition) in seen
+            seen.add((asked.topic, asked.partition))
+            invalid = Lane(asked.offset, asked.maximum, error=ErrorCode.INVALID_REQUEST)
+            lanes.append(invalid if twice and asked.topic is not None else self._lane(member, asked, now))
+        fetch = Fetch(ticket, connection, member, lanes, request, next(self._sequence), now)
+        for lane in lanes:
+            self._replay(fetch, lane)
+        blocked = self.distribution.fill(fetch, now)
+        failed = any(lane.error is not ErrorCode.NONE for lane in lanes)
+        if failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
+            self.answer(fetch, now)
+            return
+        self.fetches[ticket] = fetch
+        for lane in lanes:
+            if lane.window is not None:
+                lane.window.fetch = fetch
+        self.distribution.park(fetch, now)
+        fetch.timer = self._timers.at(fetch.deadline, lambda then: self.answer(fetch, then))
+
+    def answer(self, fetch: Fetch, now: float) -> None:
+        """Answer with what it has collected. From here on that belongs to its member."""
+        if fetch.answered:
+            return
+        self._end(fetch)
+        results = tuple(self._result(fetch, lane) for lane in fetch.lanes)
+        self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+
+    def cancel(self, fetch: Fetch, now: float) -> None:
+        """Its connection is gone: nobody will see an answer, so what it has collected was never given."""
+        if fetch.answered:
+            return
+        self._end(fetch)
+        for partition in self.distribution.give_back(fetch, fetch.lanes):
+            self.distribution.distribute(partition, now)
+
+    def abandon(self, fetch: Fetch) -> None:
+        """Answer with nothing, whatever it has collected: its pool is being closed."""
+        fetch.answered = True
+        results = tuple(FetchedPartition(ErrorCode.NONE, lane.offset) for lane in fetch.lanes)
+        self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+
+    # What members give up
+
+    def settle(self, member: Member, source: UpstreamPartition, offset: int) -> int:
+        """A member is through with everything below a virtual offset of its window; returns how many offsets."""
+        partition, window = self.partitions[source], member.windows[source]
+        spans = window.settle(offset)
+        for span in spans:
+            partition.ledger.settle(span.first, span.last)
+        count = sum(len(span) for span in spans)
+        member.in_flight -= count
+        self.distribution.touched.add(partition)
+        return count
+
+    def release(self, member: Member, windows: Iterable[UpstreamPartition], shunned: Member | None, now: float) -> None:
+        """Spans that a member holds go back to the front of their partitions, and to others before `shunned`."""
+        changed: list[Partition] = []
+        if shunned is not None and len(self.distribution.members) < 2:
+            shunned = None
+        for source in windows:
+            partition = self.partitions[source]
+            deliveries = member.windows[source].release()
+            for delivery in deliveries:
+                member.in_flight -= len(delivery)
+                if partition.standing is Standing.ABSENT:
+                    continue
+                self.redelivered += len(delivery)
+                count = delivery.deliveries + 1
+                if delivery.batch is None:
+                    span = Span(delivery.first, delivery.last)
+                    partition.released[span.first] = Released(span, count, shunned)
+                else:
+                    delivery.batch.first, delivery.batch.last = delivery.first, delivery.last
+                    self.distribution.put(partition, Available(delivery.batch, count, shunned))
+            if deliveries:
+                changed.append(partition)
+        for partition in changed:
+            self.distribution.distribute(partition, now)
+            self.rereads.pump(partition)
+        if shunned is not None and changed:
+            self._timers.at(now + self._settings.others_first, lambda then: self._forgive(shunned, then))
+
+    def drop(self, member: Member, now: float) -> None:
+        """A member is gone: its Fetches first, then what it holds."""
+        for fetch in list(member.fetches):
+            self._end(fetch)
+            returned = self.distribution.give_back(fetch, fetch.lanes)
+            self.distribution.touched.update(returned)
+            results = tuple(self._result(fetch, lane) for lane in fetch.lanes)
+            self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+        self.distribution.left(member, now)
+        self.release(member, list(member.windows), None, now)
+        for partition in self.partitions.values():
+            if partition.backlog:
+                self.distribution.distribute(partition, now)
+        member.windows.clear()
+        for slot in member.slots:
+            self._slots.give_back(slot)
+
+    def void(self, partition: Partition, members: Iterable[Member]) -> None:
+        """Everything known of a partition is void: it went to another process, or its offsets begin anew."""
+        self.distribution.suspend(partition)
+        for fetch, lane in partition.parked.items():
+            for available in lane.collected or ():
+                if fetch.member is not None:
+                    fetch.member.in_flight -= len(available)
+            fetch.size -= lane.size
+            lane.collected, lane.replay, lane.size, lane.behind = None, None, 0, False
+        for member in members:
+            window = member.windows.get(partition.source)
+            if window is not None:
+                member.in_flight -= sum(len(delivery) for delivery in window.release())
+        self.distribution.forget(partition)
+        self.rereads.forget(partition.source)
+
+    # Where a member stands
+
+    def partition(self, source: UpstreamPartition) -> Partition:
+        partition = self.partitions.get(source)
+        if partition is None:
+            partition = self.partitions[source] = Partition(source)
+        return partition
+
+    def window(self, member: Member, source: UpstreamPartition) -> Window:
+        window = member.windows.get(source)
+        if window is None:
+            window = member.windows[source] = Window(member, self._slots.start(member.slot))
+        return window
+
+    def position(self, member: Member, source: UpstreamPartition) -> int:
+        """What OffsetFetch answers: the committed position, never what was sent, never -1."""
+        window = member.windows.get(source)
+        return self._slots.start(member.slot) if window is None else window.committed
+
+    def _lane(self, member: Member, asked: FetchPartition, now: float) -> Lane:
+        lane = Lane(asked.offset, asked.maximum)
+        if asked.topic is None:
+            lane.error = ErrorCode.UNKNOWN_TOPIC_ID
+            return lane
+        source = self._topics.partition(asked.topic, asked.partition)
+        if source is None:
+            lane.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return lane
+        lane.partition = self.partition(source)
+        lane.window = window = self.window(member, source)
+        if window.fetch is not None:
+            self._supersede(window.fetch, now)
+        if asked.offset > window.end:
+            lane.error = self._move(member, source, window, asked.offset, now)
+        elif member.acknowledge is Acknowledge.RECEIPT and window.committed < asked.offset <= window.end:
+            count = self.settle(member, source, asked.offset)
+            member.flow.committed(count, member.in_flight, now)
+        return lane
+
+    def _supersede(self, older: Fetch, now: float) -> None:
+        """A partition of a member is served on one connection at a time, the newest."""
+        changed = self.distribution.give_back(older, older.lanes)
+        self.answer(older, now)
+        for partition in changed:
+            self.distribution.distribute(partition, now)
+
+    def _move(self, member: Member, source: UpstreamPartition, window: Window, offset: int, now: float) -> ErrorCode:
+        """The client stands above everything it was sent (it seeked, or starts at the latest): it goes on in a slot
+        above that, since no client follows a position that jumps back."""
+        self.release(member, [source], member, now)
+        try:
+            slot = self._slots.give_above(member, offset)
+        except SlotsExhausted:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        member.slots.add(slot)
+        window.move(self._slots.start(slot))
+        return ErrorCode.NONE
+
+    def _replay(self, fetch: Fetch, lane: Lane) -> None:
+        """What the client was sent and asks for again is sent again, at the same offsets."""
+        window, partition = lane.window, lane.partition
+        if window is None or partition is None or not window.held or lane.error is not ErrorCode.NONE:
+            return
+        position = lane.offset if lane.offset in window else window.committed
+        for delivery in window.sent_from(position):
+            batch = delivery.batch
+            if batch is None:
+                lane.behind = True
+                self.rereads.want(partition, window, delivery)
+                return
+            if not fetch.has_room(lane, len(batch.data)):
+                lane.behind = True
+                return
+            fetch.replay(lane, delivery, len(batch.data))
+
+    def _read_again(self, partition: Partition, window: Window, now: float) -> None:
+        fetch = window.fetch
+        if fetch is None or fetch.answered:
+            return
+        for lane in fetch.lanes:
+            if lane.window is window and lane.behind:
+                lane.behind = False
+                self._replay(fetch, lane)
+        if fetch.is_satisfied:
+            self.answer(fetch, now)
+        else:
+            self.distribution.refill(window.member, now)
+
+    # Answers
+
+    def _end(self, fetch: Fetch) -> None:
+        fetch.answered = True
+        self.distribution.remove(fetch)
+        self.fetches.pop(fetch.ticket, None)
+        if fetch.timer is not None:
+            fetch.timer.cancel()
+        for lane in fetch.lanes:
+            if lane.window is not None and lane.window.fetch is fetch:
+                lane.window.fetch = None
+
+    def _result(self, fetch: Fetch, lane: Lane) -> FetchedPartition:
+        if lane.error is not ErrorCode.NONE:
+            return FetchedPartition(lane.error, -1)
+        window, partition = lane.window, lane.partition
+        if window is None or partition is None:
+            return FetchedPartition(ErrorCode.NONE, lane.offset)
+        records: list[bytearray] = []
+        end = lane.offset
+        count = 0
+        for delivery in lane.replay or ():
+            if delivery.held and delivery.batch is not None:
+                records.append(delivery.batch.data)
+                count += delivery.batch.record_count
+                end = delivery.end
+        for available in lane.collected or ():
+            data, end = self._send(window, available)
+            records.append(data)
+            count += available.batch.record_count
+        if records:
+            totals = self.records_out.setdefault(partition.source.topic, [0, 0])
+            totals[0] += count
+            totals[1] += lane.size
+            window.member.records_sent += count
+            return FetchedPartition(ErrorCode.NONE, end, tuple(records))
+        return FetchedPartition(ErrorCode.NONE, lane.offset + bool(partition.backlog or partition.released))
+
+    def _send(self, window: Window, available: Available) -> tuple[bytearray, int]:
+        if available.deliveries:
+            # Its bytes may still lie in another connection's send buffer, under other offsets.
+            available.batch = copy_batch(available.batch)
+        if slot_of(window.end + len(available) + 1) != slot_of(window.end):
+            slot = self._slots.give_above(window.member, window.end)
+            window.member.slots.add(slot)
+            window.jump(self._slots.start(slot))
+        delivery = window.append(available)
+        rebase(available.batch, delivery.base_offset(available.batch))
+        self.replays.keep(window, delivery)
+        return available.batch.data, delivery.end
+
+    def _forgive(self, member: Member, now: float) -> None:
+        """The others had their time: a member may have again what was taken from it."""
+        for partition in self.partitions.values():
+            for available in partition.backlog.values():
+                if available.shunned is member:
+                    available.shunned = None
+            for released in partition.released.values():
+                if released.shunned is member:
+                    released.shunned = None
+        self.distribution.refill(member, now)

@@ -1,0 +1,56 @@
+"""Deadlines without a clock: what is to be done at which time, asked for by whoever has the clock."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+
+class Timer:
+    """One deadline. `cancel` may be called at any time, any number of times."""
+
+    __slots__ = ("_action", "when")
+
+    def __init__(self, when: float, action: Callable[[float], None]) -> None:
+        self.when = when
+        self._action: Callable[[float], None] | None = action
+
+    def cancel(self) -> None:
+        self._action = None
+
+    @property
+    def cancelled(self) -> bool:
+        return self._action is None
+
+    def fire(self, now: float) -> None:
+        action, self._action = self._action, None
+        if action is not None:
+            action(now)
+
+
+class Timers:
+    """Deadlines in order of time; equal ones in the order they were set. Times are seconds of the caller's clock."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._count = itertools.count()
+
+    def at(self, when: float, action: Callable[[float], None]) -> Timer:
+        timer = Timer(when, action)
+        heapq.heappush(self._heap, (when, next(self._count), timer))
+        return timer
+
+    def next(self) -> float | None:
+        """The earliest deadline, or None."""
+        while self._heap and self._heap[0][2].cancelled:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def fire_next(self, now: float) -> bool:
+        """Do one thing that is due; False when nothing is."""
+        deadline = self.next()
+        if deadline is None or deadline > now:
+            return False
+        heapq.heappop(self._heap)[2].fire(now)
+        return True

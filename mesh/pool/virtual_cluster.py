@@ -1,0 +1,427 @@
+"""A virtual cluster with target `pool`: what its clients see, and which pool each of their requests belongs to.
+
+Every public method is one step and returns the effects to be carried out, in order.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import random
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+
+from mesh.pool.coordinator import JoinRequest, SyncRequest
+from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, RefreshTopics, Report, Ticket
+from mesh.pool.fetching import Fetch, FetchedPartition, FetchRequest, FetchResult, Lane
+from mesh.pool.identity import Connection, Connections, is_of_an_earlier_run
+from mesh.pool.member import Member
+from mesh.pool.pool import Pool
+from mesh.pool.results import (
+    CommitResult,
+    CommittedOffsets,
+    HeartbeatResult,
+    JoinResult,
+    LeaveResult,
+    SyncResult,
+    TopicPartition,
+)
+from mesh.pool.settings import Acknowledge, PoolSettings
+from mesh.pool.slots import Slots, SlotsExhausted, slot_of
+from mesh.pool.timers import Timers
+from mesh.pool.topics import VirtualTopics
+from mesh.records.spans import ClusterName, TopicName
+from mesh.wire.errors import ErrorCode
+
+
+class ListOffset(IntEnum):
+    """The timestamps of ListOffsets that stand for an end of the log."""
+
+    EARLIEST = -2
+    LATEST = -1
+
+
+GROUP_LESS = GroupId("kafka-mesh")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRules:
+    """admitted: patterns of group ids; group_less: the group of consumers without one, None to refuse them;
+    acknowledge: (pattern, mode), tried in order before the built-in rule."""
+
+    admitted: tuple[str, ...] = ("*",)
+    maximum: int = 100
+    group_less: GroupId | None = GROUP_LESS
+    acknowledge: tuple[tuple[str, Acknowledge], ...] = ()
+
+    def admits(self, group: str) -> bool:
+        return any(fnmatch.fnmatchcase(group, pattern) for pattern in self.admitted)
+
+    def mode(self, group: str) -> Acknowledge:
+        """Tools that never commit settle by receipt; everybody else by commits."""
+        for pattern, mode in self.acknowledge:
+            if fnmatch.fnmatchcase(group, pattern):
+                return mode
+        receipt = group == self.group_less or fnmatch.fnmatchcase(group, "console-consumer-*")
+        return Acknowledge.RECEIPT if receipt else Acknowledge.COMMIT
+
+
+class VirtualCluster:
+    def __init__(
+        self,
+        name: str,
+        topics: VirtualTopics,
+        rules: GroupRules,
+        settings: PoolSettings,
+        generator: random.Random | None = None,
+    ) -> None:
+        self.name = name
+        self.topics = topics
+        self.rules = rules
+        self._settings = settings
+        self._timers = Timers()
+        """Of Fetches that belong to no pool; every pool has its own."""
+        self._effects: list[Effect] = []
+        self.slots: Slots[Member] = Slots(generator or random.Random())
+        self.pools: dict[GroupId, Pool] = {}
+        self.connections = Connections(topics, self.slots)
+        self._strangers: dict[Ticket, Fetch] = {}
+        self._sequence = itertools.count(1)
+        self.violations = 0
+
+    # Time and topics
+
+    def next_deadline(self) -> float | None:
+        """When `tick` has something to do next, None for never."""
+        deadlines = [timers.next() for timers in (self._timers, *(pool.timers for pool in self.pools.values()))]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do what is due."""
+        while self._timers.fire_next(now):
+            pass
+        for pool in list(self.pools.values()):
+            with self._step(pool, now):
+                while not pool.is_closed and pool.timers.fire_next(now):
+                    pass
+        return self._drain()
+
+    def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int], now: float) -> list[Effect]:
+        """All topics of one upstream cluster and how many partitions each has."""
+        if self.topics.update(cluster, topics):
+            for pool in list(self.pools.values()):
+                with self._step(pool, now):
+                    pool.topics_changed()
+        return self._drain()
+
+    def missing_topic(self, name: TopicName) -> list[Effect]:
+        """A client asked for a topic that is not known."""
+        return [RefreshTopics()] if self.topics.might_exist(name) else []
+
+    def list_offset(self, timestamp: int) -> int:
+        """Earliest is 0; latest lies above every offset given, where no record ever is; no other time is known."""
+        match timestamp:
+            case ListOffset.EARLIEST:
+                return 0
+            case ListOffset.LATEST:
+                return self.slots.latest
+            case _:
+                return -1
+
+    # Connections
+
+    def connected(self, connection: ConnectionId, client_host: str) -> None:
+        self.connections.open(connection, client_host)
+
+    def disconnected(self, connection: ConnectionId, now: float) -> list[Effect]:
+        state = self.connections.close(connection)
+        for ticket in [ticket for ticket, fetch in self._strangers.items() if fetch.connection == connection]:
+            self._end_stranger(self._strangers[ticket])
+        for member in state.members if state is not None else ():
+            pool = self._pool_of(member)
+            if pool is not None:
+                with self._step(pool, now):
+                    pool.disconnected(member, connection, now)
+        return self._drain()
+
+    def hurry(self, ticket: Ticket, now: float) -> list[Effect]:
+        """Another request waits behind this one on its connection: if it is a parked Fetch, answer it."""
+        stranger = self._strangers.get(ticket)
+        if stranger is not None:
+            self._answer_stranger(stranger)
+        for pool in list(self.pools.values()):
+            fetch = pool.serving.fetches.get(ticket)
+            if fetch is not None:
+                with self._step(pool, now):
+                    pool.serving.answer(fetch, now)
+        return self._drain()
+
+    # The group
+
+    def join(
+        self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: JoinRequest, now: float
+    ) -> list[Effect]:
+        error = self._refuse_group(group)
+        if error is ErrorCode.NONE and request.member_id and group not in self.pools:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not ErrorCode.NONE:
+            return [Answer(ticket, JoinResult(error, request.member_id))]
+        pool = self._pool(group, now)
+        with self._step(pool, now):
+            member = pool.join(ticket, request, connection, now)
+            if member is not None:
+                state = self.connections[connection]
+                state.client_id = request.client_id
+                state.joined[group] = member
+        return self._drain()
+
+    def sync(self, ticket: Ticket, group: GroupId, request: SyncRequest, now: float) -> list[Effect]:
+        pool = self.pools.get(group)
+        if pool is None:
+            return [Answer(ticket, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))]
+        with self._step(pool, now):
+            pool.coordinator.sync(ticket, request, now)
+        return self._drain()
+
+    def heartbeat(
+        self,
+        ticket: Ticket,
+        group: GroupId,
+        member_id: MemberId,
+        instance_id: str | None,
+        generation: int,
+        now: float,
+    ) -> list[Effect]:
+        pool = self.pools.get(group)
+        if pool is None:
+            return [Answer(ticket, HeartbeatResult(ErrorCode.UNKNOWN_MEMBER_ID))]
+        with self._step(pool, now):
+            pool.coordinator.heartbeat(ticket, member_id, instance_id, generation, now)
+        return self._drain()
+
+    def leave(
+        self, ticket: Ticket, group: GroupId, members: tuple[tuple[str, str | None], ...], now: float
+    ) -> list[Effect]:
+        pool = self.pools.get(group)
+        if pool is None:
+            results = tuple((member, instance, ErrorCode.UNKNOWN_MEMBER_ID) for member, instance in members)
+            return [Answer(ticket, LeaveResult(results))]
+        with self._step(pool, now):
+            pool.coordinator.leave(ticket, members, now)
+        return self._drain()
+
+    # Offsets
+
+    def committed_offsets(
+        self,
+        connection: ConnectionId,
+        client_id: str,
+        group: GroupId,
+        member_id: str,
+        names: Sequence[TopicPartition],
+        now: float,
+    ) -> tuple[CommittedOffsets, list[Effect]]:
+        """Where the asking member stands. A consumer that names a group without having joined it is given a slot of
+        its own in that group's pool: it is about to fetch from there (assign() mode)."""
+        error = self._refuse_group(group)
+        if error is not ErrorCode.NONE:
+            return CommittedOffsets(error, {}), []
+        pool = self._pool(group, now)
+        state = self.connections[connection]
+        state.client_id = client_id
+        member = pool.members.get(MemberId(member_id)) or state.joined.get(group)
+        with self._step(pool, now):
+            if member is None or self._pool_of(member) is not pool:
+                mode = self.rules.mode(group)
+                member = pool.add_groupless(state.client_id, state.client_host, mode, now)
+                state.joined[group] = member
+                pool.bind(member, connection)
+            offsets = pool.committed_offsets(member, names)
+        return CommittedOffsets(ErrorCode.NONE, offsets), self._drain()
+
+    def commit(
+        self,
+        connection: ConnectionId,
+        ticket: Ticket,
+        group: GroupId,
+        member_id: MemberId,
+        instance_id: str | None,
+        generation: int,
+        positions: Sequence[tuple[TopicName, int, int]],
+        now: float,
+    ) -> list[Effect]:
+        pool, member, error = self._committer(group, member_id, instance_id, generation, positions)
+        if pool is None or member is None:
+            return [Answer(ticket, CommitResult({(topic, index): error for topic, index, _ in positions}))]
+        with self._step(pool, now):
+            pool.coordinator.hear(member_id, now)
+            meant = self.connections.correct(pool, member, [offset for _, _, offset in positions])
+            pool.commit(meant, ticket, positions, now)
+        return self._drain()
+
+    def _committer(
+        self,
+        group: GroupId,
+        member_id: MemberId,
+        instance_id: str | None,
+        generation: int,
+        positions: Sequence[tuple[TopicName, int, int]],
+    ) -> tuple[Pool | None, Member | None, ErrorCode]:
+        if not group:
+            return None, None, ErrorCode.INVALID_GROUP_ID
+        if member_id or generation >= 0:
+            pool = self.pools.get(group)
+            if pool is None:
+                return None, None, ErrorCode.UNKNOWN_MEMBER_ID
+            error = pool.coordinator.validate(member_id, instance_id, generation)
+            return (pool, pool.members[member_id], error) if error is ErrorCode.NONE else (None, None, error)
+        for _, _, offset in positions:
+            owner = self.slots.owner(slot_of(offset)) if offset >= 0 else None
+            if owner is not None and not owner.id:
+                return self._pool_of(owner), owner, ErrorCode.NONE
+        return None, None, ErrorCode.UNKNOWN_MEMBER_ID
+
+    # Fetch
+
+    def fetch(
+        self, connection: ConnectionId, client_id: str, ticket: Ticket, request: FetchRequest, now: float
+    ) -> list[Effect]:
+        state = self.connections[connection]
+        state.client_id = client_id
+        try:
+            member = self._fetching_member(state, request, now)
+        except SlotsExhausted:
+            member = None
+        if member is not None:
+            pool = self._pool_of(member)
+            assert pool is not None
+            with self._step(pool, now):
+                pool.fetch(member, connection, ticket, request, now)
+            return self._drain()
+        if self.rules.group_less is None and state.stranger_since is None:
+            refused = FetchedPartition(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
+            return [Answer(ticket, FetchResult(tuple(refused for _ in request.partitions)))]
+        lanes = [Lane(asked.offset, asked.maximum) for asked in request.partitions]
+        stranger = Fetch(ticket, connection, None, lanes, request, next(self._sequence), now)
+        self._strangers[ticket] = stranger
+        stranger.timer = self._timers.at(stranger.deadline, lambda _: self._answer_stranger(stranger))
+        return self._drain()
+
+    def _fetching_member(self, state: Connection, request: FetchRequest, now: float) -> Member | None:
+        """Whose Fetch this is: its offsets tell; then its connection; then who is known to be about to fetch."""
+        connections, guessed = self.connections, False
+        owner = connections.owner_of_offsets(state, request)
+        if owner is None and state.fetching is not None and self._pool_of(state.fetching) is not None:
+            owner = state.fetching
+        if owner is None and state.barred is None and is_of_an_earlier_run(request):
+            # A member of a group finds out by its next heartbeat, and comes back with offsets of ours. To give it
+            # records before that could only mean records of another group.
+            if state.stranger_since is None:
+                state.stranger_since = now
+            if now - state.stranger_since < self._settings.stranger_grace:
+                return None
+        if owner is None and request.partitions:
+            owner = connections.about_to_fetch(state, self.pools.values()) if state.barred is None else None
+            guessed = owner is not None
+            owner = owner or self._new_groupless(state, now)
+        if owner is not None:
+            connections.bind(state, owner, guessed)
+        return owner
+
+    def _new_groupless(self, state: Connection, now: float) -> Member | None:
+        group = self.rules.group_less
+        if group is None or (group not in self.pools and len(self.pools) >= self.rules.maximum):
+            return None
+        pool = self._pool(group, now)
+        return pool.add_groupless(state.client_id, state.client_host, self.rules.mode(group), now)
+
+    def _answer_stranger(self, fetch: Fetch) -> None:
+        self._end_stranger(fetch)
+        results = tuple(FetchedPartition(ErrorCode.NONE, lane.offset) for lane in fetch.lanes)
+        self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+
+    def _end_stranger(self, fetch: Fetch) -> None:
+        del self._strangers[fetch.ticket]
+        if fetch.timer is not None:
+            fetch.timer.cancel()
+
+    # Upstream
+
+    def upstream(self, pool: Pool, event: Callable[[Pool], None], now: float) -> list[Effect]:
+        """Tell a pool what happened upstream; ignored when that pool has ended."""
+        if self.pools.get(pool.group) is pool:
+            with self._step(pool, now):
+                event(pool)
+        return self._drain()
+
+    def drain(self, now: float) -> list[Effect]:
+        """The process stops: answer what waits, and leave every upstream group."""
+        for fetch in list(self._strangers.values()):
+            self._answer_stranger(fetch)
+        for pool in list(self.pools.values()):
+            with self._step(pool, now):
+                pool.answer_all(now)
+                pool.end()
+        return self._drain()
+
+    # How
+
+    def _refuse_group(self, group: GroupId) -> ErrorCode:
+        if not group:
+            return ErrorCode.INVALID_GROUP_ID
+        if not self.rules.admits(group) and group != self.rules.group_less:
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if group not in self.pools and len(self.pools) >= self.rules.maximum:
+            self._effects.append(Report("a group was refused: too many pools", {"group": group}, "warning"))
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        return ErrorCode.NONE
+
+    def _pool(self, group: GroupId, now: float) -> Pool:
+        pool = self.pools.get(group)
+        if pool is None:
+            pool = self.pools[group] = Pool(
+                group,
+                self._settings,
+                self.rules.mode(group),
+                self.topics,
+                self.slots,
+                self._effects,
+                self._pool_ended,
+                now,
+            )
+        return pool
+
+    def _pool_of(self, member: Member) -> Pool | None:
+        """The pool of a member that is alive."""
+        pool = self.pools.get(member.group)
+        if pool is None or (pool.members.get(member.id) is not member and member not in pool.groupless):
+            return None
+        return pool
+
+    def _pool_ended(self, pool: Pool) -> None:
+        if self.pools.get(pool.group) is pool:
+            del self.pools[pool.group]
+
+    @contextmanager
+    def _step(self, pool: Pool, now: float) -> Iterator[None]:
+        """Run one step of a pool. Whatever fails in it, a violated invariant above all, means that the state of this
+        pool cannot be trusted: it is closed, loudly, and its members come back to a new one. The others go on."""
+        try:
+            yield
+            if not pool.is_closed:
+                pool.finish(now)
+        except Exception as problem:  # noqa: BLE001 - reported with its traceback, and its pool is closed
+            self.violations += 1
+            trace = "".join(traceback.format_exception(problem))
+            fields = {"group": pool.group, "reason": repr(problem), "traceback": trace}
+            self._effects.append(Report("a pool contradicts itself and is closed", fields, "error"))
+            if not pool.is_closed:
+                pool.close_after_violation()
+
+    def _drain(self) -> list[Effect]:
+        effects = self._effects[:]
+        self._effects.clear()
+        return effects

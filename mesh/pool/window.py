@@ -1,0 +1,183 @@
+"""What a member was sent of one partition and has not committed: virtual offsets -> upstream spans.
+
+Inside a delivery, virtual and upstream offsets differ by a constant, so a commit in the middle of a batch, and a span
+read again in other batches, need no bookkeeping per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedDict
+
+from mesh.records.batch import Batch
+from mesh.records.spans import Span
+
+if TYPE_CHECKING:
+    from mesh.pool.fetching import Fetch
+    from mesh.pool.member import Member
+
+
+@dataclass(slots=True, eq=False)
+class Available:
+    """A batch that waits for a member.
+
+    deliveries: how often its span was sent to a member that did not settle it.
+    shunned: the member it was taken from, if that one lives on: others get it first.
+    """
+
+    batch: Batch
+    deliveries: int = 0
+    shunned: Member | None = None
+
+    def __len__(self) -> int:
+        return self.batch.last - self.batch.first + 1
+
+    @property
+    def size(self) -> int:
+        return len(self.batch.data)
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One run of upstream offsets [first, last] that a member holds; `virtual` is the virtual offset of `first`.
+
+    batch: its bytes, None once they were given up to the replay budget; then it is read again if it is asked for.
+    """
+
+    virtual: int
+    first: int
+    last: int
+    batch: Batch | None
+    deliveries: int
+    held: bool = True
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def end(self) -> int:
+        return self.virtual + len(self)
+
+    def base_offset(self, batch: Batch) -> int:
+        """The virtual offset of the record that has offset delta 0 in a batch of this delivery."""
+        return self.virtual + batch.base - self.first
+
+
+class Window:
+    """One member's view of one partition.
+
+    committed: below this everything is settled or was taken away; what OffsetFetch answers.
+    end: the virtual offset after the last one sent.
+    held: how many upstream offsets it holds.
+    fetch: the parked Fetch that is to be answered from here, the newest.
+    """
+
+    __slots__ = ("_deliveries", "committed", "end", "fetch", "held", "member")
+
+    def __init__(self, member: Member, start: int) -> None:
+        self.member = member
+        self.committed = start
+        self.end = start
+        self.held = 0
+        self.fetch: Fetch | None = None
+        self._deliveries: SortedDict[int, Delivery] = SortedDict()
+
+    def __contains__(self, offset: int) -> bool:
+        return self.committed <= offset <= self.end
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return iter(self._deliveries.values())
+
+    def append(self, available: Available) -> Delivery:
+        """The member is being sent this: give it the next virtual offsets."""
+        batch = available.batch
+        delivery = Delivery(self.end, batch.first, batch.last, batch, available.deliveries)
+        self._deliveries[delivery.virtual] = delivery
+        self.end = delivery.end
+        self.held += len(delivery)
+        return delivery
+
+    def sent_from(self, offset: int) -> Iterator[Delivery]:
+        """The deliveries that hold `offset` or come after it, in order."""
+        index = max(self._deliveries.bisect_right(offset) - 1, 0)
+        for delivery in self._deliveries.values()[index:]:
+            if delivery.end > offset:
+                yield delivery
+
+    def settle(self, offset: int) -> list[Span]:
+        """The member committed `offset` (committed <= offset <= end): give up what lies below; returns its spans."""
+        settled: list[Span] = []
+        while self._deliveries:
+            virtual, delivery = self._deliveries.peekitem(0)
+            if virtual >= offset:
+                break
+            count = min(delivery.end, offset) - virtual
+            settled.append(Span(delivery.first, delivery.first + count - 1))
+            del self._deliveries[virtual]
+            self.held -= count
+            if delivery.end > offset:
+                delivery.first += count
+                delivery.virtual = offset
+                self._deliveries[offset] = delivery
+            else:
+                delivery.held = False
+        if offset > self.committed:
+            self.committed = offset
+        return settled
+
+    def release(self) -> list[Delivery]:
+        """Take everything away; the member goes on after what it was sent."""
+        released = list(self._deliveries.values())
+        for delivery in released:
+            delivery.held = False
+        self._deliveries.clear()
+        self.held = 0
+        self.committed = self.end
+        return released
+
+    def move(self, start: int) -> None:
+        """Go on at a new slot's start; only for a window that holds nothing."""
+        if self.held:
+            raise ValueError("a window that holds spans cannot move")
+        self.committed = self.end = start
+
+    def jump(self, start: int) -> None:
+        """The next records are given offsets of a new slot; what was sent keeps its own."""
+        if start < self.end:
+            raise ValueError(f"a window cannot jump back from {self.end} to {start}")
+        self.end = start
+        if not self.held:
+            self.committed = start
+
+    def strip(self, delivery: Delivery) -> None:
+        """Give up the bytes of a delivery; what is then one run without bytes becomes one delivery."""
+        delivery.batch = None
+        index = self._deliveries.bisect_left(delivery.virtual)
+        if index == 0:
+            return
+        before: Delivery = self._deliveries.peekitem(index - 1)[1]
+        follows = before.end == delivery.virtual and before.last + 1 == delivery.first
+        if before.batch is None and follows and before.deliveries == delivery.deliveries:
+            del self._deliveries[delivery.virtual]
+            delivery.held = False
+            before.last = delivery.last
+
+    def replace(self, delivery: Delivery, parts: list[Delivery]) -> int:
+        """A delivery's bytes were read again, in other batches; what is in none of them is gone upstream.
+
+        Returns how many offsets that leaves out.
+        """
+        if self._deliveries.pop(delivery.virtual, None) is not delivery:
+            raise ValueError(f"no such delivery at {delivery.virtual}")
+        delivery.held = False
+        for part in parts:
+            self._deliveries[part.virtual] = part
+        lost = len(delivery) - sum(len(part) for part in parts)
+        self.held -= lost
+        return lost
