@@ -21,7 +21,10 @@ class Feed:
         self._shape = shape
         self._number = 0
         self._failed: list[KafkaError] = []
-        base = {**CLIENT_PROPERTIES, "bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True}
+        # With more in flight, a producer's first batch may be refused by a partition that is just coming up and the
+        # second one accepted; the first one's retry then counts as a duplicate, and is lost as a success.
+        one_by_one = {"enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
+        base = {**CLIENT_PROPERTIES, **one_by_one, "bootstrap.servers": cluster.bootstrap_servers}
         self._producers = [Producer({**base, "compression.codec": codec}) for codec in CODECS]
 
     def produce(self, count: int, rate: float | None = None) -> None:
@@ -40,8 +43,15 @@ class Feed:
         if self._failed:
             raise KafkaException(self._failed[0])
 
+    def ids(self) -> set[str]:
+        """The ids of everything produced so far."""
+        return {self._id(number) for number in range(self._number)}
+
+    def _id(self, number: int) -> str:
+        return f"{self.cluster.name}-{self.topic}-{number}"
+
     def _send(self) -> None:
-        record = self._shape(f"{self.cluster.name}-{self.topic}-{self._number}", self._number)
+        record = self._shape(self._id(self._number), self._number)
         producer = self._producers[self._number % len(self._producers)]
         self._number += 1
         while True:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -143,6 +143,16 @@ class KafkaCluster:
         request = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         partitions: list[TopicPartition] = request[group].result(30).topic_partitions
         return {(each.topic, each.partition): each.offset for each in partitions if each.offset >= 0}
+
+    def group_members(self, group: str) -> int:
+        """How many members the group has; 0 for a group that does not exist."""
+        admin = self.admin()
+        try:
+            return len(admin.describe_consumer_groups([group])[group].result(30).members)
+        except KafkaException as failure:
+            if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return 0
+            raise
 
     def _start(self) -> ChildProcess:
         command = self.java("kafka.Kafka", str(self._properties), heap="768m")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import sys
 from abc import ABC, abstractmethod
@@ -12,9 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import pytest
+
 from tests.integration.consumer import ConsumerOptions
 from tests.integration.kafka import KafkaCluster
-from tests.integration.processes import ChildProcess
+from tests.integration.processes import ChildProcess, eventually
 from tests.integration.records import Delivery, Headers, Record, View
 
 
@@ -50,6 +53,18 @@ class Member(ABC):
     def kill(self) -> None:
         """kill -9."""
         self.process.kill()
+
+    def until_assigned(self) -> None:
+        """Returns when it was given partitions."""
+        eventually(f"{self.name} is assigned partitions", lambda: self.events["assigned"])
+
+    def until_delivered(self, count: int) -> None:
+        """Returns when it has shown so many records."""
+        eventually(f"{self.name} shows {count} records", lambda: len(self.deliveries) >= count)
+
+    def until_committed(self, count: int) -> None:
+        """Returns when it has reported so many commits."""
+        eventually(f"{self.name} commits {count} times", lambda: self.events["committed"] >= count)
 
     def assert_running(self) -> None:
         """AssertionError when it has ended by itself."""
@@ -132,6 +147,8 @@ class KcatMember(Member):
 
     def __init__(self, name: str, arguments: Sequence[str], folder: Path) -> None:
         """arguments: all but the format, e.g. `-b ADDRESS -G GROUP TOPIC`."""
+        if shutil.which("kcat") is None:
+            pytest.skip("kcat is not installed")
         super().__init__(name, ["kcat", "-u", "-f", self._FORMAT, *arguments], folder)
 
     @classmethod

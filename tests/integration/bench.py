@@ -1,0 +1,146 @@
+"""What one acceptance test works on: a topic on two clusters, its feeds, a mesh in front, members, and the account."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.integration.consumer import ConsumerOptions
+from tests.integration.feeding import Feed, upstream_records
+from tests.integration.kafka import KafkaCluster
+from tests.integration.members import ConfluentMember, JavaMember, KcatMember, Member
+from tests.integration.mesh_process import Mesh
+from tests.integration.processes import eventually
+from tests.integration.records import Account, Delivery, Stored, account
+
+AnyMember = TypeVar("AnyMember", bound=Member)
+
+
+class Bench:
+    """One topic on every cluster and one group, both named after the test. Ends what it started in `end`."""
+
+    def __init__(self, clusters: Sequence[KafkaCluster], topic: str, folder: Path) -> None:
+        self.clusters = clusters
+        self.topic = topic
+        self.group = f"{topic}-group"
+        self.members: list[Member] = []
+        self._folder = folder
+        self._meshes: list[Mesh] = []
+        self._feeds = [Feed(cluster, topic) for cluster in clusters]
+
+    def create_topics(self, partitions: int = 3) -> None:
+        """Create the topic on every cluster."""
+        for cluster in self.clusters:
+            cluster.create_topic(self.topic, partitions)
+
+    def start_mesh(self, **pool: object) -> Mesh:
+        """A mesh in front of the clusters; pool: further keys of its target."""
+        self._meshes.append(Mesh(self.clusters, [self.topic], self._folder, pool))
+        return self.mesh
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh that was started last."""
+        return self._meshes[-1]
+
+    def feed(self, count: int, rate: float | None = None, clusters: Sequence[KafkaCluster] | None = None) -> None:
+        """Store `count` records, an equal part on each of `clusters` (all of them unless named), `rate` a second."""
+        with self.feeding(count, rate, clusters):
+            pass
+
+    @contextmanager
+    def feeding(
+        self, count: int, rate: float | None = None, clusters: Sequence[KafkaCluster] | None = None
+    ) -> Iterator[None]:
+        """`feed` at the same time as the body; the end waits for it."""
+        feeds = [feed for feed in self._feeds if feed.cluster in (clusters or self.clusters)]
+        with ThreadPoolExecutor(len(feeds)) as threads:
+            jobs = [threads.submit(feed.produce, count // len(feeds), rate and rate / len(feeds)) for feed in feeds]
+            yield
+            for job in jobs:
+                job.result()
+
+    def confluent(self, name: str, through: KafkaCluster | None = None, **options: Any) -> ConfluentMember:
+        """Start a confluent-kafka consumer on the mesh, or directly on a cluster; options: of ConsumerOptions."""
+        properties = {"client.id": name, **options.pop("properties", {})}
+        address = (through or self.mesh).bootstrap_servers
+        chosen = ConsumerOptions(address, self.group, self.topic, properties=properties, **options)
+        return self._joined(ConfluentMember(name, chosen, self._folder))
+
+    def java(self, name: str) -> JavaMember:
+        """Start a VerifiableConsumer on the mesh."""
+        kafka, address = self.clusters[0], self.mesh.bootstrap_servers
+        return self._joined(JavaMember(name, kafka, address, self.group, self.topic, self._folder))
+
+    def kcat(self, name: str, *arguments: str) -> KcatMember:
+        """Start `kcat -G` on the mesh, or kcat with these arguments after the address."""
+        address = self.mesh.bootstrap_servers
+        if arguments:
+            return self._joined(KcatMember(name, ["-b", address, *arguments], self._folder))
+        return self._joined(KcatMember.subscribed(name, address, self.group, self.topic, self._folder))
+
+    def close_members(self) -> None:
+        """SIGTERM to all that are left, and wait."""
+        for member in self.members:
+            if member.process.exit_code is None:
+                member.close()
+
+    def stored(self) -> dict[str, Stored]:
+        """What is stored on all clusters, read without the mesh; exactly what was fed, or AssertionError."""
+        stored: dict[str, Stored] = {}
+        for feed in self._feeds:
+            here = upstream_records(feed.cluster, self.topic)
+            assert here.keys() == feed.ids(), f"fed, not stored: {sorted(feed.ids() - here.keys())[:10]}"
+            stored |= here
+        return stored
+
+    def deliveries(self, members: Iterable[Member] | None = None) -> list[Delivery]:
+        """What these members (all unless named) got so far."""
+        return [delivery for member in members or self.members for delivery in member.deliveries]
+
+    def account_when_all_arrived(self, timeout: float = 60.0, members: Sequence[Member] | None = None) -> Account:
+        """The account of these members (all unless named) as soon as nothing is missing, or after `timeout`."""
+        stored = self.stored()
+
+        def all_arrived() -> bool:
+            return stored.keys() <= {delivery.id for delivery in self.deliveries(members)}
+
+        with suppress(AssertionError):  # the account says what is missing
+            eventually("every record arrived", all_arrived, timeout=timeout, interval=0.25)
+        return account(stored, self.deliveries(members))
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for member in self.members:
+            member.kill()
+        for mesh in self._meshes:
+            mesh.kill()
+
+    def _joined(self, member: AnyMember) -> AnyMember:
+        self.members.append(member)
+        return member
+
+
+def until_without_lag(cluster: KafkaCluster, group: str, partitions: int = 3) -> None:
+    """Returns when `kafka-consumer-groups` says that the group has read and committed everything."""
+    settled = dict.fromkeys(range(partitions), "0")
+    eventually(f"no lag on {cluster.name}", lambda: lag(cluster, group) == settled, interval=1)
+
+
+def until_left(cluster: KafkaCluster, group: str) -> None:
+    """Returns when the group has no member."""
+    eventually(f"{group} is empty on {cluster.name}", lambda: cluster.group_members(group) == 0)
+
+
+def lag(cluster: KafkaCluster, group: str) -> dict[int, str]:
+    """The lag per partition as `kafka-consumer-groups --describe` prints it."""
+    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    text = cluster.run_tool(command, "--bootstrap-server", cluster.bootstrap_servers, "--describe", "--group", group)
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return {}
+    partition, lag_column = lines[0].index("PARTITION"), lines[0].index("LAG")
+    return {int(columns[partition]): columns[lag_column] for columns in lines[1:]}

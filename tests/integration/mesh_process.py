@@ -1,0 +1,103 @@
+"""kafka-mesh as its users run it: a configuration file, a process, an admin address."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.integration.kafka import KafkaCluster
+from tests.integration.processes import ChildProcess, eventually, free_port
+
+KAFKA_MESH = Path(sys.executable).with_name("kafka-mesh")
+
+
+class Mesh:
+    """`kafka-mesh run` with one virtual cluster, whose topics are each fed by the topic of the same name on every
+    cluster."""
+
+    def __init__(
+        self, clusters: Sequence[KafkaCluster], topics: Sequence[str], folder: Path, pool: Mapping[str, object]
+    ) -> None:
+        """pool: further keys of the pool target. Returns when /readyz says so."""
+        port, coordinator, self._admin = free_port(), free_port(), free_port()
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+        self._file = folder / "mesh.yaml"
+        self._log = folder / "mesh.log"
+        target = {
+            "topics": [
+                {"name": topic, "from": [{"cluster": cluster.name, "topic": topic} for cluster in clusters]}
+                for topic in topics
+            ],
+            "groups": ["*"],
+            "start": "earliest",
+            **pool,
+        }
+        configuration = {
+            "process_id": "mesh-1",
+            "admin": {"listen": f"127.0.0.1:{self._admin}"},
+            "clusters": [{"name": each.name, "bootstrap_servers": each.bootstrap_servers} for each in clusters],
+            "virtual_clusters": [
+                {
+                    "name": "tested",
+                    "listen": self.bootstrap_servers,
+                    "coordinator": f"127.0.0.1:{coordinator}",
+                    "target": {"pool": target},
+                }
+            ],
+        }
+        self._file.write_text(yaml.safe_dump(configuration, sort_keys=False))
+        self._process = self._start()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples of that name which have these labels."""
+        families = text_string_to_metric_families(self._get("/metrics"))
+        samples = (sample for family in families for sample in family.samples if sample.name == name)
+        return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+
+    def in_flight(self, client_id: str) -> float:
+        """How many records the members with that client.id hold without having committed them."""
+        return self.metric("kafka_mesh_in_flight_records", client_id=client_id)
+
+    def stop(self, timeout: float = 15.0) -> None:
+        """SIGTERM; AssertionError unless it exits 0 within `timeout` seconds."""
+        self._process.signal(signal.SIGTERM)
+        code = self._process.wait(timeout)
+        assert code == 0, f"kafka-mesh exited with {code}; its log ends:\n{self._process.log_tail()}"
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+
+    def restart(self) -> None:
+        """Start again on the same ports, after `kill` or `stop`; returns when ready."""
+        assert self._process.exit_code is not None, "restart() is for a mesh that was stopped or killed"
+        self._process = self._start()
+
+    def _start(self) -> ChildProcess:
+        process = ChildProcess([KAFKA_MESH, "run", self._file], log=self._log)
+
+        def is_ready() -> bool:
+            code = process.exit_code
+            assert code is None, f"kafka-mesh exited with {code}; its log ends:\n{process.log_tail()}"
+            try:
+                return bool(self._get("/readyz"))
+            except OSError:
+                return False
+
+        try:
+            eventually("/readyz", is_ready, timeout=20)
+        except AssertionError:
+            process.kill()
+            raise
+        return process
+
+    def _get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._admin}{path}", timeout=5) as response:
+            body: bytes = response.read()
+            return body.decode()

@@ -1,0 +1,94 @@
+"""Members, the mesh, and brokers are killed with -9: nothing is lost, and nothing that was committed comes again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.bench import Bench
+from tests.integration.processes import eventually
+
+
+def test_killed_member(bench: Bench) -> None:
+    """It never commits, so the others must get every record, whatever it had seen before."""
+    mesh = bench.start_mesh()
+    doomed = bench.confluent("doomed", commit="none")
+    others = [bench.confluent("other-1", commit="sync"), bench.java("other-2")]
+    for member in bench.members:
+        member.until_assigned()
+    bench.feed(6_000)
+    doomed.until_delivered(1)
+    eventually(
+        "only it holds records",
+        lambda: mesh.metric("kafka_mesh_in_flight_records") == mesh.in_flight("doomed") > 0,
+    )
+    doomed.kill()
+    bench.account_when_all_arrived(members=others).assert_each_once()
+    bench.account_when_all_arrived().assert_nothing_lost_or_altered()
+
+
+@pytest.mark.timeout(240)
+def test_killed_mesh(bench: Bench) -> None:
+    mesh = bench.start_mesh()
+    for name in ("member-1", "member-2", "member-3"):
+        bench.confluent(name, commit="sync").until_assigned()
+    bench.java("member-4").until_assigned()
+    with bench.feeding(30_000, rate=3_000):
+        for member in bench.members:
+            member.until_committed(10)
+        mesh.kill()
+        committed = {
+            (cluster.name, *place): offset
+            for cluster in bench.clusters
+            for place, offset in cluster.committed(bench.group).items()
+        }
+        at_kill = {member.name: len(member.deliveries) for member in bench.members}
+        mesh.restart()
+    account = bench.account_when_all_arrived()
+    account.assert_nothing_lost_or_altered()
+
+    assert len(committed) == 6
+    below = {
+        key for key, each in bench.stored().items() if each.offset < committed[each.cluster, each.topic, each.partition]
+    }
+    assert below, "nothing was committed before the kill"
+    assert not below & account.twice.keys(), str(account)
+    for member in bench.members:
+        member.assert_running()
+        member.until_delivered(at_kill[member.name] + 1)
+
+
+@pytest.mark.timeout(240)
+def test_killed_broker(bench: Bench) -> None:
+    bench.start_mesh()
+    eu, us = bench.clusters
+    for name in ("member-1", "member-2", "member-3"):
+        bench.confluent(name, commit="sync").until_assigned()
+    with bench.feeding(6_000, rate=1_000, clusters=[us]):
+        eventually("records of us arrive", lambda: len(bench.deliveries()) >= 500)
+        us.kill()
+        try:
+            bench.feed(5_000, clusters=[eu])
+
+            def arrived_from_eu() -> int:
+                return len({each.id for each in bench.deliveries() if each.id.startswith("eu-")})
+
+            eventually("eu's records arrive while us is down", lambda: arrived_from_eu() == 5_000)
+        finally:
+            us.restart()
+    bench.account_when_all_arrived().assert_nothing_lost_or_altered()
+    for member in bench.members:
+        member.assert_running()
+
+
+def test_terminated_mesh(bench: Bench) -> None:
+    """It answers the parked Fetches, commits, leaves, and exits with 0."""
+    mesh = bench.start_mesh()
+    for name in ("member-1", "member-2"):
+        bench.confluent(name, commit="sync").until_assigned()
+    bench.feed(3_000)
+    bench.account_when_all_arrived().assert_each_once()
+    eventually("all is committed", lambda: not mesh.metric("kafka_mesh_in_flight_records"))
+    eventually("both members' Fetches are parked", lambda: mesh.metric("kafka_mesh_parked_fetches") >= 2)
+    mesh.stop()
+    assert sum(sum(cluster.committed(bench.group).values()) for cluster in bench.clusters) == 3_000
+    assert [cluster.group_members(bench.group) for cluster in bench.clusters] == [0, 0]

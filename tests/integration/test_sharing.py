@@ -1,0 +1,92 @@
+"""Members of one group share the records of two clusters: all of them, each once, in fair parts, without rebalances."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.integration.bench import Bench, until_without_lag
+from tests.integration.processes import eventually
+from tests.integration.records import jain_index
+
+
+@pytest.mark.timeout(240)
+def test_eight_members(bench: Bench) -> None:
+    bench.start_mesh()
+    with bench.feeding(40_000, rate=3_000):
+        for number in (1, 2):
+            bench.confluent(f"confluent-{number}").until_assigned()
+            bench.java(f"java-{number}").until_assigned()
+            bench.kcat(f"kcat-{number}").until_assigned()
+            bench.confluent(f"committing-{number}", commit="sync").until_assigned()
+    bench.account_when_all_arrived().assert_each_once()
+
+    before = {member.name: len(member.deliveries) for member in bench.members}
+    bench.feed(60_000, rate=3_000)
+    account = bench.account_when_all_arrived()
+    account.assert_each_once()
+    assert account.stored == 100_000
+    shares = {member.name: len(member.deliveries) - before[member.name] for member in bench.members}
+    assert jain_index(shares.values()) >= 0.95, shares
+
+    for member in bench.members:
+        assert member.events["assigned"] == 1, f"{member.name}: {member.events}"
+        assert not member.events["revoked"] + member.events["lost"], f"{member.name}: {member.events}"
+    for cluster in bench.clusters:
+        until_without_lag(cluster, bench.group)
+    bench.close_members()
+
+
+def test_more_members_than_partitions(bench: Bench) -> None:
+    bench.start_mesh()
+    for number in range(7):
+        bench.confluent(f"member-{number}", commit="sync").until_assigned()
+    bench.feed(14_000, rate=2_000)
+    bench.account_when_all_arrived().assert_each_once()
+    shares = Counter(delivery.member for delivery in bench.deliveries())
+    assert len(shares) == 7, shares
+    assert jain_index(shares.values()) >= 0.95, shares
+
+
+def test_slow_member_holds_nobody_back(bench: Bench) -> None:
+    mesh = bench.start_mesh()
+    slow = bench.confluent("slow", commit="sync", records_per_poll=1, seconds_per_record=0.5)
+    others = [bench.confluent(f"quick-{number}", commit="sync") for number in (1, 2)]
+    for member in bench.members:
+        member.until_assigned()
+    bench.feed(10_000)
+
+    def all_but_held() -> bool:
+        taken = len(bench.deliveries(others)) + len(slow.deliveries) + mesh.metric("kafka_mesh_in_flight_records")
+        return taken >= 10_000 and not mesh.metric("kafka_mesh_backlog_records")
+
+    eventually("nothing waits but what the slow member holds", all_but_held)
+    assert len(bench.deliveries(others)) >= 8_000
+    slow.close()
+    bench.account_when_all_arrived().assert_each_once()
+
+
+def test_members_without_a_group(bench: Bench) -> None:
+    bench.start_mesh()
+    bench.kcat("kcat", "-C", "-o", "beginning", "-t", bench.topic)
+    bench.confluent("assigned", partitions=tuple(range(6)), commit="none")
+    bench.feed(4_000, rate=1_000)
+    bench.account_when_all_arrived().assert_each_once()
+    assert all(member.deliveries for member in bench.members)
+
+
+def test_member_that_starts_at_the_latest(bench: Bench) -> None:
+    """The group's own start rules, not the reset of a member: what is stored already arrives as well."""
+    bench.start_mesh()
+    bench.feed(1_000)
+    bench.confluent("latest", properties={"auto.offset.reset": "latest"}).until_assigned()
+    bench.feed(1_000)
+    bench.account_when_all_arrived().assert_each_once()
+
+
+def test_groupless_member_that_starts_at_the_end(bench: Bench) -> None:
+    bench.start_mesh()
+    bench.kcat("kcat", "-C", "-o", "end", "-t", bench.topic)
+    bench.feed(2_000, rate=1_000)
+    bench.account_when_all_arrived().assert_each_once()
