@@ -3,6 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from mesh.records.varints import read_varint
+
+HEADER_SIZE: Final = 61
+LENGTH_OVERHEAD: Final = 12
+"""What the length field does not count: the base offset and itself."""
+MAGIC: Final = 2
+COMPRESSION_MASK: Final = 0x07
+
+_LENGTH_AT: Final = 8
+_EPOCH_AT: Final = 12
+_MAGIC_AT: Final = 16
+_CRC_AT: Final = 17
+_CRC_FROM: Final = 21
+_ATTRIBUTES_AT: Final = 21
+_LAST_DELTA_AT: Final = 23
+_COUNT_AT: Final = 57
+
+_BASE: Final = Struct(">q")
+_INT32: Final = Struct(">i")
+_UINT32: Final = Struct(">I")
+_INT16: Final = Struct(">h")
+
+
+class CorruptBatch(ValueError):
+    """These bytes are no record batch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -20,3 +50,95 @@ class Batch:
     first: int
     last: int
     record_count: int
+
+
+def parse_batch(buffer: bytes | bytearray | memoryview, position: int, limit: int) -> Batch | None:
+    """The batch that begins at `position`; None when it ends beyond `limit` (brokers cut the last one of an answer).
+
+    Its bytes are copied. Raises CorruptBatch.
+    """
+    if limit - position < LENGTH_OVERHEAD:
+        return None
+    (length,) = _INT32.unpack_from(buffer, position + _LENGTH_AT)
+    end = position + LENGTH_OVERHEAD + length
+    if length < HEADER_SIZE - LENGTH_OVERHEAD:
+        raise CorruptBatch(f"a batch of {length} bytes is shorter than its header")
+    if end > limit:
+        return None
+    if buffer[position + _MAGIC_AT] != MAGIC:
+        raise CorruptBatch(f"record format {buffer[position + _MAGIC_AT]}, not {MAGIC}")
+    (base,) = _BASE.unpack_from(buffer, position)
+    (delta,) = _INT32.unpack_from(buffer, position + _LAST_DELTA_AT)
+    (count,) = _INT32.unpack_from(buffer, position + _COUNT_AT)
+    if base < 0 or delta < 0 or not 0 <= count <= delta + 1:
+        raise CorruptBatch(f"base offset {base}, last offset delta {delta}, {count} records")
+    return Batch(bytearray(buffer[position:end]), base, base, base + delta, count)
+
+
+def split_batches(buffer: bytes | bytearray | memoryview) -> list[Batch]:
+    """The whole batches of a Fetch answer. Raises CorruptBatch."""
+    batches: list[Batch] = []
+    position, limit = 0, len(buffer)
+    while (batch := parse_batch(buffer, position, limit)) is not None:
+        batches.append(batch)
+        position += len(batch.data)
+    return batches
+
+
+def rebase(batch: Batch, offset: int) -> None:
+    """Give the record of offset delta 0 another offset, and the batch leader epoch 0. The CRC covers neither."""
+    _BASE.pack_into(batch.data, 0, offset)
+    _INT32.pack_into(batch.data, _EPOCH_AT, 0)
+
+
+def copy_batch(batch: Batch) -> Batch:
+    """The same batch in bytes of its own."""
+    return Batch(bytearray(batch.data), batch.base, batch.first, batch.last, batch.record_count)
+
+
+def check_crc(batch: Batch) -> bool:
+    (stored,) = _UINT32.unpack_from(batch.data, _CRC_AT)
+    return bool(stored == crc32c(memoryview(batch.data)[_CRC_FROM:]))
+
+
+def seal(data: bytearray) -> None:
+    """Write the CRC of a batch that is otherwise complete."""
+    _UINT32.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_CRC_FROM:]))
+
+
+def is_compressed(batch: Batch) -> bool:
+    (attributes,) = _INT16.unpack_from(batch.data, _ATTRIBUTES_AT)
+    return bool(attributes & COMPRESSION_MASK)
+
+
+def slice_batch(batch: Batch, first: int, last: int) -> Batch | None:
+    """A batch of the records whose upstream offsets lie in [first, last], None when there are none.
+
+    Records keep their bytes and offset deltas, and the batch its base; so the offsets stay what they are. The highest
+    timestamp in the header may be that of a record left out. Raises ValueError for a compressed batch.
+    """
+    if is_compressed(batch):
+        raise ValueError("a compressed batch cannot be cut without reading its records")
+    data = batch.data
+    position, begin, end, count = HEADER_SIZE, 0, 0, 0
+    for _ in range(batch.record_count):
+        length, body = read_varint(data, position)
+        _, after_timestamp = read_varint(data, body + 1)
+        delta, _ = read_varint(data, after_timestamp)
+        after = body + length
+        if first <= batch.base + delta <= last:
+            if count == 0:
+                begin = position
+            end = after
+            count += 1
+        position = after
+    if count == 0:
+        return None
+    last = min(last, batch.last)
+    cut = bytearray(data[:HEADER_SIZE])
+    cut += memoryview(data)[begin:end]
+    _INT32.pack_into(cut, _LENGTH_AT, len(cut) - LENGTH_OVERHEAD)
+    _INT32.pack_into(cut, _LAST_DELTA_AT, last - batch.base)
+    _INT32.pack_into(cut, _COUNT_AT, count)
+    seal(cut)
+    return Batch(cut, batch.base, max(first, batch.first), last, count)
