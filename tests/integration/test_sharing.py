@@ -68,7 +68,7 @@ def test_slow_member_holds_nobody_back(bench: Bench) -> None:
 
 
 def test_members_without_a_group(bench: Bench) -> None:
-    bench.start_mesh()
+    bench.start_mesh(group_less=bench.group)
     bench.kcat("kcat", "-C", "-o", "beginning", "-t", bench.topic)
     bench.confluent("assigned", partitions=tuple(range(6)), commit="none")
     bench.feed(4_000, rate=1_000)
@@ -86,7 +86,7 @@ def test_member_that_starts_at_the_latest(bench: Bench) -> None:
 
 
 def test_groupless_member_that_starts_at_the_end(bench: Bench) -> None:
-    bench.start_mesh()
+    bench.start_mesh(group_less=bench.group)
     bench.kcat("kcat", "-C", "-o", "end", "-t", bench.topic)
     bench.feed(2_000, rate=1_000)
     bench.account_when_all_arrived().assert_each_once()
