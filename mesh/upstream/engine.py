@@ -130,16 +130,7 @@ class SourceUp:
 
 
 EngineEvent: TypeAlias = (
-    Assigned
-    | Revoked
-    | Lost
-    | Received
-    | EndReached
-    | PositionReset
-    | Committed
-    | Reread
-    | SourceDown
-    | SourceUp
+    Assigned | Revoked | Lost | Received | EndReached | PositionReset | Committed | Reread | SourceDown | SourceUp
 )
 
 Deliver: TypeAlias = Callable[[EngineEvent], None]

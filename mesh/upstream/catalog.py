@@ -1,0 +1,104 @@
+"""Which topics an upstream cluster has, and how many partitions each; looked at again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from mesh.records.spans import ClusterName, TopicName
+from mesh.upstream.events import EventChannel
+
+REQUEST_TIMEOUT = 10.0
+SHORTEST_INTERVAL = 1.0
+INTERNAL = "__"
+"""How the names of Kafka's own topics begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogUpdate:
+    """All topics of a cluster, with their partition counts. Told at first, and when something changed."""
+
+    cluster: ClusterName
+    topics: Mapping[TopicName, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogUnreachable:
+    """The cluster did not answer; told once until it does."""
+
+    cluster: ClusterName
+    reason: str
+
+
+CatalogEvent: TypeAlias = CatalogUpdate | CatalogUnreachable
+
+
+class TopicCatalog:
+    """interval: seconds between two looks. `deliver` is called on `loop`'s thread."""
+
+    def __init__(
+        self,
+        cluster: ClusterName,
+        bootstrap_servers: str,
+        properties: Mapping[str, str],
+        interval: float,
+        deliver: Callable[[CatalogEvent], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._cluster = cluster
+        self._interval = interval
+        self._channel: EventChannel[CatalogEvent] = EventChannel(loop, deliver)
+        self._properties: dict[str, str | int | float | bool] = {
+            **properties,
+            "bootstrap.servers": bootstrap_servers,
+        }
+        self._look = threading.Event()
+        self._closed = False
+        self._known: Mapping[TopicName, int] | None = None
+        self._unreachable = False
+        threading.Thread(target=self._run, name=f"catalog of {cluster}", daemon=True).start()
+
+    def refresh_soon(self) -> None:
+        """Look again, at most once a second."""
+        self._look.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._channel.close()
+        self._look.set()
+
+    def _run(self) -> None:
+        admin = AdminClient(self._properties)
+        while not self._closed:
+            began = time.monotonic()
+            self._look.clear()
+            try:
+                self._tell(self._topics(admin))
+            except KafkaException as problem:
+                if not self._unreachable:
+                    self._unreachable = True
+                    self._channel.put(CatalogUnreachable(self._cluster, problem.args[0].str()))
+            self._look.wait(SHORTEST_INTERVAL if self._unreachable else self._interval)
+            rest = began + SHORTEST_INTERVAL - time.monotonic()
+            if rest > 0 and not self._closed:
+                time.sleep(rest)
+
+    def _topics(self, admin: AdminClient) -> dict[TopicName, int]:
+        metadata = admin.list_topics(timeout=REQUEST_TIMEOUT)
+        return {
+            TopicName(name): len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if not name.startswith(INTERNAL) and topic.error is None
+        }
+
+    def _tell(self, topics: dict[TopicName, int]) -> None:
+        if self._unreachable or topics != self._known:
+            self._channel.put(CatalogUpdate(self._cluster, topics))
+        self._known, self._unreachable = topics, False

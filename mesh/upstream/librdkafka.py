@@ -1,0 +1,97 @@
+"""The librdkafka engine: confluent-kafka's consumer, decoded records put into batches again.
+
+confluent-kafka serialises all calls on one consumer: commit() waits until consume() returns. So one thread owns it and
+takes commands between short polls, 1-2 ms while something is un-acknowledged and 50 ms when idle.
+
+Not consuming is not asking: librdkafka's pause() throws away what it has prefetched. But rebalances are served only by
+polling. So an engine that is not to consume just does not poll for `LONG_IDLE` seconds; then its partitions are paused
+after all, and polling goes on without records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.upstream.consumer_thread import ConsumerThread
+from mesh.upstream.engine import CommitPosition, CommitToken, EngineEvent, Reread
+from mesh.upstream.events import EventChannel
+from mesh.upstream.properties import consumer_properties, reader_properties
+from mesh.upstream.reader_thread import ReaderThread
+
+CLOSE_TIMEOUT = 10.0
+"""Seconds. A thread that has not ended by then is left behind; its session times out upstream."""
+
+
+class LibrdkafkaEngine:
+    """See `mesh.upstream.engine.Engine`. `deliver` is called on `loop`'s thread."""
+
+    def __init__(
+        self,
+        cluster: ClusterName,
+        bootstrap_servers: str,
+        properties: Mapping[str, str],
+        group_id: str,
+        instance_id: str | None,
+        start: Literal["earliest", "latest"],
+        isolation: Literal["read_committed", "read_uncommitted"],
+        buffer_bytes: int,
+        session_timeout_ms: int | None,
+        deliver: Callable[[EngineEvent], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._loop = loop
+        self._channel: EventChannel[EngineEvent] = EventChannel(loop, deliver)
+        consumer = consumer_properties(
+            bootstrap_servers, properties, group_id, instance_id, isolation, buffer_bytes, session_timeout_ms
+        )
+        self._consumer = ConsumerThread(cluster, consumer, start, self._channel)
+        self._reader_properties = reader_properties(bootstrap_servers, properties, group_id, isolation)
+        self._reader: ReaderThread | None = None
+        self._cluster = cluster
+        self._started = False
+
+    def subscribe(self, topics: frozenset[TopicName]) -> None:
+        if not self._started:
+            self._started = True
+            self._consumer.start()
+        self._consumer.command(lambda: self._consumer.subscribe(topics))
+
+    def set_consuming(self, consuming: bool) -> None:
+        self._consumer.command(lambda: self._consumer.set_consuming(consuming))
+
+    def pause(self, partitions: frozenset[UpstreamPartition]) -> None:
+        self._consumer.command(lambda: self._consumer.pause(partitions))
+
+    def resume(self, partitions: frozenset[UpstreamPartition]) -> None:
+        self._consumer.command(lambda: self._consumer.resume(partitions))
+
+    def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
+        self._consumer.command(lambda: self._consumer.commit(token, positions))
+
+    def reread(self, partition: UpstreamPartition, span: Span) -> None:
+        if self._reader is None:
+            self._reader = ReaderThread(self._cluster, self._reader_properties, self._reread)
+            self._reader.start()
+        self._reader.read(partition, span)
+
+    def set_eager(self, eager: bool) -> None:
+        self._consumer.command(lambda: self._consumer.set_eager(eager))
+
+    async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
+        self._channel.close()
+        if self._reader is not None:
+            self._reader.stop()
+        if not self._started:
+            return {}
+        ended: asyncio.Future[Mapping[UpstreamPartition, int]] = self._loop.create_future()
+        self._consumer.command(lambda: self._consumer.stop(positions, self._loop, ended))
+        try:
+            return await asyncio.wait_for(ended, CLOSE_TIMEOUT)
+        except TimeoutError:
+            return dict.fromkeys(positions, -1)
+
+    def _reread(self, event: Reread) -> None:
+        self._channel.put(event)
