@@ -37,9 +37,6 @@ class Versions(NamedTuple):
     highest: int
     first_flexible: int
 
-    def __contains__(self, version: object) -> bool:
-        return isinstance(version, int) and self.lowest <= version <= self.highest
-
     def all(self) -> range:
         """Every version, lowest first."""
         return range(self.lowest, self.highest + 1)

@@ -145,5 +145,6 @@ class ServerConnection:
         request._answer = answer
         self._unanswered -= 1
         while self._pending and (ready := self._pending[0]._answer) is not None:
-            self._pending.popleft()
+            # Whoever keeps the request must not keep its record buffers: they are used again once they have left.
+            self._pending.popleft()._answer = []
             self._to_send += ready

@@ -1,0 +1,230 @@
+"""One connection: requests in every version, whole, byte by byte and with a tail; and the order of answers."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from itertools import permutations
+from struct import pack
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.connection import Request, ServerConnection
+from mesh.wire.decoder import decode_request
+from mesh.wire.encoder import encode_response
+from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import ApiVersion, ApiVersionsResponse, FetchResponse, HeartbeatRequest, HeartbeatResponse
+from mesh.wire.reader import Cursor
+from tests.wire.entities import ALL_VERSIONS, CLIENT_ID, decode, encode, frame, sample, sample_request
+
+SERVED = {api_key: (versions.lowest, versions.highest) for api_key, versions in APIS.items()}
+
+HEARTBEAT_V0 = b"\0\x0c\0\0\0\0\0\x07\0\x03abc" + b"\0\x01g" + b"\0\0\0\x05" + b"\0\x01m"
+
+
+def heartbeat(correlation_id: int) -> bytes:
+    return frame(sample_request(ApiKey.HEARTBEAT, 0, correlation_id))
+
+
+def sent(connection: ServerConnection) -> bytes:
+    return b"".join(connection.data_to_send())
+
+
+def answered(correlation_id: int) -> bytes:
+    """HeartbeatResponse v0 without an error."""
+    return pack(">iih", 6, correlation_id, 0)
+
+
+def assert_sample(request: Request, api_key: ApiKey, version: int, correlation_id: int) -> None:
+    assert (request.api_key, request.api_version) == (api_key, version)
+    assert (request.correlation_id, request.client_id) == (correlation_id, CLIENT_ID)
+    body = encode(sample(load_request_schema(api_key, version)))
+    assert request.decode() == decode_request(api_key, version, Cursor(body))
+
+
+@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+def test_whole_and_several_at_once(api_key: ApiKey, version: int) -> None:
+    stream = frame(sample_request(api_key, version, 1)) + frame(sample_request(api_key, version, 2))
+    first, second = ServerConnection(SERVED).receive_data(stream)
+    assert_sample(first, api_key, version, 1)
+    assert_sample(second, api_key, version, 2)
+
+
+@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+def test_byte_by_byte(api_key: ApiKey, version: int) -> None:
+    connection = ServerConnection(SERVED)
+    stream = frame(sample_request(api_key, version))
+    for place in range(len(stream) - 1):
+        assert connection.receive_data(stream[place : place + 1]) == []
+    (request,) = connection.receive_data(stream[-1:])
+    assert_sample(request, api_key, version, 7)
+
+
+@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+def test_a_tail_in_the_frame_is_refused_and_the_next_frame_untouched(api_key: ApiKey, version: int) -> None:
+    stream = frame(sample_request(api_key, version, 1) + b"tail") + frame(sample_request(api_key, version, 2))
+    first, second = ServerConnection(SERVED).receive_data(stream)
+    with pytest.raises(ProtocolError) as caught:
+        first.decode()
+    assert caught.value.reason == "trailing_bytes"
+    assert_sample(second, api_key, version, 2)
+
+
+@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+def test_the_answer_has_the_header_kio_reads(api_key: ApiKey, version: int) -> None:
+    connection = ServerConnection(SERVED)
+    (request,) = connection.receive_data(frame(sample_request(api_key, version)))
+    connection.answer_raw(request, [b"bo", b"dy"])
+    answer = sent(connection)
+    header: Any = load_response_schema(api_key, version).__header_schema__
+    assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+    assert answer.endswith(b"body")
+    assert decode(header, answer[4:-4]).correlation_id == 7
+
+
+def test_golden_request_and_answer() -> None:
+    connection = ServerConnection(SERVED)
+    (request,) = connection.receive_data(frame(HEARTBEAT_V0))
+    assert request.client_id == "abc"
+    assert request.decode() == HeartbeatRequest(group_id="g", generation_id=5, member_id="m")
+    connection.answer(request, HeartbeatResponse())
+    assert sent(connection) == b"\0\0\0\x06\0\0\0\x07\0\0"
+    assert connection.data_to_send() == []
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_answers_leave_in_the_order_of_the_requests(order: tuple[int, ...]) -> None:
+    connection = ServerConnection(SERVED)
+    requests = connection.receive_data(b"".join(map(heartbeat, range(3))))
+    done: set[int] = set()
+    stream = b""
+    for place in order:
+        assert connection.pending == 3 - len(done)
+        connection.answer(requests[place], HeartbeatResponse())
+        done.add(place)
+        stream += sent(connection)
+        first = next((number for number in range(3) if number not in done), 3)
+        assert stream == b"".join(map(answered, range(first)))
+        assert connection.oldest is (requests[first] if first < 3 else None)
+    assert connection.pending == 0
+
+
+def test_no_answer_sends_nothing_and_lets_the_next_one_go() -> None:
+    connection = ServerConnection(SERVED)
+    first, second = connection.receive_data(heartbeat(1) + heartbeat(2))
+    connection.answer(second, HeartbeatResponse())
+    assert connection.data_to_send() == []
+    connection.no_answer(first)
+    assert sent(connection) == answered(2)
+
+
+def test_a_second_answer_is_refused() -> None:
+    connection = ServerConnection(SERVED)
+    (request,) = connection.receive_data(heartbeat(1))
+    connection.answer(request, HeartbeatResponse())
+    with pytest.raises(ValueError, match="has been answered"):
+        connection.no_answer(request)
+    assert sent(connection) == answered(1)
+
+
+def test_an_answer_that_cannot_be_written_leaves_the_request_unanswered() -> None:
+    connection = ServerConnection(SERVED)
+    (request,) = connection.receive_data(heartbeat(1))
+    with pytest.raises(TypeError):
+        connection.answer(request, FetchResponse())
+    assert connection.oldest is request
+    connection.answer(request, HeartbeatResponse())
+    assert sent(connection) == answered(1)
+
+
+def test_body_buffers_are_passed_on_as_they_are() -> None:
+    connection = ServerConnection(SERVED)
+    (request,) = connection.receive_data(heartbeat(1))
+    records = memoryview(b"records")
+    connection.answer_raw(request, [b"", records])
+    assert any(buffer is records for buffer in connection.data_to_send())
+
+
+@pytest.mark.parametrize("version", [5, 99, 2**15 - 1, -1])
+def test_api_versions_in_an_unknown_version_is_answered_at_once_in_v0(version: int) -> None:
+    connection = ServerConnection({ApiKey.FETCH: (4, 17), ApiKey.API_VERSIONS: (0, 4)})
+    unreadable = pack(">hhi", ApiKey.API_VERSIONS, version, 9) + b"\xff" * 5
+    assert connection.receive_data(frame(unreadable)) == []
+    answer = sent(connection)
+    assert answer[4:] == (
+        b"\0\0\0\x09"  # correlation_id
+        b"\0\x23"  # UNSUPPORTED_VERSION
+        b"\0\0\0\x02" b"\0\x01\0\x04\0\x11" b"\0\x12\0\0\0\x04"
+    )  # fmt: skip
+    assert connection.pending == 0
+
+
+def test_even_that_answer_waits_for_its_turn() -> None:
+    connection = ServerConnection(SERVED)
+    unknown = frame(pack(">hhi", ApiKey.API_VERSIONS, 99, 2))
+    (request,) = connection.receive_data(heartbeat(1) + unknown)
+    assert (connection.data_to_send(), connection.pending) == ([], 1)
+    connection.answer(request, HeartbeatResponse())
+    assert sent(connection).startswith(answered(1) + pack(">i", 4 + 2 + 4 + 6 * len(SERVED)) + pack(">i", 2))
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_has_an_untagged_response_header(version: int) -> None:
+    connection = ServerConnection(SERVED)
+    (request,) = connection.receive_data(frame(sample_request(ApiKey.API_VERSIONS, version)))
+    response = ApiVersionsResponse(api_keys=(ApiVersion(api_key=1, min_version=4, max_version=17),))
+    connection.answer(request, response)
+    body = b"".join(encode_response(ApiKey.API_VERSIONS, version, response))
+    assert sent(connection) == pack(">ii", 4 + len(body), 7) + body
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "reason"),
+    [
+        pytest.param(pack(">hhi", 4711, 0, 1) + b"\xff\xff", "unknown_api", id="unknown API"),
+        pytest.param(pack(">hhi", -1, 0, 1) + b"\xff\xff", "unknown_api", id="negative key"),
+        pytest.param(pack(">hhi", 11, 0, 1) + b"\xff\xff", "unknown_api", id="an API that is not served"),
+        pytest.param(pack(">hhi", 12, 3, 1) + b"\xff\xff", "unsupported_version", id="a version that is not served"),
+        pytest.param(pack(">hhi", 12, -1, 1) + b"\xff\xff", "unsupported_version", id="negative version"),
+        pytest.param(b"", "truncated", id="empty"),
+        pytest.param(pack(">hhi", 12, 0, 1), "truncated", id="no client id"),
+        pytest.param(pack(">hhi", 12, 0, 1) + b"\0\x05abc", "truncated", id="client id beyond the end"),
+        pytest.param(pack(">hhi", 12, 0, 1) + b"\xff\xfe", "invalid_length", id="client id of length -2"),
+        pytest.param(pack(">hhi", 12, 0, 1) + b"\0\x01\xff", "invalid_utf8", id="client id not UTF-8"),
+    ],
+)
+def test_hostile_headers(request_bytes: bytes, reason: str) -> None:
+    connection = ServerConnection({ApiKey.HEARTBEAT: (0, 2)})
+    with pytest.raises(ProtocolError) as caught:
+        connection.receive_data(frame(request_bytes))
+    assert caught.value.reason == reason
+
+
+def test_a_client_without_a_name() -> None:
+    (request,) = ServerConnection(SERVED).receive_data(frame(pack(">hhi", 18, 0, 1) + b"\xff\xff"))
+    assert request.client_id is None
+
+
+@pytest.mark.parametrize("versions", [(0, 5), (-1, 2), (3, 2)])
+def test_only_what_can_be_read_can_be_served(versions: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="HEARTBEAT"):
+        ServerConnection({ApiKey.HEARTBEAT: versions})
+
+
+def test_what_has_left_is_let_go() -> None:
+    # Record buffers are used again once they have left: neither the connection nor the request may keep them.
+    class Records(bytearray):
+        pass
+
+    connection = ServerConnection(SERVED)
+    (request,) = connection.receive_data(heartbeat(1))
+    records = Records(b"records")
+    alive = weakref.ref(records)
+    connection.answer_raw(request, [records])
+    del records
+    assert sent(connection).endswith(b"records")
+    gc.collect()
+    assert alive() is None
