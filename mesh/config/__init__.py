@@ -1,0 +1,44 @@
+"""The configuration: a YAML file in, immutable and validated models out, or every mistake in it at once."""
+
+from mesh.config.load import load
+from mesh.config.mistakes import ConfigurationError, Mistake
+from mesh.config.model import (
+    AcknowledgeRule,
+    Advertise,
+    Budgets,
+    Cluster,
+    Config,
+    Fairness,
+    Isolation,
+    Log,
+    NamedTopic,
+    Pool,
+    PrefixRule,
+    SessionTimeout,
+    Source,
+    Start,
+    VirtualCluster,
+)
+from mesh.config.values import Address
+
+__all__ = [
+    "AcknowledgeRule",
+    "Address",
+    "Advertise",
+    "Budgets",
+    "Cluster",
+    "Config",
+    "ConfigurationError",
+    "Fairness",
+    "Isolation",
+    "Log",
+    "Mistake",
+    "NamedTopic",
+    "Pool",
+    "PrefixRule",
+    "SessionTimeout",
+    "Source",
+    "Start",
+    "VirtualCluster",
+    "load",
+]

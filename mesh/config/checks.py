@@ -1,0 +1,192 @@
+"""What several values of a configuration must be together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from mesh.config.groups import may_overlap
+from mesh.config.mistakes import KeyPath, format_path
+from mesh.config.model import Cluster, Config, NamedTopic, Pool, PrefixRule, VirtualCluster
+from mesh.config.properties import refused_properties
+from mesh.config.values import Address
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A mistake at `path`, found by looking at the values at `others` too: if one of them is wrong, it says nothing."""
+
+    path: KeyPath
+    value: object
+    allowed: str
+    others: tuple[KeyPath, ...] = ()
+
+
+def check(config: Config, cluster_names: frozenset[str]) -> Iterator[Finding]:
+    """cluster_names: of all upstream clusters of the file, also of those left out of `config`."""
+    yield from _empty_lists(config)
+    yield from _same_names(config.clusters, "clusters")
+    yield from _same_names(config.virtual_clusters, "virtual_clusters")
+    yield from _addresses(config)
+    yield from _shared_groups(config)
+    for index, cluster in enumerate(config.clusters):
+        path: KeyPath = ("clusters", index, "properties")
+        for name, allowed in refused_properties(cluster.properties):
+            yield Finding((*path, name) if name else path, cluster.properties.get(name or "", "(together)"), allowed)
+    for path, pool in _pools(config):
+        yield from _references(pool, path, cluster_names)
+        yield from _topics(pool, path)
+        yield from _limits(pool, path)
+
+
+def _pools(config: Config) -> Iterator[tuple[KeyPath, Pool]]:
+    for index, virtual_cluster in enumerate(config.virtual_clusters):
+        yield ("virtual_clusters", index, "target", "pool"), virtual_cluster.target.pool
+
+
+def _empty_lists(config: Config) -> Iterator[Finding]:
+    lists: list[tuple[KeyPath, tuple[object, ...]]] = [
+        (("clusters",), config.clusters),
+        (("virtual_clusters",), config.virtual_clusters),
+    ]
+    for path, pool in _pools(config):
+        lists += [((*path, "topics"), pool.topics), ((*path, "groups"), pool.groups)]
+        for index, rule in enumerate(pool.topics):
+            if isinstance(rule, NamedTopic):
+                lists.append(((*path, "topics", index, "from"), rule.sources))
+    for path, each in lists:
+        if not each:
+            yield Finding(path, "(empty)", "at least one")
+
+
+def _same_names(named: Iterable[Cluster | VirtualCluster], key: str) -> Iterator[Finding]:
+    seen: dict[str, KeyPath] = {}
+    for index, each in enumerate(named):
+        path: KeyPath = (key, index, "name")
+        if (first := seen.setdefault(each.name, path)) != path:
+            yield Finding(path, each.name, f"a name of its own; {format_path(first)} is the same", (first,))
+
+
+def _references(pool: Pool, path: KeyPath, defined: frozenset[str]) -> Iterator[Finding]:
+    for index, rule in enumerate(pool.topics):
+        at = (*path, "topics", index)
+        match rule:
+            case NamedTopic():
+                references = [
+                    ((*at, "from", number, "cluster"), each.cluster) for number, each in enumerate(rule.sources)
+                ]
+            case PrefixRule():
+                references = [((*at, "cluster"), rule.cluster)]
+        for where, name in references:
+            if name not in defined:
+                yield Finding(where, name, f"one of the clusters defined: {', '.join(sorted(defined))}")
+
+
+def _topics(pool: Pool, path: KeyPath) -> Iterator[Finding]:
+    names: dict[str, KeyPath] = {}
+    prefixes: dict[str, KeyPath] = {}
+    for index, rule in enumerate(pool.topics):
+        at: KeyPath = (*path, "topics", index)
+        match rule:
+            case NamedTopic():
+                if (first := names.setdefault(rule.name, at)) != at:
+                    yield Finding((*at, "name"), rule.name, f"named once; {format_path(first)} is the same", (first,))
+                yield from _sources(rule, (*at, "from"))
+            case PrefixRule():
+                for prefix, earlier in prefixes.items():
+                    if rule.prefix.startswith(prefix):
+                        allowed = (
+                            f"a prefix that can match; {format_path(earlier)} comes first and takes all of its topics"
+                        )
+                        yield Finding((*at, "prefix"), rule.prefix, allowed, (earlier,))
+                        break
+                prefixes.setdefault(rule.prefix, at)
+
+
+def _sources(rule: NamedTopic, path: KeyPath) -> Iterator[Finding]:
+    seen: dict[object, KeyPath] = {}
+    for index, source in enumerate(rule.sources):
+        at = (*path, index)
+        if (first := seen.setdefault(source, at)) != at:
+            yield Finding(
+                at, f"{source.cluster}/{source.topic}", f"once in a topic; {format_path(first)} is the same", (first,)
+            )
+
+
+def _limits(pool: Pool, path: KeyPath) -> Iterator[Finding]:
+    pairs = [
+        ("fairness", "initial_window", "maximum_window", pool.fairness),
+        ("budgets", "partition", "pool", pool.budgets),
+        ("session_timeout", "minimum", "maximum", pool.session_timeout),
+    ]
+    for section, lower, upper, model in pairs:
+        if getattr(model, lower) > getattr(model, upper):
+            value = model.model_dump(mode="json")[lower]
+            allowed = f"at most {upper}, which is {model.model_dump(mode='json')[upper]}"
+            yield Finding((*path, section, lower), value, allowed, ((*path, section, upper),))
+
+
+def _addresses(config: Config) -> Iterator[Finding]:
+    taken: list[tuple[KeyPath, Address, tuple[KeyPath, ...]]] = []
+    if config.admin:
+        taken.append((("admin", "listen"), config.admin.listen, ()))
+    for index, virtual_cluster in enumerate(config.virtual_clusters):
+        at: KeyPath = ("virtual_clusters", index)
+        listen, coordinator = (*at, "listen"), (*at, "coordinator")
+        taken.append((listen, virtual_cluster.listen, ()))
+        taken.append((coordinator, virtual_cluster.coordinator, (listen,)))
+        yield from _advertised(virtual_cluster, at)
+    for index, (path, address, others) in enumerate(taken):
+        for earlier, occupied, more in taken[:index]:
+            if _collide(address, occupied):
+                allowed = f"an address of its own; {format_path(earlier)} listens on {occupied}"
+                yield Finding(path, str(address), allowed, (earlier, *others, *more))
+                break
+
+
+def _advertised(virtual_cluster: VirtualCluster, path: KeyPath) -> Iterator[Finding]:
+    for key, address in (
+        ("listen", virtual_cluster.advertised_listen),
+        ("coordinator", virtual_cluster.advertised_coordinator),
+    ):
+        if address.is_wildcard:
+            allowed = "an address that clients can connect to; it must be given where all interfaces are listened on"
+            yield Finding((*path, "advertise", key), str(address), allowed, ((*path, "listen"), (*path, key)))
+
+
+def _collide(left: Address, right: Address) -> bool:
+    return left.port == right.port and (
+        left.host == right.host or left.is_wildcard or right.is_wildcard or {left.host, right.host} <= _LOOPBACK
+    )
+
+
+def _shared_groups(config: Config) -> Iterator[Finding]:
+    for (left_path, left), (right_path, right) in itertools.combinations(_pools(config), 2):
+        shared = sorted(_clusters(left) & _clusters(right))
+        overlap = next(
+            (pair for pair in itertools.product(_upstream_groups(left), _upstream_groups(right)) if may_overlap(*pair)),
+            None,
+        )
+        if shared and overlap:
+            allowed = (
+                f"upstream groups of its own on {', '.join(shared)}, but group {overlap[1]!r} may be {overlap[0]!r} of"
+                f" {format_path(left_path)} too: set upstream_group_prefix or group_less, or narrow the groups"
+            )
+            others = [
+                (*path, key) for path in (left_path, right_path) for key in ("group_less", "upstream_group_prefix")
+            ]
+            yield Finding((*right_path, "upstream_group_prefix"), right.upstream_group_prefix, allowed, tuple(others))
+
+
+def _clusters(pool: Pool) -> frozenset[str]:
+    return frozenset(
+        source.cluster for rule in pool.topics for source in ([rule] if isinstance(rule, PrefixRule) else rule.sources)
+    )
+
+
+def _upstream_groups(pool: Pool) -> list[str]:
+    group_less = [] if pool.group_less is None else [pool.group_less]
+    return [pool.upstream_group_prefix + group for group in (*pool.groups, *group_less)]

@@ -1,0 +1,35 @@
+"""Which group ids two patterns may both match. Exact for literal ones, never "no" by mistake for the others."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import Final
+
+_WILDCARD: Final = re.compile(r"[*?\[]")
+
+
+def may_overlap(left: str, right: str) -> bool:
+    """Whether some group id may match both patterns (of `fnmatch`)."""
+    match _WILDCARD.search(left), _WILDCARD.search(right):
+        case None, None:
+            return left == right
+        case None, _:
+            return fnmatch.fnmatchcase(left, right)
+        case _, None:
+            return fnmatch.fnmatchcase(right, left)
+        case _:
+            return _compatible(_head(left), _head(right)) and _compatible(_tail(left), _tail(right))
+
+
+def _compatible(left: str, right: str) -> bool:
+    return left.startswith(right) or right.startswith(left)
+
+
+def _head(pattern: str) -> str:
+    return _WILDCARD.split(pattern, maxsplit=1)[0]
+
+
+def _tail(pattern: str) -> str:
+    """Reversed: what follows the last wildcard. A pattern with a set in it may end inside of the set: nothing then."""
+    return "" if "[" in pattern else re.split(r"[*?]", pattern)[-1][::-1]

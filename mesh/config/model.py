@@ -1,0 +1,245 @@
+"""The configuration as the program sees it: immutable, every default filled in, durations in seconds, sizes in bytes.
+
+What one value may be is said here; what several of them must be together is in `checks`. Each key is documented in
+docs/configuration.md, which a test compares with these models.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, StringConstraints, Tag
+
+from mesh.config.secrets import Environment
+from mesh.config.values import Address, Count, Duration, Endpoint, Scalar, Size, matching
+from mesh.pool.settings import Acknowledge, Policy
+from mesh.records.spans import ClusterName, TopicName
+
+_NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "at most 100 letters, digits, dots, underscores and hyphens")
+_TOPIC = matching(
+    r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a topic name: 1 to 249 letters, digits, dots, underscores, hyphens"
+)
+_PREFIX = matching(r"[A-Za-z0-9._-]{0,249}", "how a topic name begins: letters, digits, dots, underscores, hyphens")
+_GROUP_PREFIX = matching(r"[A-Za-z0-9._-]{0,100}", "at most 100 letters, digits, dots, underscores and hyphens")
+_SERVERS = matching(r"[^\s,]+(\s*,\s*[^\s,]+)*", "HOST:PORT, several of them separated by commas")
+
+Name = Annotated[str, _NAME]
+GroupIdText = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+
+TOPIC_RULE_KINDS = ("a topic by name", "topics by prefix")
+"""How pydantic's error locations name the two kinds of topic rule; no key has these names."""
+
+
+class Start(Enum):
+    """Where a group that has committed nothing upstream begins."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class Isolation(Enum):
+    """Which records of transactions are read upstream."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Admin(Model):
+    listen: Endpoint = Field(description="Address of /metrics, /healthz and /readyz.")
+
+
+class Log(Model):
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The lowest level that is written."
+    )
+    format: Literal["console", "json", "auto"] = Field(
+        default="auto",
+        description="`console` for people, `json` for machines, `auto`: console on a terminal, else json.",
+    )
+
+
+class Cluster(Model):
+    """An upstream cluster."""
+
+    name: Annotated[ClusterName, _NAME] = Field(description="What the rest of the configuration calls this cluster.")
+    bootstrap_servers: Annotated[str, _SERVERS] = Field(
+        description="HOST:PORT of some of its brokers, separated by commas."
+    )
+    properties: dict[str, Scalar] = Field(
+        default_factory=dict, repr=False, description="Passed to librdkafka as they are."
+    )
+
+    def client_properties(self) -> dict[str, str]:
+        """What every librdkafka client of this cluster is made with; holds secrets."""
+        return {"bootstrap.servers": self.bootstrap_servers, **self.properties}
+
+
+class Source(Model):
+    """One upstream topic that feeds a topic of a pool."""
+
+    cluster: ClusterName = Field(description="Name of an upstream cluster.")
+    topic: Annotated[TopicName, _TOPIC] = Field(description="Name of the topic there.")
+
+
+class NamedTopic(Model):
+    """A topic with sources of its own: their partitions are concatenated in this order."""
+
+    name: Annotated[TopicName, _TOPIC] = Field(description="What clients call the topic.")
+    sources: tuple[Source, ...] = Field(alias="from", description="The upstream topics that feed it.")
+
+
+class PrefixRule(Model):
+    """All topics of one cluster whose names begin so, under their own names."""
+
+    prefix: Annotated[str, _PREFIX] = Field(description="How the names of the topics begin; an empty one takes all.")
+    cluster: ClusterName = Field(description="Name of the upstream cluster that has them.")
+
+
+def _kind_of_rule(value: object) -> str | None:
+    keys = value if isinstance(value, dict) else vars(value) if isinstance(value, Model) else {}
+    named, by_prefix = keys.keys() & {"name", "from", "sources"}, "prefix" in keys
+    return None if bool(named) == by_prefix else TOPIC_RULE_KINDS[by_prefix]
+
+
+TopicRule = Annotated[
+    Annotated[NamedTopic, Tag(TOPIC_RULE_KINDS[0])] | Annotated[PrefixRule, Tag(TOPIC_RULE_KINDS[1])],
+    Discriminator(
+        _kind_of_rule,
+        custom_error_type="topic_rule",
+        custom_error_message="{name, from: [{cluster, topic}]} or {prefix, cluster}",
+    ),
+]
+
+
+class AcknowledgeRule(Model):
+    group: GroupIdText = Field(description="Pattern of group ids, as in `groups`.")
+    mode: Acknowledge = Field(
+        description="What settles a record: the member's `commit`, or its next fetch (`receipt`)."
+    )
+
+
+class Fairness(Model):
+    policy: Policy = Field(
+        default=Policy.LEAST_LOADED, description="Which of several waiting members gets the next batch."
+    )
+    initial_window: Count = Field(default=1_000, description="Records a member may hold un-committed at first.")
+    maximum_window: Annotated[Count, Field(lt=100_000)] = Field(
+        default=50_000, description="Records a member may hold un-committed at most."
+    )
+
+
+class Budgets(Model):
+    partition: Size = Field(default=4 << 20, description="Backlog of one partition.")
+    pool: Size = Field(default=64 << 20, description="Backlog of one pool.")
+    replay: Size = Field(default=64 << 20, description="Bytes kept, per pool, of what was sent and not committed.")
+
+
+class SessionTimeout(Model):
+    minimum: Duration = Field(default=6.0, description="Shortest session timeout that a member may ask for.")
+    maximum: Duration = Field(default=1_800.0, description="Longest session timeout that a member may ask for.")
+
+
+class Pool(Model):
+    """The target `pool`: each consumer group shares the records of all its sources."""
+
+    topics: tuple[TopicRule, ...] = Field(description="What clients see, and where it comes from.")
+    groups: tuple[GroupIdText, ...] = Field(description="Patterns of the group ids that are admitted.")
+    max_pools: Count = Field(default=100, description="Group ids at the same time.")
+    group_less: GroupIdText | None = Field(
+        default="kafka-mesh", description="Group id of consumers without one; null refuses them."
+    )
+    upstream_group_prefix: Annotated[str, _GROUP_PREFIX] = Field(
+        default="", description="Put before the group id upstream."
+    )
+    start: Start = Field(default=Start.EARLIEST, description="Where a group without commits upstream begins.")
+    acknowledge: tuple[AcknowledgeRule, ...] = Field(
+        default=(), description="Tried in order, before the built-in rule."
+    )
+    isolation: Isolation = Field(
+        default=Isolation.READ_COMMITTED, description="Which records of transactions are read."
+    )
+    fairness: Fairness = Field(default=Fairness(), description="How records are shared.")
+    budgets: Budgets = Field(default=Budgets(), description="How much is kept in memory.")
+    join_delay: Annotated[Duration, Field(le=10)] = Field(
+        default=0.2, description="After which a JoinGroup is answered."
+    )
+    fast_expiry: Duration = Field(
+        default=3.0, description="How long a member lives on after its last connection closed."
+    )
+    lock_timeout: Duration = Field(
+        default=300.0, description="How long a silent member keeps records it has not committed."
+    )
+    commit_timeout: Duration = Field(
+        default=3.0, description="After which a commit is answered even if it is not stored."
+    )
+    session_timeout: SessionTimeout = Field(default=SessionTimeout(), description="Bounds of session timeouts.")
+    max_members: Count = Field(default=10_000, description="Members of one pool at the same time.")
+
+
+class Target(Model):
+    """What a virtual cluster does with its clients' requests."""
+
+    pool: Pool = Field(description="Share records between the members of each group.")
+
+
+class Advertise(Model):
+    """What clients are told to connect to, where that is not the address listened on."""
+
+    listen: Endpoint | None = Field(default=None, description="In place of `listen`.")
+    coordinator: Endpoint | None = Field(default=None, description="In place of `coordinator`.")
+
+
+def _next_port(data: dict[str, Address]) -> str:
+    return str(Address(data["listen"].host, data["listen"].port + 1))
+
+
+class VirtualCluster(Model):
+    """What one kind of client sees: a listener with a target."""
+
+    name: Name = Field(description="In logs and metrics.")
+    listen: Endpoint = Field(description="Address of the bootstrap server and leader of all partitions.")
+    coordinator: Endpoint = Field(
+        default_factory=_next_port, validate_default=True, description="Address of the group coordinator."
+    )
+    advertise: Advertise = Field(default=Advertise(), description="Addresses that clients can reach.")
+    target: Target = Field(description="What is behind it.")
+
+    @property
+    def advertised_listen(self) -> Address:
+        return self.advertise.listen or self.listen
+
+    @property
+    def advertised_coordinator(self) -> Address:
+        return self.advertise.coordinator or self.coordinator
+
+
+class Config(Model):
+    """A whole configuration file."""
+
+    admin: Admin | None = Field(default=None, description="Metrics and health over HTTP; without it there are none.")
+    process_id: Name | None = Field(
+        default=None, description="Names this process in upstream groups, so that it is known again after a crash."
+    )
+    log: Log = Field(default=Log(), description="What is written to standard error.")
+    budget: Size = Field(default=512 << 20, description="Record bytes in memory, over all pools.")
+    metadata_refresh: Duration = Field(default=5.0, description="How often upstream topics are looked at.")
+    drain_timeout: Duration = Field(default=10.0, description="How long a stop may take.")
+    clusters: tuple[Cluster, ...] = Field(description="Upstream clusters.")
+    virtual_clusters: tuple[VirtualCluster, ...] = Field(description="What clients connect to.")
+
+    _environment: Environment = PrivateAttr(default=Environment())
+
+    def model_post_init(self, context: object, /) -> None:
+        """context: the Environment that filled in the file, as `load` gives it to the validation."""
+        if isinstance(context, Environment):
+            self._environment = context
+
+    def redacted(self) -> dict[str, object]:
+        """The file as it was understood: its keys and units, defaults filled in, secrets left out."""
+        shown: dict[str, object] = self._environment.redact(self.model_dump(mode="json", by_alias=True))
+        return shown

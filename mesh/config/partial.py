@@ -1,0 +1,80 @@
+"""What is left of a configuration when its mistakes are cut out, so that the other checks can still be made."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from mesh.config.mistakes import KeyPath
+from mesh.config.model import TOPIC_RULE_KINDS, Config
+
+_STAND_INS: Final[dict[str, Any]] = {
+    "bootstrap_servers": "-:1",
+    "cluster": "-",
+    "clusters": [],
+    "from": [],
+    "groups": [],
+    "listen": "-:1",
+    "name": "0",
+    "pool": {},
+    "target": {},
+    "topic": "-",
+    "topics": [],
+    "virtual_clusters": [],
+}
+"""For required keys that are wrong or missing, so that what stands beside them is looked at all the same."""
+
+
+class Partial:
+    """config: made of the parts without a mistake and of stand-ins, or None if nothing usable is left."""
+
+    def __init__(self, data: object) -> None:
+        self._data: Any = copy.deepcopy(data)
+        self._kept: dict[KeyPath, list[int]] = {}
+        self.config: Config | None = None
+        while self.config is None:
+            try:
+                self.config = Config.model_validate(self._data)
+            except ValidationError as error:
+                details = next(each for each in error.errors() if is_of_its_own(each))
+                if not self._repair(path_of(details), details["type"] == "missing"):
+                    break
+
+    def original(self, path: KeyPath) -> KeyPath:
+        """Where in the whole configuration stands what is found at `path` of this one."""
+        found: KeyPath = ()
+        for part in path:
+            kept = self._kept.get(found) if isinstance(part, int) else None
+            found = (*found, kept[part] if kept is not None and isinstance(part, int) else part)
+        return found
+
+    def _repair(self, path: KeyPath, is_missing: bool) -> bool:
+        if not path:
+            return False
+        *ancestors, last = path
+        container = self._data
+        for part in ancestors:
+            container = container[part]
+        if is_missing:
+            if last not in _STAND_INS:
+                return self._repair(tuple(ancestors), is_missing=False)
+            container[last] = copy.deepcopy(_STAND_INS[str(last)])
+            return True
+        if isinstance(container, list) and isinstance(last, int):
+            kept = self._kept.setdefault(self.original(tuple(ancestors)), list(range(len(container))))
+            del kept[last]
+        del container[last]
+        return True
+
+
+def path_of(details: ErrorDetails) -> KeyPath:
+    """Where an error of pydantic's is, without the names pydantic gives to the kinds of topic rule."""
+    return tuple(part for part in details["loc"] if part not in TOPIC_RULE_KINDS)
+
+
+def is_of_its_own(details: ErrorDetails) -> bool:
+    """False for an error that only follows from another: a default that is derived from a value that is wrong."""
+    return details["type"] != "default_factory_not_called"

@@ -1,0 +1,65 @@
+"""Properties of librdkafka: those the mesh sets itself, and a trial of all others on librdkafka itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from mesh.config.secrets import HIDDEN, is_secret_name
+
+RESERVED: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "bootstrap_servers",
+    "metadata.broker.list": "bootstrap_servers",
+    "group.id": "upstream_group_prefix",
+    "group.instance.id": "process_id",
+    "group.protocol": "",
+    "group.remote.assignor": "",
+    "partition.assignment.strategy": "",
+    "enable.auto.commit": "acknowledge",
+    "auto.commit.enable": "acknowledge",
+    "auto.commit.interval.ms": "acknowledge",
+    "enable.auto.offset.store": "",
+    "auto.offset.reset": "start",
+    "isolation.level": "isolation",
+    "enable.partition.eof": "",
+    "max.poll.interval.ms": "",
+    "queued.min.messages": "budgets",
+    "queued.max.messages.kbytes": "budgets",
+    "allow.auto.create.topics": "",
+}
+"""Properties the mesh sets itself, and the key of the configuration that decides, if there is one."""
+
+
+def refused_properties(properties: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
+    """(name, what is allowed) of each property that cannot be used; name None if it is their combination."""
+    for name in properties.keys() & RESERVED.keys():
+        key = RESERVED[name]
+        yield name, "kafka-mesh sets this itself" + (f"; see the key {key}" if key else "")
+    remaining = {name: value for name, value in properties.items() if name not in RESERVED}
+    while reason := _refusal(remaining):
+        # librdkafka reports one at a time, and names it in the text only.
+        named = [name for name in sorted(remaining, key=len, reverse=True) if name in reason]
+        if not named:
+            yield None, f"librdkafka: {reason}"
+            return
+        yield named[0], f"librdkafka: {reason}"
+        del remaining[named[0]]
+
+
+def _refusal(properties: Mapping[str, str]) -> str:
+    from confluent_kafka import Consumer, KafkaException
+
+    try:
+        # Without bootstrap servers it connects to nothing; a log of its own would be a second report.
+        consumer = Consumer({"group.id": "kafka-mesh-check", "log_level": "0", **properties})
+    except KafkaException as error:
+        text = str(error.args[0].str())
+    except (TypeError, ValueError) as error:
+        text = str(error)
+    else:
+        consumer.close()
+        return ""
+    for name, value in properties.items():
+        if value and is_secret_name(name):
+            text = text.replace(value, HIDDEN)
+    return text

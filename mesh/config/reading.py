@@ -1,0 +1,128 @@
+"""A YAML file as plain data: no key twice, `${NAME}` filled in from the environment, nothing else than safe YAML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import yaml
+
+from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, show
+from mesh.config.secrets import HIDDEN, Environment, is_secret_name
+
+_MERGE: Final = "tag:yaml.org,2002:merge"
+_REFERENCE: Final = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """data: dicts, lists and scalars. mistakes: those of reading alone; what they are about is still in `data`."""
+
+    data: object
+    environment: Environment
+    mistakes: tuple[Mistake, ...]
+
+
+def read(text: bytes, variables: Mapping[str, str]) -> Document:
+    """Read a YAML document; ConfigurationError if it is none."""
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        reader = _Reader(loader, variables)
+        data = reader.value(root, ()) if root is not None else {}
+    except yaml.YAMLError as error:
+        raise ConfigurationError([Mistake((), _problem(error), "a YAML document")]) from None
+    except RecursionError:
+        raise ConfigurationError(
+            [Mistake((), "", "YAML that neither contains itself nor is nested too deep")]
+        ) from None
+    finally:
+        loader.dispose()
+    return Document(data, Environment(reader.used, reader.templates), tuple(reader.mistakes))
+
+
+class _Reader:
+    def __init__(self, loader: yaml.SafeLoader, variables: Mapping[str, str]) -> None:
+        self._loader = loader
+        self._variables = variables
+        self.used: dict[str, str] = {}
+        self.templates: dict[KeyPath, str] = {}
+        self.mistakes: list[Mistake] = []
+
+    def value(self, node: yaml.Node, path: KeyPath) -> object:
+        match node:
+            case yaml.MappingNode():
+                return self._mapping(node, path)
+            case yaml.SequenceNode():
+                return [self.value(child, (*path, index)) for index, child in enumerate(node.value)]
+            case _:
+                return self._scalar(node, path)
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
+        own: dict[str, object] = {}
+        merged: dict[str, object] = {}
+        for key_node, child in node.value:
+            if key_node.tag == _MERGE:
+                for each in _merged(child):
+                    merged = {**self._mapping(each, path), **merged}
+                continue
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
+            line = f"line {key_node.start_mark.line + 1}"
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
+                self.mistakes.append(Mistake((*path, key), line, "keys are texts"))
+            elif key in own:
+                self.mistakes.append(Mistake((*path, key), line, "this key stands here a second time"))
+            own[key] = self.value(child, (*path, key))
+        return {**merged, **own}
+
+    def _scalar(self, node: yaml.Node, path: KeyPath) -> object:
+        try:
+            value = self._loader.construct_object(node)
+        except (yaml.constructor.ConstructorError, ValueError):
+            value = None
+            self.mistakes.append(Mistake(path, f"line {node.start_mark.line + 1}", "a plain YAML value, without a tag"))
+        return self._filled_in(value, path) if isinstance(value, str) else value
+
+    def _filled_in(self, text: str, path: KeyPath) -> str:
+        names: list[str] = []
+
+        def replacement(match: re.Match[str]) -> str:
+            name, default = match.group(1, 2)
+            if match.group() == "$${":
+                return "${"
+            shown = HIDDEN if path and is_secret_name(str(path[-1])) else show(text)
+            if name is None:
+                self.mistakes.append(Mistake(path, shown, "${NAME} or ${NAME:-default}; a literal ${ is written $${"))
+                return match.group()
+            value = self._variables.get(name)
+            if value or (value is not None and default is None):
+                names.append(name)
+                return value
+            if default is None:
+                allowed = f"set {name} in the environment, or give a default: ${{{name}:-...}}"
+                self.mistakes.append(Mistake(path, shown, allowed))
+            return default or ""
+
+        filled_in = _REFERENCE.sub(replacement, text)
+        if names:
+            self.templates[path] = text
+            self.used.update((name, self._variables[name]) for name in names)
+        return filled_in
+
+
+def _merged(node: yaml.Node) -> Iterator[yaml.MappingNode]:
+    for each in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+        if not isinstance(each, yaml.MappingNode):
+            raise yaml.constructor.ConstructorError(problem="<< takes a mapping", problem_mark=each.start_mark)
+        yield each
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    # The library's own text quotes the file, which may quote a secret: an unquoted password that begins with * is
+    # an unknown alias. Only single characters stay quoted.
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not readable"
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return where + re.sub(r"'[^']{2,}'", "'...'", problem)

@@ -1,0 +1,129 @@
+"""The values people write into a configuration: durations, sizes, addresses. Each has one parser and one text form."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic_core import PydanticCustomError
+
+_QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_BYTES: Final = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+_WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen, or what clients are told to connect to. An IPv6 host is kept without its brackets."""
+
+    host: str
+    port: int
+
+    @property
+    def is_wildcard(self) -> bool:
+        """True for the hosts that mean all interfaces, and to which nobody can connect."""
+        return self.host in _WILDCARD_HOSTS
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(value: object) -> Address:
+    """HOST:PORT, an IPv6 host in brackets. PydanticCustomError for anything else."""
+    if isinstance(value, Address):
+        value = str(value)
+    if isinstance(value, str):
+        host, _, port = value.rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        bare = host[1:-1] if bracketed else host
+        if bare and (":" in bare) == bracketed and not re.search(r"[\s\[\]/]", bare) and re.fullmatch(r"[0-9]+", port):
+            number = int(port[:6])
+            if 1 <= number <= 65535:
+                return Address(bare, number)
+    raise PydanticCustomError("address", "HOST:PORT with a port from 1 to 65535; an IPv6 host stands in brackets")
+
+
+def parse_duration(value: object) -> float:
+    """Seconds. PydanticCustomError for what is not a number, or a number with a unit of time."""
+    return _quantity(value, _SECONDS, "a duration like 200ms, 3s, 5m or 1h, or a number of seconds")
+
+
+def parse_size(value: object) -> int:
+    """Bytes, whole. PydanticCustomError for what is not a number, or a number with a unit of bytes."""
+    return round(_quantity(value, _BYTES, "a size like 4MiB, 64MB or 512KiB, or a number of bytes"))
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest text that parses to the same duration: 0.2 -> 200ms, 300 -> 5m."""
+    for unit, factor in (("h", 3600), ("m", 60), ("s", 1)):
+        if seconds and seconds % factor == 0:
+            return f"{int(seconds // factor)}{unit}"
+    return f"{seconds * 1000:g}ms"
+
+
+def format_size(size: int) -> str:
+    """The shortest text that parses to the same size: 4194304 -> 4MiB."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size and size % _BYTES[unit] == 0:
+            return f"{size // _BYTES[unit]}{unit}"
+    return f"{size}B"
+
+
+def _quantity(value: object, units: dict[str, float] | dict[str, int], allowed: str) -> float:
+    match value:
+        case bool():
+            pass
+        case int() | float() if math.isfinite(value):
+            return value
+        case str() if (parts := _QUANTITY.fullmatch(value)) and (parts[2] in units or not parts[2]):
+            return float(parts[1]) * units.get(parts[2], 1)
+    raise PydanticCustomError("quantity", "{allowed}", {"allowed": allowed})
+
+
+def _refuse_bool(value: object) -> object:
+    # YAML reads `yes` and `on` as true, and pydantic reads true as 1.
+    if isinstance(value, bool):
+        raise PydanticCustomError("count", "a whole number")
+    return value
+
+
+def _scalar_text(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | int() | float():
+            return str(value)
+    raise PydanticCustomError("scalar", "a text, a number, true or false")
+
+
+def matching(pattern: str, allowed: str) -> AfterValidator:
+    """A validator of texts that match the pattern as a whole; `allowed` says so in words."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if compiled.fullmatch(value) is None:
+            raise PydanticCustomError("text", "{allowed}", {"allowed": allowed})
+        return value
+
+    return AfterValidator(check)
+
+
+Endpoint = Annotated[Address, BeforeValidator(parse_address), PlainSerializer(str)]
+Duration = Annotated[
+    float, Field(gt=0, le=86_400), BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)
+]
+Size = Annotated[int, Field(ge=1, le=2**40), BeforeValidator(parse_size), PlainSerializer(format_size, return_type=str)]
+Count = Annotated[int, Field(ge=1), BeforeValidator(_refuse_bool)]
+Scalar = Annotated[str, BeforeValidator(_scalar_text)]
