@@ -1,0 +1,277 @@
+"""What Prometheus is told. Events are counted when they happen; states are asked for at the time of a scrape.
+
+Every name that a client or an upstream cluster chooses goes through `BoundedLabels`: beyond the limits it is counted
+as "other". All of it lives on the event loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+
+from mesh.records.batch import Batch
+from mesh.server.labels import OTHER, BoundedLabels, Scope
+from mesh.wire.errors import ErrorCode
+
+_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A gauge whose samples are collected at scrape time."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+
+
+CONNECTIONS: Final = Family("kafka_mesh_connections", "Client connections that are open.", ("virtual_cluster",))
+POOLS: Final = Family("kafka_mesh_pools", "Pools, one for each group with members.", ("virtual_cluster",))
+MEMBERS: Final = Family("kafka_mesh_members", "Members of a group.", ("virtual_cluster", "group"))
+PARKED_FETCHES: Final = Family(
+    "kafka_mesh_parked_fetches", "Fetch requests that are not answered yet.", ("virtual_cluster", "group")
+)
+WAITING_FETCHES: Final = Family(
+    "kafka_mesh_waiting_fetches",
+    "Parked Fetch requests that may take a batch now, of some partition at least.",
+    ("virtual_cluster", "group"),
+)
+BACKLOG_RECORDS: Final = Family(
+    "kafka_mesh_backlog_records", "Records that wait for a Fetch.", ("virtual_cluster", "group", "topic")
+)
+BACKLOG_BYTES: Final = Family(
+    "kafka_mesh_backlog_bytes", "Bytes of records that wait for a Fetch.", ("virtual_cluster", "group", "topic")
+)
+BUFFERED_BYTES: Final = Family(
+    "kafka_mesh_buffered_bytes",
+    "Bytes of records in memory: backlog, collected, and kept to be sent again.",
+    ("virtual_cluster", "group"),
+)
+IN_FLIGHT_RECORDS: Final = Family(
+    "kafka_mesh_in_flight_records",
+    "Records a member was sent and has not committed.",
+    ("virtual_cluster", "group", "member", "client_id"),
+)
+UPSTREAM_LAG: Final = Family(
+    "kafka_mesh_upstream_lag_records",
+    "Records between what a group has committed upstream and the end of the partition.",
+    ("virtual_cluster", "group", "cluster", "topic", "partition"),
+)
+FAMILIES: Final = (
+    CONNECTIONS,
+    POOLS,
+    MEMBERS,
+    PARKED_FETCHES,
+    WAITING_FETCHES,
+    BACKLOG_RECORDS,
+    BACKLOG_BYTES,
+    BUFFERED_BYTES,
+    IN_FLIGHT_RECORDS,
+    UPSTREAM_LAG,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of a family; labels in the order of the family's."""
+
+    family: Family
+    labels: tuple[str, ...]
+    value: float
+
+
+Collect: TypeAlias = Callable[[], Iterable[Sample]]
+
+
+class Metrics:
+    """groups: per virtual cluster; members and clients: per group; topics: over all; partitions: per topic."""
+
+    def __init__(
+        self, *, groups: int = 100, members: int = 200, clients: int = 200, topics: int = 500, partitions: int = 1_000
+    ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._groups = BoundedLabels(groups)
+        self._topics = BoundedLabels(topics)
+        self._passing = {
+            "member": BoundedLabels(members),
+            "client_id": BoundedLabels(clients),
+            "partition": BoundedLabels(partitions),
+        }
+        self._collectors: list[Collect] = []
+        self._received: dict[tuple[str, str], tuple[Counter, Counter]] = {}
+        self._sent: dict[tuple[str, str, str], tuple[Counter, Counter]] = {}
+        self._requests: dict[tuple[str, str, ErrorCode], tuple[Counter, Histogram]] = {}
+        self._events = _Events(self.registry)
+        ProcessCollector(registry=self.registry)
+        self.registry.register(_States(self._collected))
+
+    def add_collector(self, collect: Collect) -> None:
+        """Ask `collect` for its samples at every scrape; those that have the same labels are added up."""
+        self._collectors.append(collect)
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus' text format; to be called on the event loop's thread."""
+        return generate_latest(self.registry)
+
+    # Events
+
+    def received(self, cluster: str, topic: str, batches: Sequence[Batch]) -> None:
+        """Batches arrived from an upstream cluster."""
+        counted, sized = self._received.get((cluster, topic)) or self._source(cluster, topic)
+        counted.inc(sum(batch.record_count for batch in batches))
+        sized.inc(sum(len(batch.data) for batch in batches))
+
+    def sent(self, virtual_cluster: str, group: str, topic: str, records: int, size: int) -> None:
+        """Records went into a Fetch answer; size in bytes."""
+        key = (virtual_cluster, group, topic)
+        counted, sized = self._sent.get(key) or self._receiver(*key)
+        counted.inc(records)
+        sized.inc(size)
+
+    def committed(self, virtual_cluster: str, group: str, error: ErrorCode) -> None:
+        """A member's commit of one partition was answered."""
+        label = self._groups.admit(group, (virtual_cluster,))
+        self._events.commits.labels(virtual_cluster, label, error.name).inc()
+
+    def redelivered(self, virtual_cluster: str, group: str, records: int) -> None:
+        """Records were delivered that had been delivered before."""
+        self._events.redelivered.labels(virtual_cluster, self._groups.admit(group, (virtual_cluster,))).inc(records)
+
+    def request(self, virtual_cluster: str, api: str, error: ErrorCode, seconds: float) -> None:
+        """A request was answered, `seconds` after it arrived."""
+        key = (virtual_cluster, api, error)
+        found = self._requests.get(key)
+        if found is None:
+            counter = self._events.requests.labels(virtual_cluster, api, error.name)
+            found = self._requests[key] = (counter, self._events.request_seconds.labels(virtual_cluster, api))
+        found[0].inc()
+        found[1].observe(seconds)
+
+    def protocol_error(self, virtual_cluster: str, reason: str) -> None:
+        """A connection was closed because of what its client sent. reason: one of a fixed set."""
+        self._events.protocol_errors.labels(virtual_cluster, reason).inc()
+
+    def violation(self, virtual_cluster: str) -> None:
+        """A pool contradicted itself and was closed."""
+        self._events.violations.labels(virtual_cluster).inc()
+
+    def source(self, cluster: str, *, up: bool) -> None:
+        """An upstream cluster can or cannot be used."""
+        self._events.source_up.labels(cluster).set(up)
+
+    def loop_lag(self, seconds: float) -> None:
+        """A callback of the event loop came this much later than it was due."""
+        self._events.loop_lag.observe(seconds)
+
+    def forget_group(self, virtual_cluster: str, group: str) -> None:
+        """A pool has ended: its series go, and there is room for another group's."""
+        label = self._groups.forget(group, (virtual_cluster,))
+        for key in [key for key in self._sent if key[:2] == (virtual_cluster, group)]:
+            del self._sent[key]
+        if label is not None:
+            self._events.forget({"virtual_cluster": virtual_cluster, "group": label})
+
+    # Series that are resolved once are kept, unless they stand for many names: those have no end.
+
+    def _source(self, cluster: str, topic: str) -> tuple[Counter, Counter]:
+        labels = (cluster, self._topics.admit(topic))
+        pair = self._events.records_in.labels(*labels), self._events.bytes_in.labels(*labels)
+        if OTHER not in labels:
+            self._received[cluster, topic] = pair
+        return pair
+
+    def _receiver(self, virtual_cluster: str, group: str, topic: str) -> tuple[Counter, Counter]:
+        labels = (virtual_cluster, self._groups.admit(group, (virtual_cluster,)), self._topics.admit(topic))
+        pair = self._events.records_out.labels(*labels), self._events.bytes_out.labels(*labels)
+        if OTHER not in labels:
+            self._sent[virtual_cluster, group, topic] = pair
+        return pair
+
+    # States
+
+    def _collected(self) -> Iterator[Metric]:
+        families = {family: GaugeMetricFamily(family.name, family.help, labels=family.labels) for family in FAMILIES}
+        totals: dict[tuple[Family, tuple[str, ...]], float] = {}
+        seen: dict[str, set[tuple[Scope, str]]] = {name: set() for name in self._passing}
+        for collect in self._collectors:
+            for sample in collect():
+                key = (sample.family, self._bounded(sample, seen))
+                totals[key] = totals.get(key, 0.0) + sample.value
+        for name, labels in self._passing.items():
+            labels.keep_only(seen[name])
+        for (family, values), total in totals.items():
+            families[family].add_metric(values, total)
+        yield from families.values()
+
+    def _bounded(self, sample: Sample, seen: dict[str, set[tuple[Scope, str]]]) -> tuple[str, ...]:
+        given = dict(zip(sample.family.labels, sample.labels, strict=True))
+        bounded: list[str] = []
+        for name, value in given.items():
+            match name:
+                case "group":
+                    value = self._groups.admit(value, (given["virtual_cluster"],))
+                case "topic":
+                    value = self._topics.admit(value)
+                case "member" | "client_id" | "partition":
+                    scope: Scope = (given["virtual_cluster"], given["group"])
+                    if name == "partition":
+                        scope = (*scope, given["cluster"], given["topic"])
+                    seen[name].add((scope, value))
+                    value = self._passing[name].admit(value, scope)
+            bounded.append(value)
+        return tuple(bounded)
+
+
+class _Events:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"kafka_mesh_{name}", text, labels, registry=registry)
+
+        source, receiver = ("cluster", "topic"), ("virtual_cluster", "group", "topic")
+        self.records_in = counter("records_in", "Records received from upstream.", *source)
+        self.bytes_in = counter("bytes_in", "Bytes of record batches received from upstream.", *source)
+        self.records_out = counter("records_out", "Records sent to members.", *receiver)
+        self.bytes_out = counter("bytes_out", "Bytes of record batches sent to members.", *receiver)
+        self.commits = counter("commits", "Commits of members, by partition.", "virtual_cluster", "group", "result")
+        self.redelivered = counter("redelivered_records", "Records delivered once more.", "virtual_cluster", "group")
+        self.requests = counter("requests", "Requests answered.", "virtual_cluster", "api", "error")
+        self.request_seconds = Histogram(
+            "kafka_mesh_request_seconds",
+            "Time from a request to its answer; a Fetch may be parked for long.",
+            ("virtual_cluster", "api"),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self.protocol_errors = counter(
+            "protocol_errors", "Connections closed because of what their client sent.", "virtual_cluster", "reason"
+        )
+        self.violations = counter(
+            "pool_violations", "Pools that contradicted themselves and were closed.", "virtual_cluster"
+        )
+        self.source_up = Gauge(
+            "kafka_mesh_upstream_up", "Whether an upstream cluster can be used.", ("cluster",), registry=registry
+        )
+        self.loop_lag = Histogram(
+            "kafka_mesh_event_loop_lag_seconds",
+            "How late callbacks of the event loop come.",
+            registry=registry,
+            buckets=_SECONDS,
+        )
+
+    def forget(self, labels: dict[str, str]) -> None:
+        for family in (self.records_out, self.bytes_out, self.commits, self.redelivered):
+            family.remove_by_labels(labels)
+
+
+class _States:
+    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
+        self.collect = collect
+
+    def describe(self) -> Iterable[Metric]:
+        return [GaugeMetricFamily(family.name, family.help, labels=family.labels) for family in FAMILIES]
