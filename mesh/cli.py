@@ -1,0 +1,119 @@
+"""The command `kafka-mesh`. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from mesh.config import Config, ConfigurationError, Mistake
+
+WRONG_USAGE = 2
+"""Exit code for what its user can put right: options, and mistakes in the configuration."""
+
+# Tracebacks would show local variables, and with them the secrets of a configuration.
+app = typer.Typer(
+    help="One native-Kafka address in front of several Kafka clusters.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration, a YAML file.")]
+
+
+def main() -> None:
+    app()
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"kafka-mesh {version('kafka-mesh')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None: ...
+
+
+@app.command()
+def run(file: File) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    config = _load(file)
+    from mesh.app import run as serve
+    from mesh.config import ConfigurationError
+
+    code = 0
+    mistakes: list[Mistake] = []
+    try:
+        code = serve(config)
+    except* ConfigurationError as group:
+        # That an address is taken is found out only by listening on it.
+        mistakes = [mistake for error in _leaves(group) for mistake in error.mistakes]
+    if mistakes:
+        _refuse(file, mistakes)
+    raise typer.Exit(code)
+
+
+@app.command()
+def check(file: File) -> None:
+    """Print the configuration as it was understood, without secrets; or every mistake in it."""
+    import yaml
+
+    config = _load(file)
+    text = yaml.safe_dump(config.redacted(), sort_keys=False, allow_unicode=True)
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.syntax import Syntax
+
+        Console().print(Syntax(text, "yaml", background_color="default"))
+    else:
+        typer.echo(text, nl=False)
+
+
+@app.command()
+def demo(
+    duration: Annotated[float | None, typer.Option(min=1, help="End by itself after so many seconds.")] = None,
+) -> None:
+    """Show the main job on embedded clusters: a load, the mesh, and three consumers that share it."""
+    from mesh.demo.main import run as run_demo
+
+    raise typer.Exit(run_demo(duration=duration))
+
+
+def _load(file: Path) -> Config:
+    from mesh.config import ConfigurationError, load
+
+    try:
+        return load(file)
+    except ConfigurationError as error:
+        _refuse(file, error.mistakes)
+
+
+def _refuse(file: Path, mistakes: Sequence[Mistake]) -> NoReturn:
+    count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+    typer.echo(f"kafka-mesh: {count} in {file}", err=True)
+    for mistake in mistakes:
+        typer.echo(f"  {mistake}", err=True)
+    raise typer.Exit(WRONG_USAGE)
+
+
+def _leaves(group: BaseExceptionGroup[ConfigurationError]) -> Iterator[ConfigurationError]:
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+if __name__ == "__main__":
+    main()
