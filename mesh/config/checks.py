@@ -25,8 +25,8 @@ class Finding:
     others: tuple[KeyPath, ...] = ()
 
 
-def check(config: Config, cluster_names: frozenset[str]) -> Iterator[Finding]:
-    """cluster_names: of all upstream clusters of the file, also of those left out of `config`."""
+def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Finding]:
+    """cluster_names: of all upstream clusters of the file, None if not all are known."""
     yield from _empty_lists(config)
     yield from _same_names(config.clusters, "clusters")
     yield from _same_names(config.virtual_clusters, "virtual_clusters")
@@ -37,7 +37,8 @@ def check(config: Config, cluster_names: frozenset[str]) -> Iterator[Finding]:
         for name, allowed in refused_properties(cluster.properties):
             yield Finding((*path, name) if name else path, cluster.properties.get(name or "", "(together)"), allowed)
     for path, pool in _pools(config):
-        yield from _references(pool, path, cluster_names)
+        if cluster_names is not None:
+            yield from _references(pool, path, cluster_names)
         yield from _topics(pool, path)
         yield from _limits(pool, path)
 
@@ -173,7 +174,7 @@ def _shared_groups(config: Config) -> Iterator[Finding]:
         if shared and overlap:
             allowed = (
                 f"upstream groups of its own on {', '.join(shared)}, but group {overlap[1]!r} may be {overlap[0]!r} of"
-                f" {format_path(left_path)} too: set upstream_group_prefix or group_less, or narrow the groups"
+                f" {format_path(left_path)} too: set upstream_group_prefix in both, or group_less, or narrow the groups"
             )
             others = [
                 (*path, key) for path in (left_path, right_path) for key in ("group_less", "upstream_group_prefix")

@@ -47,7 +47,7 @@ def _wrong_together(document: Document, mistakes: list[Mistake]) -> Iterator[Mis
     if partial.config is None:
         return
     wrong = [each.path for each in mistakes]
-    for finding in check(partial.config, _cluster_names(document.data)):
+    for finding in check(partial.config, _cluster_names(document.data, wrong)):
         path, *others = map(partial.original, (finding.path, *finding.others))
         if not any(
             is_within(each, looked_at) or is_within(looked_at, each) for each in wrong for looked_at in (path, *others)
@@ -57,20 +57,20 @@ def _wrong_together(document: Document, mistakes: list[Mistake]) -> Iterator[Mis
             )
 
 
-def _cluster_names(data: Any) -> frozenset[str]:
-    clusters = data.get("clusters")
-    names = [each.get("name") for each in clusters if isinstance(each, dict)] if isinstance(clusters, list) else []
-    return frozenset(name for name in names if isinstance(name, str))
+def _cluster_names(data: Any, wrong: list[KeyPath]) -> frozenset[str] | None:
+    if any(path[:1] == ("clusters",) and (len(path) < 3 or path[2] == "name") for path in wrong):
+        return None
+    return frozenset(cluster["name"] for cluster in data["clusters"])
 
 
 def _mistake(details: ErrorDetails, path: KeyPath, document: Document) -> Mistake:
-    value = document.environment.show(path, details["input"])
+    value = document.environment.show(path, _value_at(document.data, path))
     match details["type"]:
         case "missing":
             return Mistake(path, "(missing)", f"required: {_description(details)}")
         case "extra_forbidden":
             return Mistake(path, value, f"unknown key; the keys here are {', '.join(_keys(details['loc'][:-1]))}")
-        case "model_type" | "model_attributes_type" | "dict_type":
+        case "model_type" | "dict_type":
             keys = _keys(details["loc"])
             return Mistake(path, value, "a mapping" + (f" with the keys {', '.join(keys)}" if keys else ""))
         case "tuple_type":
@@ -78,6 +78,14 @@ def _mistake(details: ErrorDetails, path: KeyPath, document: Document) -> Mistak
         case "string_type":
             return Mistake(path, value, "a text; what looks like a number or a truth value stands in quotes")
     return Mistake(path, value, document.environment.hide(details["msg"].removeprefix("Input should be ")))
+
+
+def _value_at(data: Any, path: KeyPath) -> object:
+    for part in path:
+        if isinstance(data, dict) and part not in data:
+            return "(by default)"
+        data = data[part]
+    return data
 
 
 def _keys(location: KeyPath) -> list[str]:

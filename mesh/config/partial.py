@@ -15,6 +15,7 @@ _STAND_INS: Final[dict[str, Any]] = {
     "bootstrap_servers": "-:1",
     "cluster": "-",
     "clusters": [],
+    "coordinator": "-:2",
     "from": [],
     "groups": [],
     "listen": "-:1",
@@ -25,7 +26,7 @@ _STAND_INS: Final[dict[str, Any]] = {
     "topics": [],
     "virtual_clusters": [],
 }
-"""For required keys that are wrong or missing, so that what stands beside them is looked at all the same."""
+"""For keys that are wrong or missing and have no default, so that what stands beside them is looked at all the same."""
 
 
 class Partial:
@@ -39,8 +40,7 @@ class Partial:
             try:
                 self.config = Config.model_validate(self._data)
             except ValidationError as error:
-                details = next(each for each in error.errors() if is_of_its_own(each))
-                if not self._repair(path_of(details), details["type"] == "missing"):
+                if not self._repair(next(path_of(each) for each in error.errors() if is_of_its_own(each))):
                     break
 
     def original(self, path: KeyPath) -> KeyPath:
@@ -51,16 +51,16 @@ class Partial:
             found = (*found, kept[part] if kept is not None and isinstance(part, int) else part)
         return found
 
-    def _repair(self, path: KeyPath, is_missing: bool) -> bool:
+    def _repair(self, path: KeyPath) -> bool:
         if not path:
             return False
         *ancestors, last = path
         container = self._data
         for part in ancestors:
             container = container[part]
-        if is_missing:
+        if isinstance(container, dict) and last not in container:
             if last not in _STAND_INS:
-                return self._repair(tuple(ancestors), is_missing=False)
+                return self._repair(tuple(ancestors))
             container[last] = copy.deepcopy(_STAND_INS[str(last)])
             return True
         if isinstance(container, list) and isinstance(last, int):

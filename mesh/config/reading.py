@@ -27,10 +27,10 @@ class Document:
 
 def read(text: bytes, variables: Mapping[str, str]) -> Document:
     """Read a YAML document; ConfigurationError if it is none."""
-    loader = yaml.SafeLoader(text)
     try:
-        root = loader.get_single_node()
+        loader = yaml.SafeLoader(text)
         reader = _Reader(loader, variables)
+        root = loader.get_single_node()
         data = reader.value(root, ()) if root is not None else {}
     except yaml.YAMLError as error:
         raise ConfigurationError([Mistake((), _problem(error), "a YAML document")]) from None
@@ -38,8 +38,6 @@ def read(text: bytes, variables: Mapping[str, str]) -> Document:
         raise ConfigurationError(
             [Mistake((), "", "YAML that neither contains itself nor is nested too deep")]
         ) from None
-    finally:
-        loader.dispose()
     return Document(data, Environment(reader.used, reader.templates), tuple(reader.mistakes))
 
 

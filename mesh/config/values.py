@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -21,6 +22,8 @@ _BYTES: Final = {
     "MiB": 2**20,
     "GiB": 2**30,
 }
+_LARGEST: Final = 1e18
+"""Far above all limits; beyond it are infinity and what is no number at all."""
 _WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
 
 
@@ -70,7 +73,7 @@ def format_duration(seconds: float) -> str:
     for unit, factor in (("h", 3600), ("m", 60), ("s", 1)):
         if seconds and seconds % factor == 0:
             return f"{int(seconds // factor)}{unit}"
-    return f"{seconds * 1000:g}ms"
+    return f"{seconds * 1000:.12g}ms"
 
 
 def format_size(size: int) -> str:
@@ -81,14 +84,17 @@ def format_size(size: int) -> str:
     return f"{size}B"
 
 
-def _quantity(value: object, units: dict[str, float] | dict[str, int], allowed: str) -> float:
+def _quantity(value: object, units: Mapping[str, float], allowed: str) -> float:
+    number = math.inf
     match value:
         case bool():
             pass
-        case int() | float() if math.isfinite(value):
-            return value
+        case int() | float():
+            number = value
         case str() if (parts := _QUANTITY.fullmatch(value)) and (parts[2] in units or not parts[2]):
-            return float(parts[1]) * units.get(parts[2], 1)
+            number = float(parts[1]) * units.get(parts[2], 1)
+    if abs(number) < _LARGEST:
+        return number
     raise PydanticCustomError("quantity", "{allowed}", {"allowed": allowed})
 
 

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesh.config.mistakes import ConfigurationError
+from mesh.config.reading import read
+
+
+def data(text: str, **variables: str) -> object:
+    document = read(text.encode(), variables)
+    assert not document.mistakes
+    return document.data
+
+
+def mistakes(text: str, **variables: str) -> list[str]:
+    return [str(mistake) for mistake in read(text.encode(), variables).mistakes]
+
+
+def test_plain_yaml() -> None:
+    assert data("{a: [1, 2.5, true, null, 'x'], b: {c: d}}") == {"a": [1, 2.5, True, None, "x"], "b": {"c": "d"}}
+    assert data("") == {}
+
+
+def test_merge_keys() -> None:
+    assert data("base: &b {x: 1, y: 2}\nown: {<<: *b, y: 3}\ntwo: {<<: [{x: 5}, *b]}") == {
+        "base": {"x": 1, "y": 2},
+        "own": {"x": 1, "y": 3},
+        "two": {"x": 5, "y": 2},
+    }
+
+
+def test_variables() -> None:
+    assert data("a: ${X}-${Y}", X="1", Y="2") == {"a": "1-2"}
+    assert data("a: ${X:-d} ${Y:-e} ${Z:-}", Y="") == {"a": "d e "}
+    assert data("a: ${X}", X="") == {"a": ""}
+    assert data("a: $${X} $X $", X="1") == {"a": "${X} $X $"}
+    assert data("a: ${X}", X="${Y}") == {"a": "${Y}"}, "what comes from the environment is not looked into again"
+    assert data("${X}: 1", X="k") == {"${X}": 1}
+
+
+def test_every_unset_variable_is_named() -> None:
+    first, second = mistakes("{a: '${X} ${Y}'}")
+    assert first == "a: '${X} ${Y}': set X in the environment, or give a default: ${X:-...}"
+    assert "set Y" in second
+
+
+def test_malformed_references() -> None:
+    assert len(mistakes("{a: '${', b: '${1X}', c: '${X', d: '${X:=1}'}", X="1")) == 4
+
+
+def test_keys_twice_at_any_depth() -> None:
+    assert mistakes("a: 1\nb:\n  - {c: 1, d: 2,\n     c: 3}\na: 2\n") == [
+        "b[0].c: line 4: this key stands here a second time",
+        "a: line 5: this key stands here a second time",
+    ]
+
+
+def test_keys_that_are_no_text() -> None:
+    assert mistakes("{1: a, ? [x] : b}") == ["1: line 1: keys are texts", "?: line 1: keys are texts"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "a: b: c", "a: *nowhere", "\ta", "a: [1", "--- 1\n--- 2", "a: &a [*a]", "[" * 5_000, "a: {<<: 1}", "\0"],
+)
+def test_no_yaml(text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(text.encode(), {})
+    assert len(caught.value.mistakes) == 1
+
+
+@pytest.mark.parametrize("text", ["a: !!python/name:os.system", "a: !secret x", "a: 2001-99-99", "a: !!int x"])
+def test_no_plain_values(text: str) -> None:
+    assert mistakes(text) == ["a: line 1: a plain YAML value, without a tag"]
+
+
+@pytest.mark.parametrize("value", ["*hunter2", "!hunter2 x", "'hunter2", "[hunter2", "{hunter2: }}", "hunter2: x"])
+def test_errors_of_syntax_do_not_quote_the_file(value: str) -> None:
+    try:
+        said = mistakes(f"sasl.password: {value}\n")
+    except ConfigurationError as error:
+        said = [str(mistake) for mistake in error.mistakes]
+    assert said
+    assert "hunter2" not in "".join(said)
+
+
+@given(st.binary(max_size=60) | st.text(":-[]{}&*!|>'\"%@`?<a1$\n ", max_size=40).map(str.encode))
+def test_whatever_the_bytes_are(text: bytes) -> None:
+    try:
+        read(text, {})
+    except ConfigurationError as error:
+        assert error.mistakes
