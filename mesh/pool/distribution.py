@@ -301,7 +301,7 @@ class Distribution:
         if not member.fetches or not self.is_full(member):
             return
         if member.flow.grow(self.waiting > 0, now):
-            if member.flow.never_committed:
+            if member.flow.is_overdue(now):
                 fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight}
                 self._effects.append(Report("a member at its cap has never committed", fields, "warning"))
             self.refill(member, now)

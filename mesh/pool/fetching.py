@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mesh.pool.effects import ConnectionId, Ticket
+from mesh.pool.effects import ConnectionId, GroupId, Ticket
 from mesh.pool.timers import Timer
 from mesh.pool.window import Available, Delivery, Window
 from mesh.records.spans import TopicName
@@ -47,10 +47,21 @@ class FetchedPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivered:
+    """What an answer holds, for those who count: records and bytes by topic. redelivered: offsets that another member,
+    or this one, was sent before and gave up."""
+
+    group: GroupId
+    topics: Mapping[TopicName, tuple[int, int]]
+    redelivered: int
+
+
+@dataclass(frozen=True, slots=True)
 class FetchResult:
     """One entry for every partition of the request, in its order."""
 
     partitions: tuple[FetchedPartition, ...]
+    delivered: Delivered | None = None
 
 
 @dataclass(slots=True, eq=False)

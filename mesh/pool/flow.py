@@ -13,6 +13,8 @@ FULL_ANYHOW = 5.0
 """Seconds with a full window after which the cap doubles in any case: a client may commit every N records."""
 TRUSTED_DOUBLINGS = 2
 """How often a member that cannot have committed yet is trusted after FULL_AND_ALONE, whoever waits."""
+OVERDUE = 15.0
+"""Seconds after its first record by which a member should have committed: three times the usual interval."""
 SMALLEST_WINDOW = 50
 """Offsets; a very slow member is given batches cut to this size."""
 
@@ -28,6 +30,7 @@ class Flow:
         "_interval",
         "_maximum",
         "_rate",
+        "_told",
         "_was_full",
         "cap",
     )
@@ -42,6 +45,7 @@ class Flow:
         self._full_since: float | None = None
         self._was_full = False
         self._doublings = 0
+        self._told = False
 
     @property
     def never_committed(self) -> bool:
@@ -54,6 +58,13 @@ class Flow:
     def sent(self, now: float) -> None:
         if self._first_sent_at is None:
             self._first_sent_at = now
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether any client that commits at all would have done so by now; told once."""
+        first = self._first_sent_at
+        overdue = self._committed_at is None and first is not None and now - first >= OVERDUE and not self._told
+        self._told = self._told or overdue
+        return overdue
 
     def load(self, in_flight: int, now: float) -> float:
         """What it holds beyond two commit intervals' worth; 0 for one that cannot have committed yet."""

@@ -44,14 +44,16 @@ class Partition:
 
     parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now.
     released: spans whose bytes have to be read again.
+    end: the end of the upstream log, as far as it is known.
     """
 
-    __slots__ = ("backlog", "backlog_bytes", "ledger", "parked", "released", "source", "standing", "waiting")
+    __slots__ = ("backlog", "backlog_bytes", "end", "ledger", "parked", "released", "source", "standing", "waiting")
 
     def __init__(self, source: UpstreamPartition) -> None:
         self.source = source
         self.standing = Standing.ABSENT
         self.ledger = Ledger(0, 0)
+        self.end = 0
         self.backlog: SortedDict[int, Available] = SortedDict()
         self.backlog_bytes = 0
         self.released: SortedDict[int, Released] = SortedDict()
@@ -67,6 +69,11 @@ class Partition:
     @property
     def is_active(self) -> bool:
         return self.standing is Standing.ACTIVE
+
+    @property
+    def lag(self) -> int:
+        """Offsets between what is stored upstream and the end of the log; 0 while it is not ours."""
+        return max(self.end, self.ledger.received) - max(self.ledger.stored, 0) if self.is_active else 0
 
     def put(self, available: Available) -> None:
         first = available.batch.first

@@ -42,13 +42,17 @@ from mesh.wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One partition of a new upstream assignment: read from `start`, `committed` is stored in the group; resumed: what
-    was received before is still valid."""
+    """One partition of a new upstream assignment.
+
+    It is read from `start`, `committed` is stored in the group, and its log ends at `end`, as far as that is known.
+    resumed: what was received before is still valid.
+    """
 
     partition: UpstreamPartition
     start: int
     committed: int
     resumed: bool
+    end: int = 0
 
 
 class Pool:
@@ -306,6 +310,7 @@ class Pool:
                 if partition.standing is not Standing.ABSENT:
                     self._lose(partition)
                 partition.ledger = Ledger(assignment.start, assignment.committed)
+            partition.end = max(assignment.end, partition.end if assignment.resumed else 0)
             partition.standing = Standing.ACTIVE
             self._demand.forget(partition)
             self.serving.distribution.activate(partition, now)
@@ -345,6 +350,13 @@ class Pool:
         if partition is not None and partition.standing is not Standing.ABSENT:
             partition.ledger.reach(offset)
             self.serving.distribution.touched.add(partition)
+
+    def ends_known(self, ends: Mapping[UpstreamPartition, int]) -> None:
+        """High watermarks of upstream partitions."""
+        for source, end in ends.items():
+            partition = self.partitions.get(source)
+            if partition is not None:
+                partition.end = end
 
     def position_reset(self, source: UpstreamPartition, start: int, reason: str, now: float) -> None:
         """The offsets of a partition begin anew: what was known of it is void, also what is stored upstream."""

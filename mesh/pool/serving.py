@@ -7,7 +7,15 @@ from collections.abc import Iterable
 
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, Ticket
-from mesh.pool.fetching import Fetch, FetchedPartition, FetchPartition, FetchRequest, FetchResult, Lane
+from mesh.pool.fetching import (
+    Delivered,
+    Fetch,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResult,
+    Lane,
+)
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Released, Standing
 from mesh.pool.replays import Replays, Rereads
@@ -34,6 +42,7 @@ class Serving:
         effects: list[Effect],
     ) -> None:
         self._settings = settings
+        self._group = group
         self._topics = topics
         self._slots = slots
         self._timers = timers
@@ -44,9 +53,6 @@ class Serving:
         self.replays = Replays(settings.replay_budget)
         self.rereads = Rereads(group, settings, timers, self.distribution, self.replays, effects, self._read_again)
         self.fetches: dict[Ticket, Fetch] = {}
-        self.redelivered = 0
-        self.records_out: dict[TopicName, list[int]] = {}
-        """Per upstream topic: records and bytes sent, replays included."""
 
     # A Fetch
 
@@ -84,8 +90,7 @@ class Serving:
         if fetch.answered:
             return
         self._end(fetch)
-        results = tuple(self._result(fetch, lane) for lane in fetch.lanes)
-        self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+        self._effects.append(Answer(fetch.ticket, self._result(fetch)))
 
     def cancel(self, fetch: Fetch, now: float) -> None:
         """Its connection is gone: nobody will see an answer, so what it has collected was never given."""
@@ -126,7 +131,6 @@ class Serving:
                 member.in_flight -= len(delivery)
                 if partition.standing is Standing.ABSENT:
                     continue
-                self.redelivered += len(delivery)
                 count = delivery.deliveries + 1
                 if delivery.batch is None:
                     span = Span(delivery.first, delivery.last)
@@ -148,8 +152,7 @@ class Serving:
             self._end(fetch)
             returned = self.distribution.give_back(fetch, fetch.lanes)
             self.distribution.touched.update(returned)
-            results = tuple(self._result(fetch, lane) for lane in fetch.lanes)
-            self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+            self._effects.append(Answer(fetch.ticket, self._result(fetch)))
         self.distribution.left(member, now)
         self.release(member, list(member.windows), None, now)
         for partition in self.partitions.values():
@@ -275,31 +278,34 @@ class Serving:
             if lane.window is not None and lane.window.fetch is fetch:
                 lane.window.fetch = None
 
-    def _result(self, fetch: Fetch, lane: Lane) -> FetchedPartition:
-        if lane.error is not ErrorCode.NONE:
-            return FetchedPartition(lane.error, -1)
-        window, partition = lane.window, lane.partition
-        if window is None or partition is None:
-            return FetchedPartition(ErrorCode.NONE, lane.offset)
-        records: list[bytearray] = []
-        end = lane.offset
-        count = 0
-        for delivery in lane.replay or ():
-            if delivery.held and delivery.batch is not None:
-                records.append(delivery.batch.data)
-                count += delivery.batch.record_count
-                end = delivery.end
-        for available in lane.collected or ():
-            data, end = self._send(window, available)
-            records.append(data)
-            count += available.batch.record_count
-        if records:
-            totals = self.records_out.setdefault(partition.source.topic, [0, 0])
-            totals[0] += count
-            totals[1] += lane.size
-            window.member.records_sent += count
-            return FetchedPartition(ErrorCode.NONE, end, tuple(records))
-        return FetchedPartition(ErrorCode.NONE, lane.offset + bool(partition.backlog or partition.released))
+    def _result(self, fetch: Fetch) -> FetchResult:
+        if not fetch.has_records:
+            return FetchResult(tuple(_nothing(lane) for lane in fetch.lanes))
+        topics: dict[TopicName, tuple[int, int]] = {}
+        redelivered = 0
+        fetched: list[FetchedPartition] = []
+        for lane in fetch.lanes:
+            if not lane.size or lane.window is None or lane.partition is None:
+                fetched.append(_nothing(lane))
+                continue
+            records: list[bytearray] = []
+            end = lane.offset
+            count = 0
+            for delivery in lane.replay or ():
+                if delivery.held and delivery.batch is not None:
+                    records.append(delivery.batch.data)
+                    count += delivery.batch.record_count
+                    end = delivery.end
+            for available in lane.collected or ():
+                redelivered += len(available) if available.deliveries else 0
+                data, end = self._send(lane.window, available)
+                records.append(data)
+                count += available.batch.record_count
+            before = topics.get(lane.partition.source.topic, (0, 0))
+            topics[lane.partition.source.topic] = (before[0] + count, before[1] + lane.size)
+            lane.window.member.records_sent += count
+            fetched.append(FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(lane))
+        return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered))
 
     def _send(self, window: Window, available: Available) -> tuple[bytearray, int]:
         if available.deliveries:
@@ -324,3 +330,11 @@ class Serving:
                 if released.shunned is member:
                     released.shunned = None
         self.distribution.refill(member, now)
+
+
+def _nothing(lane: Lane) -> FetchedPartition:
+    if lane.error is not ErrorCode.NONE:
+        return FetchedPartition(lane.error, -1)
+    partition = lane.partition
+    more = partition is not None and bool(partition.backlog or partition.released)
+    return FetchedPartition(ErrorCode.NONE, lane.offset + more)

@@ -82,6 +82,13 @@ class EndReached:
 
 
 @dataclass(frozen=True, slots=True)
+class HighWatermarks:
+    """How far the logs of assigned partitions go, every few seconds; for lag."""
+
+    offsets: Mapping[UpstreamPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
 class PositionReset:
     """Upstream offsets were thrown back or cut off unasked (topic made anew, log truncated, retention).
 
@@ -130,7 +137,17 @@ class SourceUp:
 
 
 EngineEvent: TypeAlias = (
-    Assigned | Revoked | Lost | Received | EndReached | PositionReset | Committed | Reread | SourceDown | SourceUp
+    Assigned
+    | Revoked
+    | Lost
+    | Received
+    | EndReached
+    | HighWatermarks
+    | PositionReset
+    | Committed
+    | Reread
+    | SourceDown
+    | SourceUp
 )
 
 Deliver: TypeAlias = Callable[[EngineEvent], None]

@@ -1,0 +1,263 @@
+"""The process: builds everything from the configuration, starts it, and takes it down in order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+import anyio.abc
+
+from mesh.apis.api import Address, Endpoint
+from mesh.config.mistakes import ConfigurationError, Mistake
+from mesh.config.model import Cluster, Config, NamedTopic, PrefixRule
+from mesh.config.model import Pool as PoolConfig
+from mesh.config.model import VirtualCluster as VirtualClusterConfig
+from mesh.pool import topics as pool_topics
+from mesh.pool.effects import GroupId
+from mesh.pool.settings import PoolSettings
+from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
+from mesh.pool.virtual_cluster import GroupRules, VirtualCluster
+from mesh.records.spans import ClusterName, TopicName
+from mesh.server.admin import serve_admin
+from mesh.server.logs import configure_logs, get_logger
+from mesh.server.loop_lag import measure_loop_lag
+from mesh.server.metrics import Metrics
+from mesh.server.samples import samples_of
+from mesh.server.virtual_cluster import VirtualClusterServer
+from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
+from mesh.upstream.engine import Engine, EngineEvent
+from mesh.upstream.librdkafka import LibrdkafkaEngine
+
+log = get_logger(__name__)
+
+FIRST_LOOK = 5.0
+"""Seconds to wait for the upstream clusters before clients are let in; who has not answered by then comes later."""
+
+
+@dataclass(slots=True)
+class Readiness:
+    """What is missing before clients are served well; empty when ready."""
+
+    listening: bool = False
+    stopping: bool = False
+    reached: set[str] = field(default_factory=set)
+    clusters: tuple[str, ...] = ()
+
+    def problems(self) -> list[str]:
+        missing = [] if self.listening else ["not listening yet"]
+        if self.stopping:
+            missing.append("stopping")
+        if not self.reached:
+            missing.append(f"no upstream cluster reached yet: {', '.join(self.clusters)}")
+        return missing
+
+
+def run(config: Config) -> int:
+    """Serve until SIGTERM or SIGINT. Returns the exit code of the process.
+
+    Raises ConfigurationError when an address cannot be listened on.
+    """
+    configure_logs(config.log.level, config.log.format)
+    return anyio.run(_run, config, backend="asyncio", backend_options={"use_uvloop": True})
+
+
+async def _run(config: Config) -> int:
+    app = Application(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(app.stop_on_signal, tasks.cancel_scope)
+        await app.start(tasks)
+        await app.stopping.wait()
+        with anyio.move_on_after(config.drain_timeout) as deadline:
+            await app.drain()
+        if deadline.cancelled_caught:
+            log.warning("not everything could be put in order before the deadline", deadline=config.drain_timeout)
+        tasks.cancel_scope.cancel()
+    log.info("stopped")
+    return 0
+
+
+class Application:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._metrics = Metrics()
+        self._readiness = Readiness(clusters=tuple(cluster.name for cluster in config.clusters))
+        self._servers: list[VirtualClusterServer] = []
+        self._listeners: list[asyncio.Server] = []
+        self._catalogs: dict[ClusterName, TopicCatalog] = {}
+        self._looked = {cluster.name: asyncio.Event() for cluster in config.clusters}
+        self.stopping = asyncio.Event()
+
+    async def start(self, tasks: anyio.abc.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        if self._config.admin is not None:
+            await tasks.start(serve_admin, self._config.admin.listen, self._readiness, self._metrics)
+        tasks.start_soon(measure_loop_lag, self._metrics)
+        for virtual_cluster in self._config.virtual_clusters:
+            server = self._server(virtual_cluster)
+            self._servers.append(server)
+            self._metrics.add_collector(partial(samples_of, server))
+        for cluster in self._config.clusters:
+            self._catalogs[cluster.name] = TopicCatalog(
+                cluster.name,
+                cluster.bootstrap_servers,
+                _properties(cluster),
+                self._config.metadata_refresh,
+                self._catalog_event,
+                loop,
+            )
+        with anyio.move_on_after(FIRST_LOOK):
+            for event in self._looked.values():
+                await event.wait()
+        for server, virtual_cluster in zip(self._servers, self._config.virtual_clusters, strict=True):
+            for key in ("listen", "coordinator"):
+                await self._listen(server, virtual_cluster, key)
+        self._readiness.listening = True
+
+    async def stop_on_signal(self, scope: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for number in signals:
+                if self.stopping.is_set():
+                    log.warning("stopped at once, by a second signal", signal=number.name)
+                    scope.cancel()
+                    return
+                log.info("stopping", signal=number.name)
+                self._readiness.stopping = True
+                self.stopping.set()
+
+    async def drain(self) -> None:
+        """Stop accepting, answer parked Fetches, commit, leave the upstream groups."""
+        for listener in self._listeners:
+            listener.close()
+        for server in self._servers:
+            server.drain()
+            server.close_connections()
+        for server in self._servers:
+            await server.engines.closed()
+        for catalog in self._catalogs.values():
+            catalog.close()
+
+    def _server(self, configured: VirtualClusterConfig) -> VirtualClusterServer:
+        pool = configured.target.pool
+        cluster = VirtualCluster(
+            configured.name, _topics(configured.name, pool), _rules(pool), _settings(pool), random.Random()
+        )
+        listen, coordinator = configured.advertised_listen, configured.advertised_coordinator
+        endpoint = Endpoint(
+            f"kafka-mesh.{configured.name}",
+            Address(listen.host, listen.port),
+            Address(coordinator.host, coordinator.port),
+        )
+        clusters = {cluster.name: cluster for cluster in self._config.clusters}
+
+        def create(group: GroupId, name: ClusterName, deliver: Callable[[EngineEvent], None]) -> Engine:
+            return self._engine(configured.name, pool, clusters[name], group, deliver)
+
+        def refresh() -> None:
+            for name in _clusters_of(pool):
+                self._catalogs[name].refresh_soon()
+
+        return VirtualClusterServer(cluster, endpoint, self._metrics, create, refresh)
+
+    def _engine(
+        self, name: str, pool: PoolConfig, cluster: Cluster, group: GroupId, deliver: Callable[[EngineEvent], None]
+    ) -> Engine:
+        process = self._config.process_id
+        return LibrdkafkaEngine(
+            cluster.name,
+            cluster.bootstrap_servers,
+            _properties(cluster),
+            pool.upstream_group_prefix + group,
+            f"kafka-mesh.{process}.{name}.{group}" if process is not None else None,
+            pool.start.value,
+            pool.isolation.value,
+            pool.budgets.partition,
+            None,
+            deliver,
+            asyncio.get_running_loop(),
+        )
+
+    def _catalog_event(self, event: CatalogEvent) -> None:
+        self._looked[event.cluster].set()
+        match event:
+            case CatalogUpdate(cluster, topics):
+                self._readiness.reached.add(cluster)
+                for server in self._servers:
+                    server.topics_changed(cluster, topics)
+            case CatalogUnreachable(cluster, reason):
+                log.warning("an upstream cluster cannot be reached", cluster=cluster, reason=reason)
+
+    async def _listen(self, server: VirtualClusterServer, configured: VirtualClusterConfig, key: str) -> None:
+        address = getattr(configured, key)
+        try:
+            listener = await asyncio.get_running_loop().create_server(
+                server.accept, address.host, address.port, backlog=1024, reuse_address=True
+            )
+        except OSError as problem:
+            index = self._config.virtual_clusters.index(configured)
+            mistake = Mistake(("virtual_clusters", index, key), str(address), f"an address that is free ({problem})")
+            raise ConfigurationError([mistake]) from problem
+        self._listeners.append(listener)
+        log.info("listening", virtual_cluster=configured.name, role=key, address=str(address))
+
+
+def _properties(cluster: Cluster) -> Mapping[str, str]:
+    properties = cluster.client_properties()
+    return {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+
+
+def _clusters_of(pool: PoolConfig) -> set[ClusterName]:
+    names: set[ClusterName] = set()
+    for rule in pool.topics:
+        match rule:
+            case NamedTopic():
+                names |= {source.cluster for source in rule.sources}
+            case PrefixRule():
+                names.add(rule.cluster)
+    return names
+
+
+def _topics(virtual_cluster: str, pool: PoolConfig) -> VirtualTopics:
+    named: Iterable[NamedTopic] = (rule for rule in pool.topics if isinstance(rule, NamedTopic))
+    rules: Iterable[PrefixRule] = (rule for rule in pool.topics if isinstance(rule, PrefixRule))
+    return VirtualTopics(
+        virtual_cluster,
+        [
+            ExplicitTopic(
+                TopicName(topic.name), tuple(Source(source.cluster, source.topic) for source in topic.sources)
+            )
+            for topic in named
+        ],
+        [pool_topics.PrefixRule(rule.prefix, rule.cluster) for rule in rules],
+    )
+
+
+def _rules(pool: PoolConfig) -> GroupRules:
+    return GroupRules(
+        admitted=pool.groups,
+        maximum=pool.max_pools,
+        group_less=GroupId(pool.group_less) if pool.group_less is not None else None,
+        acknowledge=tuple((rule.group, rule.mode) for rule in pool.acknowledge),
+    )
+
+
+def _settings(pool: PoolConfig) -> PoolSettings:
+    return PoolSettings(
+        policy=pool.fairness.policy,
+        initial_window=pool.fairness.initial_window,
+        maximum_window=pool.fairness.maximum_window,
+        partition_budget=pool.budgets.partition,
+        pool_budget=pool.budgets.pool,
+        replay_budget=pool.budgets.replay,
+        join_delay=pool.join_delay,
+        fast_expiry=pool.fast_expiry,
+        lock_timeout=pool.lock_timeout,
+        commit_timeout=pool.commit_timeout,
+        session_minimum=pool.session_timeout.minimum,
+        session_maximum=pool.session_timeout.maximum,
+        max_members=pool.max_members,
+    )

@@ -1,0 +1,48 @@
+"""The state of a virtual cluster in numbers, at the time of a scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mesh.pool.pool import Pool
+from mesh.server.metrics import (
+    BACKLOG_BYTES,
+    BACKLOG_RECORDS,
+    BUFFERED_BYTES,
+    CONNECTIONS,
+    IN_FLIGHT_RECORDS,
+    MEMBERS,
+    PARKED_FETCHES,
+    POOLS,
+    UPSTREAM_LAG,
+    WAITING_FETCHES,
+    Sample,
+)
+from mesh.server.virtual_cluster import VirtualClusterServer
+
+
+def samples_of(server: VirtualClusterServer) -> Iterator[Sample]:
+    pools = server.cluster.pools
+    yield Sample(CONNECTIONS, (server.name,), server.connections)
+    yield Sample(POOLS, (server.name,), len(pools))
+    for pool in pools.values():
+        yield from _of_pool(server.name, pool)
+
+
+def _of_pool(name: str, pool: Pool) -> Iterator[Sample]:
+    labels = (name, str(pool.group))
+    serving = pool.serving
+    collected = sum(fetch.size for fetch in serving.fetches.values())
+    yield Sample(MEMBERS, labels, len(pool.members) + len(pool.groupless))
+    yield Sample(PARKED_FETCHES, labels, len(serving.fetches))
+    yield Sample(WAITING_FETCHES, labels, serving.distribution.waiting)
+    yield Sample(BUFFERED_BYTES, labels, serving.distribution.backlog_bytes + collected + serving.replays.size)
+    for member in pool.all_members:
+        yield Sample(IN_FLIGHT_RECORDS, (*labels, member.name, member.client_id), member.in_flight)
+    for source, partition in pool.partitions.items():
+        records = sum(len(available) for available in partition.backlog.values())
+        yield Sample(BACKLOG_RECORDS, (*labels, source.topic), records)
+        yield Sample(BACKLOG_BYTES, (*labels, source.topic), partition.backlog_bytes)
+        if partition.is_active:
+            where = (source.cluster, source.topic, str(source.partition))
+            yield Sample(UPSTREAM_LAG, (*labels, *where), partition.lag)

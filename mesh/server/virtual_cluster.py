@@ -1,0 +1,302 @@
+"""A virtual cluster at work: its connections, its engines, its timer. It carries out what the pools decide.
+
+Every decision is a synchronous step of `mesh.pool`; the effects of a step are carried out one by one before the next
+step begins, whoever caused it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never
+
+from mesh.apis import TABLE
+from mesh.apis.api import Context, Endpoint
+from mesh.pool.effects import (
+    Answer,
+    CommitUpstream,
+    ConnectionId,
+    ConsumeUpstream,
+    Effect,
+    HurryUpstream,
+    LeaveUpstream,
+    PauseUpstream,
+    RefreshTopics,
+    Report,
+    RereadUpstream,
+    ResumeUpstream,
+    SubscribeUpstream,
+)
+from mesh.pool.fetching import Delivered, FetchResult
+from mesh.pool.pool import Assignment, Pool
+from mesh.pool.results import CommitResult
+from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.server.connection import DownstreamConnection
+from mesh.server.engines import EngineFactory, Engines
+from mesh.server.logs import get_logger
+from mesh.server.metrics import Metrics
+from mesh.upstream.engine import (
+    Assigned,
+    CommitPosition,
+    Committed,
+    CommitToken,
+    EndReached,
+    EngineEvent,
+    HighWatermarks,
+    Lost,
+    PositionReset,
+    Received,
+    Reread,
+    Revoked,
+    SourceDown,
+    SourceUp,
+)
+from mesh.wire.connection import Request
+from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.messages import OffsetCommitRequest, RequestMessage, ResponseMessage
+
+log = get_logger(__name__)
+
+
+class VirtualClusterServer:
+    """refresh: look upstream for topics soon. create: makes the engine of a pool on an upstream cluster."""
+
+    def __init__(
+        self,
+        cluster: VirtualCluster,
+        endpoint: Endpoint,
+        metrics: Metrics,
+        create: EngineFactory,
+        refresh: Callable[[], None],
+    ) -> None:
+        self.cluster = cluster
+        self.name = cluster.name
+        self.endpoint = endpoint
+        self.metrics = metrics
+        self.served = {key: api.versions for key, api in TABLE.items()}
+        self.versions = {key: (versions.lowest, versions.highest) for key, versions in self.served.items()}
+        self.engines = Engines(create, self._engine_event)
+        self._refresh = refresh
+        self._loop = asyncio.get_running_loop()
+        self._connections: dict[ConnectionId, DownstreamConnection] = {}
+        self._tickets: dict[Request, tuple[DownstreamConnection, Context, float]] = {}
+        self._ids = itertools.count(1)
+        self._effects: deque[Effect] = deque()
+        self._carrying_out = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # Connections
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    def accept(self) -> DownstreamConnection:
+        """A protocol for a connection that is being accepted."""
+        return DownstreamConnection(self, ConnectionId(next(self._ids)))
+
+    def connected(self, connection: DownstreamConnection) -> None:
+        self._connections[connection.id] = connection
+        self.cluster.connected(connection.id, connection.client_host)
+        log.debug("a client connected", virtual_cluster=self.name, connection=connection.id)
+
+    def disconnected(self, connection: DownstreamConnection) -> None:
+        del self._connections[connection.id]
+        for ticket in [ticket for ticket, waiting in self._tickets.items() if waiting[0] is connection]:
+            del self._tickets[ticket]
+        self._carry_out(self.cluster.disconnected(connection.id, self._loop.time()))
+
+    def refused(self, connection: DownstreamConnection, problem: ProtocolError) -> None:
+        """A client sent what no answer can be given to; its connection is being closed."""
+        self.metrics.protocol_error(self.name, problem.reason)
+        log.warning(
+            "a connection was closed: protocol error",
+            virtual_cluster=self.name,
+            connection=connection.id,
+            client_host=connection.client_host,
+            reason=problem.reason,
+            detail=str(problem),
+        )
+
+    # Requests
+
+    def handle(self, connection: DownstreamConnection, request: Request, message: RequestMessage) -> None:
+        """Raises ProtocolError."""
+        now = self._loop.time()
+        context = Context(
+            self.cluster,
+            self.endpoint,
+            self.served,
+            connection.id,
+            request.client_id or "",
+            connection.client_host,
+            request.api_version,
+            request,
+            now,
+        )
+        self._tickets[request] = (connection, context, now)
+        self._carry_out(TABLE[request.api_key].handle(context, message))
+
+    def hurry(self, request: Request) -> None:
+        self._carry_out(self.cluster.hurry(request, self._loop.time()))
+
+    def _answer(self, request: Request, result: object) -> None:
+        waiting = self._tickets.pop(request, None)
+        if waiting is None:
+            return
+        connection, context, since = waiting
+        message = connection.message(request)
+        if message is None:
+            return
+        self._count(message, result)
+        response: ResponseMessage = TABLE[request.api_key].respond(context, message, result)
+        self.metrics.request(self.name, request.api_key.name, _error_of(response), self._loop.time() - since)
+        connection.answer(request, response)
+
+    def _count(self, message: RequestMessage, result: object) -> None:
+        match result:
+            case FetchResult(delivered=Delivered(group, topics, redelivered)):
+                for topic, (records, size) in topics.items():
+                    self.metrics.sent(self.name, group, topic, records, size)
+                if redelivered:
+                    self.metrics.redelivered(self.name, group, redelivered)
+            case CommitResult(errors) if isinstance(message, OffsetCommitRequest):
+                for error in errors.values():
+                    self.metrics.committed(self.name, message.group_id, error)
+            case _:
+                pass
+
+    # Upstream
+
+    def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
+        self._carry_out(self.cluster.topics_changed(cluster, topics, self._loop.time()))
+
+    def _engine_event(self, pool: Pool, cluster: ClusterName, event: EngineEvent) -> None:
+        now = self._loop.time()
+        self._carry_out(self.cluster.upstream(pool, lambda pool: self._tell(pool, cluster, event, now), now))
+
+    def _tell(self, pool: Pool, cluster: ClusterName, event: EngineEvent, now: float) -> None:
+        match event:
+            case Received(partition, batches):
+                self.metrics.received(cluster, partition.topic, batches)
+                pool.received(partition, batches, now)
+            case Committed(token, errors):
+                pool.stored(cluster, token, errors, now)
+            case EndReached(partition, offset):
+                pool.reached_end(partition, offset)
+            case HighWatermarks(offsets):
+                pool.ends_known(offsets)
+            case Assigned(partitions):
+                assignments = [
+                    Assignment(item.partition, item.start, item.committed.offset, item.resumed, item.end or 0)
+                    for item in partitions
+                ]
+                pool.assigned(cluster, assignments, now)
+            case Revoked(sources):
+                pool.revoked(sources)
+            case Lost(sources):
+                pool.lost(sources)
+            case PositionReset(partition, start, reason):
+                pool.position_reset(partition, start, reason, now)
+            case Reread(partition, span, batches, complete, error):
+                pool.reread(partition, span, batches, complete, error, now)
+            case SourceDown(reason):
+                self.metrics.source(cluster, up=False)
+                log.warning("an upstream cluster is down", cluster=cluster, group=pool.group, reason=reason)
+            case SourceUp():
+                self.metrics.source(cluster, up=True)
+                log.info("an upstream cluster is up", cluster=cluster, group=pool.group)
+            case _:
+                assert_never(event)
+
+    # The end
+
+    def drain(self) -> None:
+        """Answer what waits, commit, leave the upstream groups. `engines.closed` tells when that is done."""
+        self._carry_out(self.cluster.drain(self._loop.time()))
+
+    def close_connections(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # Effects
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        self._effects.extend(effects)
+        if self._carrying_out:
+            return
+        self._carrying_out = True
+        try:
+            while self._effects:
+                self._do(self._effects.popleft())
+        finally:
+            self._carrying_out = False
+        self._arm()
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Answer(ticket, result):
+                assert isinstance(ticket, Request)
+                self._answer(ticket, result)
+            case CommitUpstream(group, cluster, token, offsets):
+                positions = _positions(offsets)
+                self.engines.call(group, cluster, lambda engine: engine.commit(CommitToken(token), positions))
+            case SubscribeUpstream(group, cluster, topics):
+                self.engines.open(self.cluster.pools[group], cluster)
+                self.engines.call(group, cluster, lambda engine: engine.subscribe(topics))
+            case ConsumeUpstream(group, cluster, consuming):
+                self.engines.call(group, cluster, lambda engine: engine.set_consuming(consuming))
+            case HurryUpstream(group, cluster, eager):
+                self.engines.call(group, cluster, lambda engine: engine.set_eager(eager))
+            case PauseUpstream(group, partition):
+                self.engines.call(group, partition.cluster, lambda engine: engine.pause(frozenset([partition])))
+            case ResumeUpstream(group, partition):
+                self.engines.call(group, partition.cluster, lambda engine: engine.resume(frozenset([partition])))
+            case RereadUpstream(group, partition, span):
+                self.engines.call(group, partition.cluster, lambda engine: engine.reread(partition, span))
+            case LeaveUpstream(group, offsets):
+                self.engines.close(group, _positions(offsets))
+                self.metrics.forget_group(self.name, group)
+            case RefreshTopics():
+                self._refresh()
+            case Report(event, fields, level):
+                self._report(event, fields, level)
+            case _:
+                assert_never(effect)
+
+    def _report(self, event: str, fields: Mapping[str, Any], level: str) -> None:
+        if level == "error":
+            self.metrics.violation(self.name)
+        getattr(log, level)(event, virtual_cluster=self.name, **fields)
+
+    def _arm(self) -> None:
+        deadline = self.cluster.next_deadline()
+        if deadline is None:
+            return
+        if self._timer is not None:
+            if not self._timer.cancelled() and self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._carry_out(self.cluster.tick(self._loop.time()))
+
+
+def _positions(offsets: Mapping[UpstreamPartition, int]) -> dict[UpstreamPartition, CommitPosition]:
+    return {source: CommitPosition(offset) for source, offset in offsets.items()}
+
+
+def _error_of(response: ResponseMessage) -> ErrorCode:
+    """The error of an answer, for the metrics: its own, or the first one of its parts."""
+    parts: list[object] = [response]
+    for topic in (*getattr(response, "topics", ()), *getattr(response, "groups", ())):
+        parts += (topic, *getattr(topic, "partitions", ()))
+    errors = (getattr(part, "error_code", ErrorCode.NONE) for part in parts)
+    return next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
