@@ -1,0 +1,34 @@
+"""`python -m mesh.demo.clusters TOPIC ADDRESS_FILE`: one embedded cluster, librdkafka's mock, until SIGTERM.
+
+It is one broker on a loopback port of its own choice, which it writes to ADDRESS_FILE. Its topics have four
+partitions, of which it keeps the last 5 MB each.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from mesh.demo.signals import StopRequest
+
+_TIMEOUT = 10.0
+
+
+def serve(topic: str, address_file: Path) -> None:
+    """Run a cluster that has `topic`; its address is in the file when it may be used."""
+    with StopRequest() as stop:
+        # The cluster lives in this client. Asking it for the topic creates that.
+        host = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+        (broker,) = host.list_topics(topic, timeout=_TIMEOUT).brokers.values()
+        complete = address_file.with_suffix(".new")
+        complete.write_text(f"{broker.host}:{broker.port}")
+        os.replace(complete, address_file)
+        while not stop.wait(3600):
+            pass
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], Path(sys.argv[2]))
