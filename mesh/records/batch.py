@@ -15,6 +15,8 @@ LENGTH_OVERHEAD: Final = 12
 """What the length field does not count: the base offset and itself."""
 MAGIC: Final = 2
 COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+"""The attribute bit that says that the batch has one timestamp, the broker's, in the field of the highest one."""
 
 _LENGTH_AT: Final = 8
 _EPOCH_AT: Final = 12
@@ -23,12 +25,14 @@ _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _ATTRIBUTES_AT: Final = 21
 _LAST_DELTA_AT: Final = 23
+_TIMESTAMPS_AT: Final = 27
 _COUNT_AT: Final = 57
 
 _BASE: Final = Struct(">q")
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
 _INT16: Final = Struct(">h")
+_TIMESTAMPS: Final = Struct(">qq")
 
 
 class CorruptBatch(ValueError):
@@ -106,39 +110,59 @@ def seal(data: bytearray) -> None:
     _UINT32.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_CRC_FROM:]))
 
 
-def is_compressed(batch: Batch) -> bool:
+def attributes_of(batch: Batch) -> int:
     (attributes,) = _INT16.unpack_from(batch.data, _ATTRIBUTES_AT)
-    return bool(attributes & COMPRESSION_MASK)
+    return int(attributes)
+
+
+def timestamps_of(batch: Batch) -> tuple[int, int]:
+    """The timestamp that the records' are relative to, and the highest; milliseconds."""
+    first, highest = _TIMESTAMPS.unpack_from(batch.data, _TIMESTAMPS_AT)
+    return int(first), int(highest)
+
+
+def is_compressed(batch: Batch) -> bool:
+    return bool(attributes_of(batch) & COMPRESSION_MASK)
 
 
 def slice_batch(batch: Batch, first: int, last: int) -> Batch | None:
-    """A batch of the records whose upstream offsets lie in [first, last], None when there are none.
+    """A batch of the records that count and whose upstream offsets lie in [first, last], None when there are none.
 
     Records keep their bytes and offset deltas, and the batch its base; so the offsets stay what they are. The highest
-    timestamp in the header may be that of a record left out. Raises ValueError for a compressed batch.
+    timestamp in the header may be that of a record left out. Raises ValueError for a compressed batch; CorruptBatch.
     """
     if is_compressed(batch):
         raise ValueError("a compressed batch cannot be cut without reading its records")
-    data = batch.data
-    position, begin, end, count = HEADER_SIZE, 0, 0, 0
-    for _ in range(batch.record_count):
-        length, body = read_varint(data, position)
-        _, after_timestamp = read_varint(data, body + 1)
-        delta, _ = read_varint(data, after_timestamp)
-        after = body + length
-        if first <= batch.base + delta <= last:
-            if count == 0:
-                begin = position
-            end = after
-            count += 1
-        position = after
+    first, last = max(first, batch.first), min(last, batch.last)
+    begin, end, count = _records_between(batch, first, last)
     if count == 0:
         return None
-    last = min(last, batch.last)
-    cut = bytearray(data[:HEADER_SIZE])
-    cut += memoryview(data)[begin:end]
+    cut = bytearray(batch.data[:HEADER_SIZE])
+    cut += memoryview(batch.data)[begin:end]
     _INT32.pack_into(cut, _LENGTH_AT, len(cut) - LENGTH_OVERHEAD)
     _INT32.pack_into(cut, _LAST_DELTA_AT, last - batch.base)
     _INT32.pack_into(cut, _COUNT_AT, count)
     seal(cut)
-    return Batch(cut, batch.base, max(first, batch.first), last, count)
+    return Batch(cut, batch.base, first, last, count)
+
+
+def _records_between(batch: Batch, first: int, last: int) -> tuple[int, int, int]:
+    """Where the records of these upstream offsets begin and end in the batch, and how many there are."""
+    data = batch.data
+    position, begin, count = HEADER_SIZE, 0, 0
+    try:
+        for _ in range(batch.record_count):
+            length, body = read_varint(data, position)
+            _, after_timestamp = read_varint(data, body + 1)
+            delta, _ = read_varint(data, after_timestamp)
+            if batch.base + delta > last:
+                break
+            if batch.base + delta >= first:
+                begin = begin or position
+                count += 1
+            position = body + length
+    except (IndexError, ValueError) as problem:
+        raise CorruptBatch(str(problem)) from problem
+    if position > len(data):
+        raise CorruptBatch("the last record ends beyond its batch")
+    return begin, position, count

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import gzip
+import zlib
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
 
-from mesh.records.batch import COMPRESSION_MASK, HEADER_SIZE, Batch, CorruptBatch
-from mesh.records.encode import LOG_APPEND_TIME
+from mesh.records.batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    Batch,
+    CorruptBatch,
+    attributes_of,
+    timestamps_of,
+)
 from mesh.records.varints import read_varint
 
-_ATTRIBUTES: Final = Struct(">h")
-_TIMESTAMPS: Final = Struct(">qq")
-_GZIP: Final = 1
+LARGEST_BODY: Final = 64 << 20
+"""Bytes; a compressed batch that unpacks to more is refused."""
+_GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,40 +36,58 @@ class Record:
 
 def decode_records(batch: Batch) -> list[Record]:
     """All records of an uncompressed or gzip batch. Raises CorruptBatch."""
-    (attributes,) = _ATTRIBUTES.unpack_from(batch.data, 21)
-    first_timestamp, highest = _TIMESTAMPS.unpack_from(batch.data, 27)
-    appended = bool(attributes & LOG_APPEND_TIME)
-    match attributes & COMPRESSION_MASK:
-        case 0:
-            body = bytes(batch.data[HEADER_SIZE:])
-        case 1:
-            body = gzip.decompress(batch.data[HEADER_SIZE:])
-        case codec:
-            raise CorruptBatch(f"compression {codec} is not read here")
+    body = _body(batch)
     records: list[Record] = []
     position = 0
     try:
         for _ in range(batch.record_count):
-            length, position = read_varint(body, position)
-            end = position + length
-            elapsed, at = read_varint(body, position + 1)
-            delta, at = read_varint(body, at)
-            key, at = _bytes(body, at)
-            value, at = _bytes(body, at)
-            count, at = read_varint(body, at)
-            headers: list[tuple[str, bytes | None]] = []
-            for _ in range(count):
-                name, at = _bytes(body, at)
-                content, at = _bytes(body, at)
-                headers.append(((name or b"").decode(), content))
-            if at != end:
-                raise CorruptBatch(f"a record of {length} bytes ends after {at - position}")
-            timestamp = highest if appended else first_timestamp + elapsed
-            records.append(Record(batch.base + delta, timestamp, appended, key, value, tuple(headers)))
-            position = end
+            record, position = _record(batch, body, position)
+            records.append(record)
     except (IndexError, ValueError) as problem:
         raise CorruptBatch(str(problem)) from problem
+    if position != len(body):
+        raise CorruptBatch(f"{len(body) - position} bytes follow the last record")
     return records
+
+
+def _body(batch: Batch) -> bytes:
+    packed = bytes(memoryview(batch.data)[HEADER_SIZE:])
+    match attributes_of(batch) & COMPRESSION_MASK:
+        case 0:
+            return packed
+        case 1:
+            unpacking = zlib.decompressobj(_GZIP_FORMAT)
+            try:
+                body = unpacking.decompress(packed, LARGEST_BODY)
+            except zlib.error as problem:
+                raise CorruptBatch(str(problem)) from problem
+            if not unpacking.eof:
+                raise CorruptBatch(f"gzip data without an end, or of more than {LARGEST_BODY} bytes")
+            return body
+        case codec:
+            raise CorruptBatch(f"compression {codec} is not read here")
+
+
+def _record(batch: Batch, body: bytes, position: int) -> tuple[Record, int]:
+    appended = bool(attributes_of(batch) & LOG_APPEND_TIME)
+    first_timestamp, highest = timestamps_of(batch)
+    length, position = read_varint(body, position)
+    elapsed, at = read_varint(body, position + 1)
+    delta, at = read_varint(body, at)
+    key, at = _bytes(body, at)
+    value, at = _bytes(body, at)
+    count, at = read_varint(body, at)
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, at = _bytes(body, at)
+        if name is None:
+            raise CorruptBatch("a header without a name")
+        content, at = _bytes(body, at)
+        headers.append((name.decode(), content))
+    if at != position + length:
+        raise CorruptBatch(f"a record of {length} bytes ends after {at - position}")
+    timestamp = highest if appended else first_timestamp + elapsed
+    return Record(batch.base + delta, timestamp, appended, key, value, tuple(headers)), at
 
 
 def _bytes(body: bytes, position: int) -> tuple[bytes | None, int]:

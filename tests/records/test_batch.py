@@ -1,0 +1,167 @@
+"""Headers are read within bounds, offsets rewritten without touching the CRC, and cuts lose nothing."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesh.records.batch import (
+    HEADER_SIZE,
+    Batch,
+    CorruptBatch,
+    check_crc,
+    copy_batch,
+    parse_batch,
+    rebase,
+    slice_batch,
+    split_batches,
+)
+from mesh.records.decode import decode_records
+from mesh.records.encode import encode_batch
+from tests.records.golden import APPENDED, GZIP, PLAIN
+from tests.records.strategies import batches
+
+
+def parsed(data: bytes) -> Batch:
+    batch = parse_batch(data, 0, len(data))
+    assert batch is not None
+    return batch
+
+
+@pytest.mark.parametrize("data", [PLAIN, APPENDED, GZIP])
+def test_a_broker_s_batch_is_read(data: bytes) -> None:
+    batch = parsed(data)
+    assert batch.data == data
+    assert (batch.base, batch.first) == (0, 0)
+    assert batch.last == batch.record_count - 1
+    assert check_crc(batch)
+
+
+@given(st.lists(batches(), max_size=4), st.integers(min_value=0))
+def test_whole_batches_are_split_and_a_cut_one_is_left_out(drawn: list[Batch], cut: int) -> None:
+    answer = b"".join(batch.data for batch in drawn)
+    assert [batch.data for batch in split_batches(answer)] == [batch.data for batch in drawn]
+    if drawn:
+        kept = 1 + cut % (len(drawn[-1].data) - 1)
+        shorter = answer[: len(answer) - len(drawn[-1].data) + kept]
+        assert [batch.data for batch in split_batches(shorter)] == [batch.data for batch in drawn[:-1]]
+
+
+@pytest.mark.parametrize(
+    ("position", "wrong", "complaint"),
+    [
+        (16, b"\x01", "record format 1"),
+        (8, (48).to_bytes(4, "big"), "shorter than its header"),
+        (8, (-1).to_bytes(4, "big", signed=True), "shorter than its header"),
+        (23, (-1).to_bytes(4, "big", signed=True), "last offset delta -1"),
+        (0, (-1).to_bytes(8, "big", signed=True), "base offset -1"),
+        (57, (-1).to_bytes(4, "big", signed=True), "-1 records"),
+        (57, (4).to_bytes(4, "big"), "4 records"),
+    ],
+)
+def test_nonsense_is_refused(position: int, wrong: bytes, complaint: str) -> None:
+    data = bytearray(PLAIN)
+    data[position : position + len(wrong)] = wrong
+    with pytest.raises(CorruptBatch, match=complaint):
+        split_batches(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_batches_or_refused(data: bytes) -> None:
+    try:
+        found = split_batches(data)
+    except CorruptBatch:
+        return
+    assert sum(len(batch.data) for batch in found) <= len(data)
+
+
+@given(batches(), st.integers(min_value=0, max_value=(1 << 53) - 1))
+def test_rebasing_moves_the_offsets_and_nothing_else(batch: Batch, offset: int) -> None:
+    batch.data[12:16] = b"\x00\x00\x00\x07"
+    records = decode_records(batch)
+    base, tail = batch.base, bytes(batch.data[16:])
+    rebase(batch, offset)
+    assert check_crc(batch)
+    assert batch.data[12:16] == bytes(4)
+    assert batch.data[16:] == tail
+    moved = decode_records(parsed(bytes(batch.data)))
+    assert [record.offset - offset for record in moved] == [record.offset - base for record in records]
+
+
+def test_the_crc_covers_the_records() -> None:
+    batch = parsed(PLAIN)
+    batch.data[-1] ^= 1
+    assert not check_crc(batch)
+
+
+@given(batches())
+def test_a_copy_has_bytes_of_its_own(batch: Batch) -> None:
+    copy = copy_batch(batch)
+    rebase(batch, batch.base + 1)
+    assert (copy.base, copy.first, copy.last, copy.record_count) == (
+        batch.base,
+        batch.first,
+        batch.last,
+        batch.record_count,
+    )
+    assert copy.data[:8] == batch.base.to_bytes(8, "big")
+
+
+@given(batches(), st.integers(min_value=-5, max_value=7000), st.integers(min_value=-5, max_value=7000))
+def test_a_slice_holds_exactly_the_records_of_its_range(batch: Batch, start: int, size: int) -> None:
+    first, last = batch.base + start, batch.base + start + size
+    expected = [record for record in decode_records(batch) if first <= record.offset <= last]
+    cut = slice_batch(batch, first, last)
+    if cut is None:
+        assert expected == []
+        return
+    assert decode_records(cut) == expected != []
+    assert check_crc(cut)
+    assert (cut.base, cut.record_count) == (batch.base, len(expected))
+    assert (cut.first, cut.last) == (max(first, batch.first), min(last, batch.last))
+    again = parsed(bytes(cut.data))
+    assert (again.base, again.last, again.record_count) == (cut.base, cut.last, cut.record_count)
+
+
+@given(batches(), st.lists(st.integers(min_value=0, max_value=6000), max_size=5))
+def test_slices_side_by_side_hold_all_records(batch: Batch, cuts: list[int]) -> None:
+    edges = [batch.base, *sorted({batch.base + cut for cut in cuts} - {batch.base}), 1 << 62]
+    pieces = [slice_batch(batch, first, after - 1) for first, after in pairwise(edges)]
+    records = [record for piece in pieces if piece is not None for record in decode_records(piece)]
+    assert records == decode_records(batch)
+
+
+@given(batches(), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 3000))
+def test_a_slice_of_a_slice_is_the_slice_of_both(batch: Batch, a: int, b: int, c: int, d: int) -> None:
+    outer = slice_batch(batch, batch.base + a, batch.base + a + b)
+    inner = outer and slice_batch(outer, batch.base + c, batch.base + c + d)
+    direct = slice_batch(batch, batch.base + max(a, c), batch.base + min(a + b, c + d))
+    assert (inner and inner.data) == (direct and direct.data)
+
+
+def test_what_is_settled_at_the_front_is_not_sliced_again() -> None:
+    batch = encode_batch(10, [(offset, 0, None, b"%d" % offset, None) for offset in range(10, 20)])
+    batch.first = 15
+    cut = slice_batch(batch, 12, 16)
+    assert cut is not None
+    assert [record.offset for record in decode_records(cut)] == [15, 16]
+    assert slice_batch(batch, 10, 14) is None
+
+
+def test_a_compressed_batch_is_not_cut() -> None:
+    with pytest.raises(ValueError, match="compressed"):
+        slice_batch(parsed(GZIP), 0, 3)
+
+
+@given(batches(), st.data())
+def test_a_damaged_body_is_cut_or_refused(batch: Batch, data: st.DataObject) -> None:
+    at = data.draw(st.integers(HEADER_SIZE, len(batch.data) - 1))
+    batch.data[at] = data.draw(st.integers(0, 255))
+    try:
+        cut = slice_batch(batch, batch.first, batch.last)
+    except CorruptBatch:
+        return
+    assert cut is None or len(cut.data) <= len(batch.data)
