@@ -26,22 +26,21 @@ def batches_of(messages: Iterable[Message]) -> list[Batch]:
     batches: list[Batch] = []
     run: list[PlainRecord] = []
     size = 0
-    appended = False
+    appended_at: int | None = None
     for message in messages:
         kind, timestamp = message.timestamp()
+        # A batch whose timestamps are the broker's has one for all its records.
+        stamp = timestamp if kind == TIMESTAMP_LOG_APPEND_TIME else None
         key, value = message.key(), message.value()
         length = len(key or b"") + len(value or b"")
-        is_appended = kind == TIMESTAMP_LOG_APPEND_TIME
-        if run and (
-            size + length > LARGEST_RUN_BYTES or len(run) >= LARGEST_RUN_RECORDS or is_appended is not appended
-        ):
-            batches.append(encode_batch(run[0][0], run, appended))
+        if run and (size + length > LARGEST_RUN_BYTES or len(run) >= LARGEST_RUN_RECORDS or stamp != appended_at):
+            batches.append(encode_batch(run[0][0], run, appended_at is not None))
             run, size = [], 0
-        appended = is_appended
+        appended_at = stamp
         # What comes from a broker is a list with bytes in it; the type says more, for what producers may give.
         headers = cast("Headers | None", message.headers())
         run.append((offset_of(message), timestamp, key, value, headers))
         size += length
     if run:
-        batches.append(encode_batch(run[0][0], run, appended))
+        batches.append(encode_batch(run[0][0], run, appended_at is not None))
     return batches
