@@ -153,6 +153,8 @@ def _records_between(batch: Batch, first: int, last: int) -> tuple[int, int, int
     try:
         for _ in range(batch.record_count):
             length, body = read_varint(data, position)
+            if length < 0:
+                raise CorruptBatch(f"a record of {length} bytes")
             _, after_timestamp = read_varint(data, body + 1)
             delta, _ = read_varint(data, after_timestamp)
             if batch.base + delta > last:
