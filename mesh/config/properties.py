@@ -26,13 +26,18 @@ RESERVED: Final[Mapping[str, str]] = {
     "queued.min.messages": "budgets",
     "queued.max.messages.kbytes": "budgets",
     "allow.auto.create.topics": "",
+    "heartbeat.interval.ms": "",
+    "fetch.queue.backoff.ms": "",
+    "fetch.message.max.bytes": "budgets",
+    "max.partition.fetch.bytes": "budgets",
+    "topic.metadata.refresh.interval.ms": "metadata_refresh",
 }
 """Properties the mesh sets itself, and the key of the configuration that decides, if there is one."""
 
 
 def refused_properties(properties: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
     """(name, what is allowed) of each property that cannot be used; name None if it is their combination."""
-    for name in properties.keys() & RESERVED.keys():
+    for name in [name for name in properties if name in RESERVED]:
         key = RESERVED[name]
         yield name, "kafka-mesh sets this itself" + (f"; see the key {key}" if key else "")
     remaining = {name: value for name, value in properties.items() if name not in RESERVED}

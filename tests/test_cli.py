@@ -1,0 +1,127 @@
+"""The command as people meet it: exit codes, and what stands on which stream."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+
+CONFIG = Path(__file__).parents[1] / "config"
+
+
+def kafka_mesh(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mesh.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "120"} | environment,
+    )
+
+
+def test_version() -> None:
+    done = kafka_mesh("--version")
+    assert (done.returncode, done.stdout) == (0, f"kafka-mesh {version('kafka-mesh')}\n")
+
+
+def test_help_names_the_commands() -> None:
+    done = kafka_mesh("--help")
+    assert done.returncode == 0
+    for command in ("run", "check", "demo"):
+        assert command in done.stdout
+    assert "KAFKA_MESH" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["run"], ["check"], ["frobnicate"], ["--frobnicate"], ["check", "x", "y"], ["demo", "--duration", "x"]],
+)
+def test_wrong_usage(arguments: list[str]) -> None:
+    done = kafka_mesh(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    if arguments:
+        assert done.stdout == ""
+        assert "Usage" in done.stderr
+
+
+def test_check_prints_what_was_understood() -> None:
+    done = kafka_mesh("check", CONFIG / "orders.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert yaml.safe_load(done.stdout)["virtual_clusters"][0]["coordinator"] == "127.0.0.1:19093"
+
+
+def test_check_prints_no_secret() -> None:
+    done = kafka_mesh("check", CONFIG / "secure-upstream.yaml", EU_USERNAME="mesh-user", EU_PASSWORD="hunter2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert yaml.safe_load(done.stdout)["clusters"][0]["properties"]["sasl.password"] == "***"
+    assert "mesh-user" not in done.stdout
+    assert "hunter2" not in done.stdout
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_every_mistake_is_listed(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text(
+        """
+        budget: lots
+        clusters: [{name: eu, bootstrap_servers: "h:1", properties: {bogus: 1, sasl.password: "${UNSET}"}}]
+        virtual_clusters:
+          - {name: a, listen: "0.0.0.0:1", target: {pool: {topics: [{prefix: "", cluster: mars}], groups: ["*"]}}}
+        """
+    )
+    done = kafka_mesh(command, file)
+    assert (done.returncode, done.stdout) == (2, "")
+    heading, *mistakes = done.stderr.splitlines()
+    assert heading == f"kafka-mesh: 6 mistakes in {file}"
+    assert [mistake.split(": ")[0] for mistake in mistakes] == [
+        "  clusters[0].properties[sasl.password]",
+        "  budget",
+        "  virtual_clusters[0].advertise.listen",
+        "  virtual_clusters[0].advertise.coordinator",
+        "  clusters[0].properties.bogus",
+        "  virtual_clusters[0].target.pool.topics[0].cluster",
+    ]
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_missing_file(tmp_path: Path, command: str) -> None:
+    done = kafka_mesh(command, tmp_path / "no.yaml")
+    assert done.returncode == 2
+    assert done.stderr.startswith("kafka-mesh: a mistake in ")
+    assert "No such file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_address_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        file = tmp_path / "mesh.yaml"
+        file.write_text((CONFIG / "orders.yaml").read_text().replace("127.0.0.1:9644", address))
+        done = kafka_mesh("run", file)
+    assert done.returncode == 2, done.stderr
+    (mistake,) = [line for line in done.stderr.splitlines() if line.startswith("  ")]
+    assert mistake.startswith(f"  admin.listen: {address}: an address that is free")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_start_loads_nothing_heavy() -> None:
+    code = "import sys, mesh.cli; print([name for name in sys.argv[1:] if name in sys.modules])"
+    heavy = [
+        "pydantic",
+        "confluent_kafka",
+        "kio",
+        "anyio",
+        "uvicorn",
+        "structlog",
+        "prometheus_client",
+        "yaml",
+        "mesh.app",
+    ]
+    done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
