@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from mesh.config import Address, ConfigurationError
+from mesh.server.admin import serve_admin
+from mesh.server.metrics import MEMBERS, Metrics, Sample
+
+
+@dataclass(slots=True)
+class State:
+    missing: list[str] = field(default_factory=list)
+
+    def problems(self) -> list[str]:
+        return self.missing
+
+
+def free_address() -> Address:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return Address("127.0.0.1", listener.getsockname()[1])
+
+
+async def get(address: Address, path: str) -> tuple[int, str, bytes]:
+    """Status, content type and body, over a connection of its own."""
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    status, *headers = head.decode().split("\r\n")
+    types = [line.partition(": ")[2] for line in headers if line.lower().startswith("content-type:")]
+    return int(status.split()[1]), types[0], body
+
+
+def while_served(test: Callable[[Address, State, Metrics], Awaitable[None]]) -> None:
+    async def run() -> None:
+        address, state, metrics = free_address(), State(), Metrics()
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(serve_admin, address, state, metrics)
+            await test(address, state, metrics)
+            tasks.cancel_scope.cancel()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(address.host, address.port)
+
+    anyio.run(run)
+
+
+def test_health_and_readiness() -> None:
+    async def test(address: Address, state: State, metrics: Metrics) -> None:
+        assert (await get(address, "/healthz"))[0] == 200
+        assert (await get(address, "/readyz"))[0] == 200
+        state.missing = ["not listening yet"]
+        status, kind, body = await get(address, "/readyz")
+        assert (status, kind) == (503, "application/json")
+        assert json.loads(body) == {"ready": False, "problems": ["not listening yet"]}
+        assert (await get(address, "/healthz"))[0] == 200
+
+    while_served(test)
+
+
+def test_metrics() -> None:
+    async def test(address: Address, state: State, metrics: Metrics) -> None:
+        metrics.add_collector(lambda: [Sample(MEMBERS, ("shop", "billing"), 3)])
+        status, kind, body = await get(address, "/metrics")
+        assert status == 200
+        assert kind.startswith("text/plain; version=")
+        families = {family.name: family for family in text_string_to_metric_families(body.decode())}
+        assert families["kafka_mesh_members"].samples[0].value == 3
+
+    while_served(test)
+
+
+def test_index_and_unknown_paths() -> None:
+    async def test(address: Address, state: State, metrics: Metrics) -> None:
+        status, _, body = await get(address, "/")
+        assert status == 200
+        assert b"/metrics" in body
+        assert (await get(address, "/elsewhere"))[0] == 404
+
+    while_served(test)
+
+
+def test_signals_stay_with_the_process() -> None:
+    async def test(address: Address, state: State, metrics: Metrics) -> None:
+        assert signal.getsignal(signal.SIGTERM) is before
+
+    before = signal.getsignal(signal.SIGTERM)
+    while_served(test)
+
+
+def test_open_connections_do_not_delay_the_end() -> None:
+    async def test(address: Address, state: State, metrics: Metrics) -> None:
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"ok\n")  # kept alive, and left open
+
+    while_served(test)
+
+
+def test_a_port_that_is_taken() -> None:
+    async def run(address: Address) -> None:
+        with pytest.raises(ConfigurationError, match=f"admin.listen: {address}: an address that is free"):
+            await serve_admin(address, State(), Metrics())
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        anyio.run(run, Address("127.0.0.1", taken.getsockname()[1]))
+
+
+def test_a_host_that_does_not_exist() -> None:
+    async def run() -> None:
+        with pytest.raises(ConfigurationError, match="an address that is free"):
+            await serve_admin(Address("does-not-exist.invalid", 1), State(), Metrics())
+
+    anyio.run(run)
