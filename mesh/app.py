@@ -18,6 +18,7 @@ from mesh.config.model import Cluster, Config, NamedTopic, PrefixRule
 from mesh.config.model import Pool as PoolConfig
 from mesh.config.model import VirtualCluster as VirtualClusterConfig
 from mesh.pool import topics as pool_topics
+from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import GroupId
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
@@ -85,6 +86,7 @@ class Application:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._metrics = Metrics()
+        self._memory = MemoryBudget(config.budget)
         self._readiness = Readiness(clusters=tuple(cluster.name for cluster in config.clusters))
         self._servers: list[VirtualClusterServer] = []
         self._listeners: list[asyncio.Server] = []
@@ -144,7 +146,12 @@ class Application:
     def _server(self, configured: VirtualClusterConfig) -> VirtualClusterServer:
         pool = configured.target.pool
         cluster = VirtualCluster(
-            configured.name, _topics(configured.name, pool), _rules(pool), _settings(pool), random.Random()
+            configured.name,
+            _topics(configured.name, pool),
+            _rules(pool),
+            _settings(pool),
+            self._memory,
+            random.Random(),
         )
         listen, coordinator = configured.advertised_listen, configured.advertised_coordinator
         endpoint = Endpoint(

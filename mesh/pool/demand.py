@@ -15,14 +15,30 @@ from mesh.pool.settings import PoolSettings
 from mesh.records.spans import ClusterName
 
 
+class MemoryBudget:
+    """Bytes of records that all pools of a process keep, and how many they may. Each pool tells of its own."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.used >= self.limit
+
+
 class Demand:
-    def __init__(self, group: GroupId, settings: PoolSettings, effects: list[Effect]) -> None:
+    def __init__(self, group: GroupId, settings: PoolSettings, shared: MemoryBudget, effects: list[Effect]) -> None:
         self._group = group
         self._settings = settings
+        self._shared = shared
         self._effects = effects
         self._consuming: dict[ClusterName, bool] = {}
+        self._backlogged: set[Partition] = set()
         self._paused: set[Partition] = set()
-        self._clogged: set[Partition] = set()
+        self._told = 0
 
     def add_cluster(self, cluster: ClusterName) -> None:
         self._consuming.setdefault(cluster, True)
@@ -30,29 +46,42 @@ class Demand:
     def forget(self, partition: Partition) -> None:
         """A new assignment: no partition is paused in it."""
         self._paused.discard(partition)
-        self._clogged.discard(partition)
+        self._backlogged.discard(partition)
 
-    def update(self, touched: Iterable[Partition], total: int, hungry: bool) -> None:
-        """Decide again. total: bytes of backlog in the pool; hungry: whether some Fetch waits for records."""
-        budget = self._settings.partition_budget
-        for partition in touched:
-            if partition.backlog_bytes >= budget:
-                self._clogged.add(partition)
-            elif partition.backlog_bytes * 2 <= budget:
-                self._clogged.discard(partition)
-                if partition in self._paused:
-                    self._resume(partition)
-        over = total >= self._settings.pool_budget
-        if hungry and (self._clogged - self._paused):
-            for partition in self._clogged - self._paused:
+    def close(self) -> None:
+        """The pool has ended, and keeps nothing any more."""
+        self._shared.used -= self._told
+        self._told = 0
+
+    def update(self, touched: Iterable[Partition], backlog: int, kept: int, hungry: bool) -> None:
+        """Decide again. backlog: bytes that wait in the pool; kept: bytes of what was sent; hungry: whether some Fetch
+        waits for records."""
+        self._shared.used += backlog + kept - self._told
+        self._told = backlog + kept
+        over = backlog >= self._settings.pool_budget or self._shared.is_used_up
+        self._note(touched, over)
+        full = {each for each in self._backlogged if over or each.backlog_bytes >= self._settings.partition_budget}
+        if hungry:
+            # Somebody waits for records of another partition: only what is full must stop.
+            for partition in full - self._paused:
                 self._pause(partition)
-        stop = (over and not hungry) or bool(self._clogged - self._paused)
-        restart = total * 2 <= self._settings.pool_budget or hungry
+        stop = bool(full - self._paused)
+        restart = hungry or backlog * 2 <= self._settings.pool_budget
         for cluster, consuming in self._consuming.items():
             if consuming and stop:
                 self._set(cluster, False)
             elif not consuming and not stop and restart:
                 self._set(cluster, True)
+
+    def _note(self, touched: Iterable[Partition], over: bool) -> None:
+        for partition in touched:
+            if partition.backlog_bytes:
+                self._backlogged.add(partition)
+            else:
+                self._backlogged.discard(partition)
+            drained = not over and partition.backlog_bytes * 2 <= self._settings.partition_budget
+            if partition in self._paused and (drained or not partition.backlog_bytes):
+                self._resume(partition)
 
     def _set(self, cluster: ClusterName, consuming: bool) -> None:
         self._consuming[cluster] = consuming

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mesh.pool.commits import Commits
 from mesh.pool.coordinator import Coordinator, JoinRequest, Membership
-from mesh.pool.demand import Demand
+from mesh.pool.demand import Demand, MemoryBudget
 from mesh.pool.effects import (
     ConnectionId,
     Effect,
@@ -65,6 +65,7 @@ class Pool:
         acknowledge: Acknowledge,
         topics: VirtualTopics,
         slots: Slots[Member],
+        memory: MemoryBudget,
         effects: list[Effect],
         ended: Callable[[Pool], None],
         now: float,
@@ -81,7 +82,7 @@ class Pool:
         self.serving = Serving(group, settings, topics, slots, timers, effects)
         self.commits = Commits(group, timers, settings.commit_timeout, effects)
         self.coordinator = Coordinator(settings, timers, effects, self._admitted, self._gone)
-        self._demand = Demand(group, settings, effects)
+        self._demand = Demand(group, settings, memory, effects)
         self.members: dict[MemberId, Member] = {}
         self.groupless: set[Member] = set()
         self._wanted: set[TopicName] = set()
@@ -180,6 +181,7 @@ class Pool:
     def end(self) -> None:
         """Leave the upstream groups, committing what is acknowledged."""
         self.is_closed = True
+        self._demand.close()
         offsets = {
             source: partition.ledger.committable
             for source, partition in self.partitions.items()
@@ -198,6 +200,7 @@ class Pool:
     def close_after_violation(self) -> None:
         """Its state cannot be trusted: let every request go, and every member come back to a new pool."""
         self.is_closed = True
+        self._demand.close()
         for fetch in list(self.serving.fetches.values()):
             self.serving.abandon(fetch)
         for member in self.all_members:
@@ -413,7 +416,9 @@ class Pool:
             if partition.released:
                 self.serving.rereads.pump(partition)
         if touched:
-            self._demand.update(touched, distribution.backlog_bytes, distribution.waiting > 0)
+            self._demand.update(
+                touched, distribution.backlog_bytes, self.serving.replays.size, distribution.waiting > 0
+            )
             self._hurry()
         self.commits.send()
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from mesh.pool.coordinator import JoinRequest, SyncRequest
+from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, RefreshTopics, Report, Ticket
 from mesh.pool.fetching import Fetch, FetchedPartition, FetchRequest, FetchResult, Lane
 from mesh.pool.identity import Connection, Connections, is_of_an_earlier_run
@@ -76,7 +77,8 @@ class VirtualCluster:
         topics: VirtualTopics,
         rules: GroupRules,
         settings: PoolSettings,
-        generator: random.Random | None = None,
+        memory: MemoryBudget,
+        generator: random.Random,
     ) -> None:
         self.name = name
         self.topics = topics
@@ -85,7 +87,8 @@ class VirtualCluster:
         self._timers = Timers()
         """Of Fetches that belong to no pool; every pool has its own."""
         self._effects: list[Effect] = []
-        self.slots: Slots[Member] = Slots(generator or random.Random())
+        self._memory = memory
+        self.slots: Slots[Member] = Slots(generator)
         self.pools: dict[GroupId, Pool] = {}
         self.connections = Connections(topics, self.slots)
         self._strangers: dict[Ticket, Fetch] = {}
@@ -388,6 +391,7 @@ class VirtualCluster:
                 self.rules.mode(group),
                 self.topics,
                 self.slots,
+                self._memory,
                 self._effects,
                 self._pool_ended,
                 now,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mesh.pool.coordinator import JoinRequest, SyncRequest
+from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import (
     Answer,
     CommitUpstream,
@@ -213,7 +214,9 @@ class World:
     ) -> None:
         self.now = 1_000.0
         topics = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(EU, ORDERS), Source(US, ORDERS)))], [])
-        self.cluster = VirtualCluster("vc", topics, rules or GroupRules(), settings or PoolSettings(), random.Random(7))
+        self.cluster = VirtualCluster(
+            "vc", topics, rules or GroupRules(), settings or PoolSettings(), MemoryBudget(1 << 30), random.Random(7)
+        )
         self._tickets = itertools.count(1)
         self._connections = itertools.count(1)
         self.auto_store = auto_store
