@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 import anyio
 import anyio.abc
@@ -112,13 +113,16 @@ class Application:
                 self._catalog_event,
                 loop,
             )
+        for index, server in enumerate(self._servers):
+            await self._bind(server, index, "listen")
+            await self._bind(server, index, "coordinator")
         with anyio.move_on_after(FIRST_LOOK):
             for event in self._looked.values():
                 await event.wait()
-        for server, virtual_cluster in zip(self._servers, self._config.virtual_clusters, strict=True):
-            for key in ("listen", "coordinator"):
-                await self._listen(server, virtual_cluster, key)
+        for listener in self._listeners:
+            await listener.start_serving()
         self._readiness.listening = True
+        log.info("clients are served")
 
     async def stop_on_signal(self, scope: anyio.CancelScope) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -198,18 +202,18 @@ class Application:
             case CatalogUnreachable(cluster, reason):
                 log.warning("an upstream cluster cannot be reached", cluster=cluster, reason=reason)
 
-    async def _listen(self, server: VirtualClusterServer, configured: VirtualClusterConfig, key: str) -> None:
-        address = getattr(configured, key)
+    async def _bind(self, server: VirtualClusterServer, index: int, key: Literal["listen", "coordinator"]) -> None:
+        """Take the address at once; clients are let in when the topics are known."""
+        address = getattr(self._config.virtual_clusters[index], key)
         try:
             listener = await asyncio.get_running_loop().create_server(
-                server.accept, address.host, address.port, backlog=1024, reuse_address=True
+                server.accept, address.host, address.port, backlog=1024, reuse_address=True, start_serving=False
             )
         except OSError as problem:
-            index = self._config.virtual_clusters.index(configured)
             mistake = Mistake(("virtual_clusters", index, key), str(address), f"an address that is free ({problem})")
             raise ConfigurationError([mistake]) from problem
         self._listeners.append(listener)
-        log.info("listening", virtual_cluster=configured.name, role=key, address=str(address))
+        log.info("listening", virtual_cluster=server.name, role=key, address=str(address))
 
 
 def _properties(cluster: Cluster) -> Mapping[str, str]:

@@ -127,7 +127,7 @@ class Fairness(Model):
     policy: Policy = Field(
         default=Policy.LEAST_LOADED, description="Which of several waiting members gets the next batch."
     )
-    initial_window: Count = Field(default=1_000, description="Records a member may hold un-committed at first.")
+    initial_window: Count = Field(default=500, description="Records a member may hold un-committed at first.")
     maximum_window: Annotated[Count, Field(lt=100_000)] = Field(
         default=50_000, description="Records a member may hold un-committed at most."
     )

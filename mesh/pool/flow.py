@@ -11,11 +11,13 @@ FULL_AND_ALONE = 1.0
 """Seconds with a full window, nobody under the cap waiting, after which the cap doubles."""
 FULL_ANYHOW = 5.0
 """Seconds with a full window after which the cap doubles in any case: a client may commit every N records."""
-TRUSTED_DOUBLINGS = 2
+TRUSTED_DOUBLINGS = 1
 """How often a member that cannot have committed yet is trusted after FULL_AND_ALONE, whoever waits."""
+SHORTEST_SUPPLY = 1.0
+"""Seconds of work that a member may hold, however often it commits: a Fetch every few records would slow it down."""
 OVERDUE = 15.0
 """Seconds after its first record by which a member should have committed: three times the usual interval."""
-SMALLEST_WINDOW = 50
+SMALLEST_WINDOW = 10
 """Offsets; a very slow member is given batches cut to this size."""
 
 
@@ -81,10 +83,12 @@ class Flow:
         rate = count / self._interval
         self._rate = rate if self.never_committed else (self._rate + rate) / 2
         self._committed_at = now
-        if 2 * count > self.cap:
-            self.cap = min(2 * count, self._maximum)
-        elif self._was_full:
-            self.cap = max((self.cap + 2 * count) // 2, SMALLEST_WINDOW)
+        worth = max(2 * count, round(self._rate * SHORTEST_SUPPLY), SMALLEST_WINDOW)
+        is_behind = in_flight > count  # what is left is more than it works off between two commits
+        if worth > self.cap:
+            self.cap = min(worth, self._maximum)
+        elif self._was_full or is_behind:
+            self.cap = (self.cap + worth) // 2
         self._was_full = False
         self._doublings = 0
         if in_flight < self.cap:

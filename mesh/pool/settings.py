@@ -24,7 +24,7 @@ class Acknowledge(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSettings:
     policy: Policy = Policy.LEAST_LOADED
-    initial_window: int = 1_000
+    initial_window: int = 500
     maximum_window: int = 50_000
     partition_budget: int = 4 << 20
     pool_budget: int = 64 << 20

@@ -84,12 +84,12 @@ def test_one_source_may_feed_two_topics(tmp_path: Path) -> None:
 def test_limits_are_in_order(tmp_path: Path) -> None:
     tree = small()
     pool(tree).update(
-        fairness={"maximum_window": 500},
+        fairness={"maximum_window": 400},
         budgets={"partition": "65MiB"},
         session_timeout={"minimum": "1h"},
     )
     assert mistakes(tmp_path, tree) == [
-        f"{_POOL}.fairness.initial_window: 1000: at most maximum_window, which is 500",
+        f"{_POOL}.fairness.initial_window: 500: at most maximum_window, which is 400",
         f"{_POOL}.budgets.partition: '65MiB': at most pool, which is 64MiB",
         f"{_POOL}.session_timeout.minimum: '1h': at most maximum, which is 30m",
     ]
