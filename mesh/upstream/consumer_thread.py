@@ -1,4 +1,14 @@
-"""The thread that owns the consumer of a pool on one cluster."""
+"""The thread that owns the consumer of a pool on one cluster.
+
+A turn of it: take the commands that wait, take what librdkafka has, tend to what is due. With `eager` a turn lasts
+2 ms at most, else 50 ms; a record that arrives ends it, if nothing is un-acknowledged.
+
+While nothing is to be consumed, rebalances and answers to commits must be served all the same, and librdkafka serves
+them only in a poll, which brings a message too. What it does serve comes first (measured: a poll of one message serves
+a rebalance at once in front of a full queue, whose messages are outdated by then). So such a poll is made 4 times a
+second, and each turn while a commit is in flight. If the messages it brings come to `TRICKLE_BYTES`, the partitions are
+paused, which throws away what was prefetched; then polling brings no messages.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +16,42 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Literal
 
-import structlog
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.upstream.assignment import Assignment
+from mesh.upstream.commits import Commits, Errors
 from mesh.upstream.engine import (
-    Assigned,
-    AssignedPartition,
     CommitPosition,
     Committed,
     CommitToken,
     EndReached,
     EngineEvent,
-    Lost,
     PositionReset,
     Received,
-    Revoked,
-    SourceDown,
-    SourceUp,
 )
 from mesh.upstream.events import EventChannel
-from mesh.upstream.runs import batches_of, offset_of
+from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
+from mesh.upstream.reachability import Reachability
+from mesh.upstream.runs import batches_of, offset_of, size_of
 
-log = structlog.get_logger(__name__)
-
-EAGER_POLL = 0.0015
+EAGER_POLL = 0.002
 IDLE_POLL = 0.05
+STOPPED_POLL = 0.25
+RETRY = 1.0
+REJOIN = 10.0
+"""Seconds until a consumer that librdkafka has given up (fenced, for one) is replaced."""
 MOST_MESSAGES = 500
-LONG_IDLE = 5.0
-"""Seconds without consuming after which the partitions are paused, so that polling can go on."""
-REQUEST_TIMEOUT = 10.0
-REBALANCE_IN_PROGRESS = 27
-UNREACHABLE = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._AUTHENTICATION,
-        KafkaError._RESOLVE,
-        KafkaError._SSL,
-        KafkaError.INCONSISTENT_GROUP_PROTOCOL,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    }
-)
+MOST_UNDELIVERED = 64
+"""Events; a busy event loop gets no more until it has taken some."""
+TRICKLE_BYTES = 256 << 10
+LAST_COMMIT = 3.0
+LEAVE = 2.0
+REQUEST_TIMED_OUT = 7
 
 Ended = asyncio.Future[Mapping[UpstreamPartition, int]]
 
@@ -69,28 +62,30 @@ class ConsumerThread(threading.Thread):
     def __init__(
         self,
         cluster: ClusterName,
-        properties: Mapping[str, str | int | bool],
+        properties: Properties,
         start: Literal["earliest", "latest"],
         channel: EventChannel[EngineEvent],
     ) -> None:
         super().__init__(name=f"consumer of {properties['group.id']} on {cluster}", daemon=True)
         self._cluster = cluster
         self._properties = properties
-        self._start_at = start
         self._channel = channel
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._consumer: Consumer | None = None
+        self._assignment = Assignment(cluster, start, False, channel.put)
+        self._commits = Commits()
+        self._reachability = Reachability(cluster, properties, channel.put)
+        self._topics: frozenset[TopicName] = frozenset()
         self._running = True
         self._eager = False
         self._consuming = True
-        self._stopped_since = 0.0
-        self._idled = False
-        self._down = False
-        self._positions: dict[UpstreamPartition, int] = {}
-        """The next offset of each assigned partition."""
-        self._kept: dict[UpstreamPartition, int] = {}
-        """Positions of what was revoked in the rebalance that is under way."""
         self._paused: set[UpstreamPartition] = set()
+        self._all_paused = False
+        self._trickled = 0
+        self._poll_at = 0.0
+        self._open_at = 0.0
+        self._create_at = 0.0
+        self._sources: dict[tuple[str | None, int | None], UpstreamPartition] = {}
 
     def command(self, command: Callable[[], None]) -> None:
         """From any thread: do this between two polls."""
@@ -99,232 +94,265 @@ class ConsumerThread(threading.Thread):
     # Commands
 
     def subscribe(self, topics: frozenset[TopicName]) -> None:
-        self._client.subscribe(
-            sorted(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-        )
+        self._topics = topics
+        if self._consumer is not None:
+            self._subscribe(self._consumer)
 
     def set_consuming(self, consuming: bool) -> None:
-        if consuming and self._idled:
-            self._resume_librdkafka(set(self._positions) - self._paused)
-            self._idled = False
-        if not consuming and self._consuming:
-            self._stopped_since = time.monotonic()
         self._consuming = consuming
+        self._trickled = 0
+        if consuming and self._all_paused:
+            self._all_paused = False
+            self._resume(self._assignment.positions.keys() - self._paused)
 
     def set_eager(self, eager: bool) -> None:
         self._eager = eager
 
     def pause(self, partitions: frozenset[UpstreamPartition]) -> None:
-        mine = partitions & self._positions.keys()
-        self._paused |= mine
-        self._client.pause([_topic_partition(source) for source in mine])
+        ours = partitions & self._assignment.positions.keys()
+        self._paused |= ours
+        if self._consumer is not None:
+            self._consumer.pause(_topic_partitions(ours))
 
     def resume(self, partitions: frozenset[UpstreamPartition]) -> None:
-        mine = partitions & self._positions.keys() & self._paused
-        self._paused -= mine
-        if not self._idled:
-            self._resume_librdkafka(mine)
+        ours = partitions & self._paused
+        self._paused -= ours
+        if not self._all_paused:
+            self._resume(ours)
 
     def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
-        self._channel.put(Committed(token, self._commit(positions)))
+        self._commits.offer(positions, lambda errors: self._channel.put(Committed(token, errors)))
+        self._send_commits()
 
     def stop(
-        self, positions: Mapping[UpstreamPartition, CommitPosition], loop: asyncio.AbstractEventLoop, ended: Ended
+        self,
+        positions: Mapping[UpstreamPartition, CommitPosition],
+        loop: asyncio.AbstractEventLoop,
+        ended: Ended,
     ) -> None:
-        """Commit a last time, leave the group, end."""
-        errors = self._commit(positions)
-        self._leave()
+        """Commit a last time, leave the group, end. `ended` gets the errors when all that is done."""
         self._running = False
-
-        def tell() -> None:
-            if not ended.done():
-                ended.set_result(errors)
-
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell)
+        errors: Mapping[UpstreamPartition, int] = dict.fromkeys(positions, REQUEST_TIMED_OUT)
+        try:
+            if self._consumer is not None:
+                errors = self._commit_at_last(self._consumer, positions)
+                self._leave(self._consumer)
+        finally:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(errors))
 
     # The thread
 
-    @property
-    def _client(self) -> Consumer:
-        assert self._consumer is not None
-        return self._consumer
-
     def run(self) -> None:
-        self._consumer = Consumer({**self._properties, "error_cb": self._on_error})
-        while self._running:
-            try:
-                self._turn()
-            except KafkaException as problem:
-                self._report_down(str(problem.args[0]))
-                time.sleep(IDLE_POLL)
+        try:
+            while self._running:
+                try:
+                    self._turn()
+                except KafkaException as problem:
+                    self._reachability.suspect(problem.args[0])
+                    self._wait(IDLE_POLL)
+        except Exception as problem:
+            self._reachability.refuse(f"the engine failed: {problem!r}")
+            raise
 
     def _turn(self) -> None:
-        wait = EAGER_POLL if self._eager else IDLE_POLL
-        if self._consuming:
-            self._take_commands(0)
-            if self._running:
-                self._handle(self._client.consume(MOST_MESSAGES, wait))
-            return
-        self._take_commands(wait)
-        if not self._running or self._consuming:
-            return
-        if not self._idled and time.monotonic() - self._stopped_since > LONG_IDLE:
-            self._client.pause([_topic_partition(source) for source in self._positions])
-            self._idled = True
-        if self._idled:
-            message = self._client.poll(0)
-            if message is not None:
-                self._handle([message])
+        if self._consumer is None and self._topics and time.monotonic() >= self._create_at:
+            self._create_at = time.monotonic() + REJOIN
+            self._consumer = self._create()
+        if self._consumer is None:
+            self._wait(IDLE_POLL)
+        else:
+            self._turn_of(self._consumer)
 
-    def _take_commands(self, wait: float) -> None:
+    def _turn_of(self, consumer: Consumer) -> None:
+        wait = EAGER_POLL if self._eager or self._commits.in_flight else IDLE_POLL
+        if self._may_consume():
+            self._wait(0)
+            if self._running:
+                self._take(self._receive(consumer, wait))
+        else:
+            self._wait(wait)
+            if self._running and not self._may_consume():
+                self._serve(consumer)
+        if self._running:
+            self._tend(consumer)
+
+    def _may_consume(self) -> bool:
+        return self._consuming and len(self._channel) < MOST_UNDELIVERED
+
+    def _wait(self, seconds: float) -> None:
+        """Do the commands that wait, or the first one that comes."""
         try:
-            command = self._commands.get(timeout=wait) if wait else self._commands.get_nowait()
+            command = self._commands.get(timeout=seconds) if seconds else self._commands.get_nowait()
             while True:
                 command()
+                if not self._running:
+                    return
                 command = self._commands.get_nowait()
         except queue.Empty:
             return
 
-    def _handle(self, messages: list[Message]) -> None:
-        by_partition: dict[UpstreamPartition, list[Message]] = {}
-        for message in messages:
-            error = message.error()
-            source = UpstreamPartition(self._cluster, TopicName(message.topic() or ""), message.partition() or 0)
-            if error is None:
-                by_partition.setdefault(source, []).append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._flush(by_partition, source)
-                if source in self._positions:
-                    end = offset_of(message)
-                    self._channel.put(EndReached(source, end))
-                    self._positions[source] = max(self._positions[source], end)
-            else:
-                self._on_error(error)
-        for source in list(by_partition):
-            self._flush(by_partition, source)
+    def _receive(self, consumer: Consumer, wait: float) -> list[Message]:
+        """What has come, or the first that comes. consume() would wait on for as many as it may bring."""
+        try:
+            if wait == EAGER_POLL:
+                return consumer.consume(MOST_MESSAGES, wait)
+            first = consumer.poll(wait)
+            return [] if first is None else [first, *consumer.consume(MOST_MESSAGES - 1, 0)]
+        except KafkaException:
+            self._assignment.rewind(consumer)
+            raise
 
-    def _flush(self, by_partition: dict[UpstreamPartition, list[Message]], source: UpstreamPartition) -> None:
-        messages = by_partition.pop(source, None)
-        position = self._positions.get(source)
+    def _serve(self, consumer: Consumer) -> None:
+        """Let librdkafka do what it does in polls only, though no messages are wanted."""
+        now = time.monotonic()
+        if now < self._poll_at and not self._commits.in_flight:
+            return
+        self._poll_at = now + STOPPED_POLL
+        message = consumer.poll(0)
+        if message is None:
+            return
+        self._take([message])
+        if message.error() is None:
+            self._trickled += size_of([message])
+        if self._trickled > TRICKLE_BYTES and not self._all_paused:
+            self._all_paused = True
+            consumer.pause(_topic_partitions(self._assignment.positions))
+
+    def _tend(self, consumer: Consumer) -> None:
+        now = time.monotonic()
+        if self._assignment.is_waiting and now >= self._open_at:
+            self._open_at = now + RETRY
+            self._assignment.open(consumer)
+            self._open_at = 0.0
+            self._begin_unpaused()
+            self._reachability.reached()
+        self._send_commits()
+        self._reachability.probe(consumer, self._topics, now)
+        if self._reachability.is_fatal:
+            self._close()
+        elif self._reachability.wants(cooperative := not self._assignment.cooperative):
+            self._close()
+            self._assignment.cooperative = cooperative
+            self._create_at = 0.0
+
+    def _begin_unpaused(self) -> None:
+        """An assignment begins with nothing paused; what a cooperative one has kept may be."""
+        if self._all_paused or self._paused:
+            self._resume(self._assignment.positions.keys())
+        self._paused, self._all_paused, self._trickled = set(), False, 0
+
+    def _send_commits(self) -> None:
+        if self._consumer is not None:
+            self._commits.send(self._consumer, self._assignment.positions)
+
+    # Messages
+
+    def _take(self, messages: list[Message]) -> None:
+        runs: dict[tuple[str | None, int | None], list[Message]] = {}
+        for message in messages:
+            place = (message.topic(), message.partition())
+            error = message.error()
+            if error is None:
+                run = runs.get(place)
+                if run is None:
+                    runs[place] = [message]
+                else:
+                    run.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._records(self._source(place), runs.pop(place, []))
+                self._end(self._source(place), offset_of(message))
+            else:
+                self._reachability.suspect(error)
+        for place, run in runs.items():
+            self._records(self._source(place), run)
+
+    def _records(self, source: UpstreamPartition, messages: list[Message]) -> None:
+        position = self._assignment.positions.get(source)
         if not messages or position is None:
             return
-        start = offset_of(messages[0])
-        if start < position:
-            if self._is_valid(source, position):
-                messages = [message for message in messages if offset_of(message) >= position]
-            else:
-                self._channel.put(PositionReset(source, start, f"offset {start} follows {position - 1}"))
-        if messages:
-            self._report_up()
-            self._positions[source] = offset_of(messages[-1]) + 1
-            self._channel.put(Received(source, tuple(batches_of(messages))))
+        first = offset_of(messages[0])
+        if first < position:
+            self._channel.put(PositionReset(source, first, f"offset {first} comes after {position - 1}"))
+        self._assignment.positions[source] = offset_of(messages[-1]) + 1
+        self._channel.put(Received(source, tuple(batches_of(messages))))
 
-    def _is_valid(self, source: UpstreamPartition, position: int) -> bool:
-        """Whether the log has our position: then what came again is only a repetition."""
-        low, high = self._client.get_watermark_offsets(_topic_partition(source), REQUEST_TIMEOUT, cached=False)
-        return bool(low <= position <= high)
+    def _end(self, source: UpstreamPartition, end: int) -> None:
+        position = self._assignment.positions.get(source)
+        if position is None:
+            return
+        if end < position:
+            self._channel.put(PositionReset(source, end, f"the end at {end} comes after {position - 1}"))
+        self._assignment.positions[source] = end
+        self._channel.put(EndReached(source, end))
 
-    # Rebalances
+    def _source(self, place: tuple[str | None, int | None]) -> UpstreamPartition:
+        source = self._sources.get(place)
+        if source is None:
+            topic, partition = place
+            source = self._sources[place] = UpstreamPartition(self._cluster, TopicName(topic or ""), partition or 0)
+        return source
 
-    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        sources = [self._source(item) for item in partitions]
-        committed = self._committed(consumer, partitions)
-        fresh: dict[UpstreamPartition, int] = {}
-        assigned: list[AssignedPartition] = []
-        for source in sources:
-            kept, stored = self._kept.get(source), committed.get(source)
-            if stored is None:
-                stored = fresh[source] = self._first_position(consumer, source)
-            resumed = kept is not None and stored <= kept and source not in fresh
-            start = kept if kept is not None and resumed else stored
-            assigned.append(AssignedPartition(source, start, CommitPosition(stored), resumed))
-        self._kept = {}
-        self._paused.clear()
-        self._idled = False
-        self._positions = {item.partition: item.start for item in assigned}
-        if fresh:
-            # A member that dies before its first commit must not make the group begin somewhere else.
-            consumer.commit(
-                offsets=[_topic_partition(source, offset) for source, offset in fresh.items()], asynchronous=False
-            )
-        consumer.assign([_topic_partition(item.partition, item.start) for item in assigned])
-        self._report_up()
-        self._channel.put(Assigned(tuple(assigned)))
+    # The consumer
 
-    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._kept = dict(self._positions)
-        self._positions = {}
-        self._channel.put(Revoked(tuple(self._kept)))
-        consumer.unassign()
-
-    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        lost = tuple(self._positions)
-        self._kept, self._positions = {}, {}
-        self._channel.put(Lost(lost))
-        consumer.unassign()
-
-    def _committed(self, consumer: Consumer, partitions: list[TopicPartition]) -> dict[UpstreamPartition, int]:
-        answers = consumer.committed(partitions, timeout=REQUEST_TIMEOUT) if partitions else []
-        for answer in answers:
-            if answer.error is not None:
-                raise KafkaException(answer.error)
-        return {self._source(answer): answer.offset for answer in answers if answer.offset >= 0}
-
-    def _first_position(self, consumer: Consumer, source: UpstreamPartition) -> int:
-        low, high = consumer.get_watermark_offsets(_topic_partition(source), REQUEST_TIMEOUT, cached=False)
-        return int(low if self._start_at == "earliest" else high)
-
-    # How
-
-    def _commit(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> dict[UpstreamPartition, int]:
-        mine = {source: position for source, position in positions.items() if source in self._positions}
-        errors = {source: REBALANCE_IN_PROGRESS for source in positions if source not in mine}
-        if not mine:
-            return errors
-        offers = [
-            TopicPartition(source.topic, source.partition, position.offset, position.metadata)
-            for source, position in mine.items()
-        ]
+    def _create(self) -> Consumer | None:
+        """A new consumer, which joins the group; None when librdkafka refuses its properties."""
+        strategy = COOPERATIVE if self._assignment.cooperative else EAGER
+        own = {
+            "partition.assignment.strategy": strategy,
+            "error_cb": self._reachability.suspect,
+            "on_commit": self._commits.on_commit,
+        }
         try:
-            for answer in self._client.commit(offsets=offers, asynchronous=False) or []:
-                errors[self._source(answer)] = answer.error.code() if answer.error is not None else 0
+            consumer = Consumer({**self._properties, **own})
         except KafkaException as problem:
-            errors.update(dict.fromkeys(mine, problem.args[0].code()))
-        return errors
+            self._reachability.refuse(problem.args[0].str())
+            return None
+        self._reachability.is_fatal = False
+        self._subscribe(consumer)
+        return consumer
 
-    def _leave(self) -> None:
-        # close() alone would not leave for a static member (KIP-345), and its partitions would wait for the session
-        # to time out; unsubscribing does leave.
+    def _subscribe(self, consumer: Consumer) -> None:
+        consumer.subscribe(
+            sorted(self._topics),
+            on_assign=self._assignment.on_assign,
+            on_revoke=self._assignment.on_revoke,
+            on_lost=self._assignment.on_lost,
+        )
+
+    def _resume(self, sources: Collection[UpstreamPartition]) -> None:
+        if self._consumer is not None and sources:
+            self._consumer.resume(_topic_partitions(sources))
+
+    def _close(self) -> None:
+        """Close the consumer; the next turn makes another."""
+        consumer, self._consumer = self._consumer, None
+        self._assignment.forget()
+        self._commits.abandon()
+        if consumer is not None:
+            consumer.close()
+
+    def _commit_at_last(
+        self, consumer: Consumer, positions: Mapping[UpstreamPartition, CommitPosition]
+    ) -> Mapping[UpstreamPartition, int]:
+        answers: list[Errors] = []
+        self._commits.offer(positions, answers.append)
+        deadline = time.monotonic() + LAST_COMMIT
+        while not answers and time.monotonic() < deadline:
+            self._send_commits()
+            consumer.poll(EAGER_POLL)  # what it brings was never delivered, so it is not lost
+        return answers[0] if answers else dict.fromkeys(positions, REQUEST_TIMED_OUT)
+
+    def _leave(self, consumer: Consumer) -> None:
+        # close() alone does not leave if the member is static (KIP-345); its partitions would wait for the session to
+        # time out. Unsubscribing does, when the revocation has been served; the member id is gone then.
         with suppress(KafkaException):
-            self._client.unsubscribe()
-            deadline = time.monotonic() + 1.0
-            while self._positions and time.monotonic() < deadline:
-                self._client.poll(0.05)
-        self._client.close()
-
-    def _resume_librdkafka(self, sources: set[UpstreamPartition] | frozenset[UpstreamPartition]) -> None:
-        if sources:
-            self._client.resume([_topic_partition(source) for source in sources])
-
-    def _source(self, item: TopicPartition) -> UpstreamPartition:
-        return UpstreamPartition(self._cluster, TopicName(item.topic), item.partition)
-
-    def _on_error(self, error: KafkaError) -> None:
-        log.debug("librdkafka says", cluster=self._cluster, reason=error.str())
-        if error.code() in UNREACHABLE:
-            self._report_down(error.str())
-
-    def _report_down(self, reason: str) -> None:
-        if not self._down:
-            self._down = True
-            self._channel.put(SourceDown(reason))
-
-    def _report_up(self) -> None:
-        if self._down:
-            self._down = False
-            self._channel.put(SourceUp())
+            consumer.unsubscribe()
+            deadline = time.monotonic() + LEAVE
+            while consumer.memberid() and time.monotonic() < deadline:
+                consumer.poll(EAGER_POLL)
+        consumer.close()
 
 
-def _topic_partition(source: UpstreamPartition, offset: int = OFFSET_BEGINNING) -> TopicPartition:
-    return TopicPartition(source.topic, source.partition, offset)
+def _topic_partitions(sources: Iterable[UpstreamPartition]) -> list[TopicPartition]:
+    return [TopicPartition(source.topic, source.partition) for source in sources]

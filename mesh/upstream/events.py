@@ -25,24 +25,34 @@ class EventChannel(Generic[Event]):
         return len(self._events)
 
     def put(self, event: Event) -> None:
+        if self._closed:
+            return
         self._events.append(event)
-        if not self._woken and not self._closed:
+        if not self._woken:
             # Set before the wake-up, cleared before the events are taken: an event is delivered by this wake-up or
             # causes the next one.
-            self._woken = True
-            try:
-                self._loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # the loop is closed: nobody is left to be told
-                self._closed = True
+            self._wake()
 
     def close(self) -> None:
         """Deliver nothing more. On the event loop's thread."""
         self._closed = True
         self._events.clear()
 
+    def _wake(self) -> None:
+        self._woken = True
+        try:
+            self._loop.call_soon_threadsafe(self._drain)
+        except RuntimeError:  # the loop is closed: nobody is left to be told
+            self.close()
+
     def _drain(self) -> None:
         self._woken = False
         for _ in range(len(self._events)):
-            if self._closed or not self._events:
+            if not self._events:  # closed by what was delivered
                 return
-            self._deliver(self._events.popleft())
+            event = self._events.popleft()
+            try:
+                self._deliver(event)
+            except BaseException:
+                self._wake()  # the loop reports it; the events behind it are not to be forgotten
+                raise

@@ -1,11 +1,8 @@
 """The librdkafka engine: confluent-kafka's consumer, decoded records put into batches again.
 
-confluent-kafka serialises all calls on one consumer: commit() waits until consume() returns. So one thread owns it and
-takes commands between short polls, 1-2 ms while something is un-acknowledged and 50 ms when idle.
-
-Not consuming is not asking: librdkafka's pause() throws away what it has prefetched. But rebalances are served only by
-polling. So an engine that is not to consume just does not poll for `LONG_IDLE` seconds; then its partitions are paused
-after all, and polling goes on without records.
+confluent-kafka serialises all calls on one consumer, and some of them wait. So one thread owns it and takes commands
+between short polls (`consumer_thread`); the event loop never calls it. Another thread reads spans again, on a consumer
+that is in no group (`reader_thread`).
 """
 
 from __future__ import annotations
@@ -15,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
-from mesh.upstream.consumer_thread import ConsumerThread
-from mesh.upstream.engine import CommitPosition, CommitToken, EngineEvent, Reread
+from mesh.upstream.consumer_thread import REQUEST_TIMED_OUT, ConsumerThread
+from mesh.upstream.engine import CommitPosition, CommitToken, EngineEvent
 from mesh.upstream.events import EventChannel
 from mesh.upstream.properties import consumer_properties, reader_properties
 from mesh.upstream.reader_thread import ReaderThread
@@ -73,7 +70,7 @@ class LibrdkafkaEngine:
 
     def reread(self, partition: UpstreamPartition, span: Span) -> None:
         if self._reader is None:
-            self._reader = ReaderThread(self._cluster, self._reader_properties, self._reread)
+            self._reader = ReaderThread(self._cluster, self._reader_properties, self._channel)
             self._reader.start()
         self._reader.read(partition, span)
 
@@ -91,7 +88,4 @@ class LibrdkafkaEngine:
         try:
             return await asyncio.wait_for(ended, CLOSE_TIMEOUT)
         except TimeoutError:
-            return dict.fromkeys(positions, -1)
-
-    def _reread(self, event: Reread) -> None:
-        self._channel.put(event)
+            return dict.fromkeys(positions, REQUEST_TIMED_OUT)

@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, TypeAlias
+
+Properties: TypeAlias = Mapping[str, Any]
+"""librdkafka's, and what confluent-kafka adds to them: callbacks and a logger. They hold secrets: never log them."""
 
 STATIC_SESSION_MS = 45_000
 """A static member is assigned again at once after a crash; so its session may be long."""
 DYNAMIC_SESSION_MS = 10_000
 """Without a process id a crashed process's partitions wait for this long."""
+EAGER = "range,roundrobin"
+COOPERATIVE = "cooperative-sticky"
+"""librdkafka joins with assignors of one family only."""
+
+_LIBRDKAFKA = logging.getLogger("librdkafka")
+_SMALLEST_QUEUE = 64 << 10
+_LARGEST_PARTITION_FETCH = 1 << 20
+_LARGEST_FETCH = 50 << 20
+
+# The user's word goes before these. A broker that hangs is noticed after 10 s, not 60; one that comes back is found
+# after 1 s, not 10.
+_CUSTOMARY: Properties = {
+    "socket.timeout.ms": 10_000,
+    "reconnect.backoff.max.ms": 1_000,
+    "topic.metadata.refresh.interval.ms": 10_000,
+}
+_ALWAYS: Properties = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "earliest",
+    "enable.partition.eof": True,
+    "allow.auto.create.topics": False,
+    "fetch.queue.backoff.ms": 10,
+    "statistics.interval.ms": 0,
+    "enable.metrics.push": False,
+    "logger": _LIBRDKAFKA,
+}
+_CONNECTION = (
+    *("bootstrap.", "broker.", "client.", "https.", "reconnect.", "sasl.", "security.", "socket.", "ssl."),
+    *("enable.sasl.", "enable.ssl."),
+)
 
 
 def consumer_properties(
@@ -19,32 +54,28 @@ def consumer_properties(
     isolation: Literal["read_committed", "read_uncommitted"],
     buffer_bytes: int,
     session_timeout_ms: int | None,
-) -> dict[str, str | int | bool]:
-    """For the consumer of a pool. buffer_bytes bounds what librdkafka keeps of one partition before we take it."""
-    kilobytes = max(buffer_bytes // 1024, 64)
+) -> dict[str, Any]:
+    """For the consumer of a pool. buffer_bytes bounds what librdkafka keeps before we take it, all partitions
+    together; it may be overshot by what one fetch brings, which is at most that much again, or one record."""
+    queued = max(buffer_bytes, _SMALLEST_QUEUE)
     default_session = STATIC_SESSION_MS if instance_id is not None else DYNAMIC_SESSION_MS
     session = session_timeout_ms or int(properties.get("session.timeout.ms", default_session))
-    ours: dict[str, str | int | bool] = {
+    ours = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": group_id,
         "session.timeout.ms": session,
         "heartbeat.interval.ms": min(3_000, session // 3),
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "earliest",
-        "partition.assignment.strategy": "range,roundrobin",
         "isolation.level": isolation,
-        "enable.partition.eof": True,
-        "allow.auto.create.topics": False,
-        "queued.max.messages.kbytes": kilobytes,
+        "queued.max.messages.kbytes": queued >> 10,
         "queued.min.messages": 100_000,
-        "fetch.queue.backoff.ms": 10,
-        "max.partition.fetch.bytes": min(1 << 20, kilobytes * 1024),
-        "topic.metadata.refresh.interval.ms": 10_000,
+        "fetch.max.bytes": min(queued, _LARGEST_FETCH),
+        "max.partition.fetch.bytes": min(queued, _LARGEST_PARTITION_FETCH),
+        # librdkafka wants fetch.max.bytes to be at least as much; it bounds nothing that a consumer receives.
+        "message.max.bytes": min(queued, 1_000_000),
     }
     if instance_id is not None:
         ours["group.instance.id"] = instance_id
-    return {**properties, **ours}
+    return {**_CUSTOMARY, **properties, **_ALWAYS, **ours}
 
 
 def reader_properties(
@@ -52,18 +83,22 @@ def reader_properties(
     properties: Mapping[str, str],
     group_id: str,
     isolation: Literal["read_committed", "read_uncommitted"],
-) -> dict[str, str | int | bool]:
+) -> dict[str, Any]:
     """For a consumer that reads spans again, outside any group. librdkafka wants a group id all the same."""
-    ours: dict[str, str | int | bool] = {
+    ours = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": group_id,
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "earliest",
         "isolation.level": isolation,
-        "enable.partition.eof": True,
-        "allow.auto.create.topics": False,
         "queued.max.messages.kbytes": 1_024,
-        "fetch.queue.backoff.ms": 10,
+        "fetch.max.bytes": 1 << 20,
     }
-    return {**properties, **ours}
+    theirs = {name: value for name, value in properties.items() if name != "group.instance.id"}
+    return {**_CUSTOMARY, **theirs, **_ALWAYS, **ours}
+
+
+def connection_properties(properties: Properties) -> dict[str, Any]:
+    """Those by which a client finds a cluster and is let in, for a client that consumes nothing."""
+    return {
+        "logger": _LIBRDKAFKA,
+        **{name: value for name, value in properties.items() if name.startswith(_CONNECTION)},
+    }

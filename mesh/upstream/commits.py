@@ -1,0 +1,85 @@
+"""Commits on their way to the upstream group: one at a time, for librdkafka names none of them in its answers.
+
+They are asynchronous. A synchronous commit keeps the thread until the coordinator answers, which is a network away and
+may hang; librdkafka even keeps one for the length of a session while there is no coordinator.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from mesh.records.spans import UpstreamPartition
+from mesh.upstream.engine import CommitPosition
+
+REBALANCE_IN_PROGRESS = 27
+
+Errors = dict[UpstreamPartition, int]
+
+
+@dataclass(slots=True)
+class _Commit:
+    """errors: of what was not even sent. sent: what librdkafka will answer."""
+
+    positions: Mapping[UpstreamPartition, CommitPosition]
+    answered: Callable[[Errors], None]
+    errors: Errors = field(default_factory=dict)
+    sent: dict[tuple[str, int, int], UpstreamPartition] = field(default_factory=dict)
+
+
+class Commits:
+    """Everything runs on the consumer's thread; `on_commit` is called by librdkafka, inside of a poll."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Commit] = deque()
+        self._in_flight: _Commit | None = None
+
+    @property
+    def in_flight(self) -> bool:
+        return self._in_flight is not None
+
+    def offer(self, positions: Mapping[UpstreamPartition, CommitPosition], answered: Callable[[Errors], None]) -> None:
+        self._waiting.append(_Commit(positions, answered))
+
+    def send(self, consumer: Consumer, ours: Container[UpstreamPartition]) -> None:
+        """Send the next one unless one is in flight. What is not ours any more is not sent."""
+        while self._waiting and self._in_flight is None:
+            commit = self._waiting.popleft()
+            offers: list[TopicPartition] = []
+            for source, position in commit.positions.items():
+                if source in ours:
+                    commit.sent[source.topic, source.partition, position.offset] = source
+                    offers.append(TopicPartition(source.topic, source.partition, position.offset, position.metadata))
+                else:
+                    commit.errors[source] = REBALANCE_IN_PROGRESS
+            if not offers:
+                commit.answered(commit.errors)
+                continue
+            self._in_flight = commit
+            try:
+                consumer.commit(offsets=offers, asynchronous=True)
+            except KafkaException as problem:
+                self._end(commit, dict.fromkeys(commit.sent.values(), problem.args[0].code()))
+
+    def on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        commit = self._in_flight
+        answers = {(each.topic, each.partition, each.offset): each.error for each in partitions}
+        if commit is None or answers.keys() != commit.sent.keys():
+            return  # the answer to a synchronous one
+        errors: Errors = {}
+        for key, source in commit.sent.items():
+            problem = answers[key] or error
+            errors[source] = 0 if problem is None else problem.code()
+        self._end(commit, errors)
+
+    def abandon(self) -> None:
+        """The consumer is gone, and with it the answer; whoever asks again asks the next consumer."""
+        if self._in_flight is not None:
+            self._end(self._in_flight, dict.fromkeys(self._in_flight.sent.values(), REBALANCE_IN_PROGRESS))
+
+    def _end(self, commit: _Commit, errors: Errors) -> None:
+        self._in_flight = None
+        commit.answered({**commit.errors, **errors})
