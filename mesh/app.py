@@ -92,6 +92,8 @@ class Application:
         self._servers: list[VirtualClusterServer] = []
         self._listeners: list[asyncio.Server] = []
         self._catalogs: dict[ClusterName, TopicCatalog] = {}
+        self._found: dict[ClusterName, Mapping[TopicName, int]] | None = {}
+        """What the first look found, until all have answered; None from then on."""
         self._looked = {cluster.name: asyncio.Event() for cluster in config.clusters}
         self.stopping = asyncio.Event()
 
@@ -119,6 +121,7 @@ class Application:
         with anyio.move_on_after(FIRST_LOOK):
             for event in self._looked.values():
                 await event.wait()
+        self._number_partitions()
         for listener in self._listeners:
             await listener.start_serving()
         self._readiness.listening = True
@@ -197,10 +200,24 @@ class Application:
         match event:
             case CatalogUpdate(cluster, topics):
                 self._readiness.reached.add(cluster)
-                for server in self._servers:
-                    server.topics_changed(cluster, topics)
+                if self._found is not None:
+                    self._found[cluster] = topics
+                else:
+                    self._tell_topics(cluster, topics)
             case CatalogUnreachable(cluster, reason):
                 log.warning("an upstream cluster cannot be reached", cluster=cluster, reason=reason)
+
+    def _number_partitions(self) -> None:
+        """Partitions of several clusters are numbered in the order of the configuration, not in that of the answers; a
+        cluster that has not answered by now comes last."""
+        found, self._found = self._found or {}, None
+        for cluster in self._config.clusters:
+            if cluster.name in found:
+                self._tell_topics(cluster.name, found[cluster.name])
+
+    def _tell_topics(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
+        for server in self._servers:
+            server.topics_changed(cluster, topics)
 
     async def _bind(self, server: VirtualClusterServer, index: int, key: Literal["listen", "coordinator"]) -> None:
         """Take the address at once; clients are let in when the topics are known."""

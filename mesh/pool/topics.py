@@ -100,16 +100,22 @@ class VirtualTopics:
 
     def _by_prefix(self) -> dict[TopicName, Source]:
         found: dict[TopicName, Source] = {}
-        for rule in self._rules:
-            for topic in self._upstream.get(rule.cluster, {}):
-                source = Source(rule.cluster, topic)
-                if topic.startswith(rule.prefix) and topic not in self._explicit and source not in self._fed:
-                    found.setdefault(topic, source)
+        for cluster, topics in self._upstream.items():
+            for topic in topics:
+                source = Source(cluster, topic)
+                if self._cluster_by_prefix(topic) == cluster and source not in self._fed:
+                    found[topic] = source
         known = {name for name in found if name in self._partitions}
         for name in known:  # a topic stays with the source it began with
             first = self._partitions[name][0]
             found[name] = Source(first.cluster, first.topic)
         return found
+
+    def _cluster_by_prefix(self, name: TopicName) -> ClusterName | None:
+        """The first rule that matches decides, whether or not its cluster has the topic."""
+        if name in self._explicit:
+            return None
+        return next((rule.cluster for rule in self._rules if name.startswith(rule.prefix)), None)
 
     def _refresh(self, name: TopicName, sources: tuple[Source, ...]) -> None:
         for source in sources:
