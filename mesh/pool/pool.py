@@ -89,8 +89,9 @@ class Pool:
         self._subscribed: dict[ClusterName, frozenset[TopicName]] = {}
         self._outstanding: dict[ClusterName, set[Partition]] = {}
         self._eager: set[ClusterName] = set()
-        self._empty_since: float | None = None
+        self._empty_since: float | None = now  # nobody has joined yet, and perhaps nobody will
         self._watch_silence(now)
+        self.timers.at(now + settings.linger, self._end_if_empty)
 
     def __repr__(self) -> str:
         return f"<Pool {self.group}: {len(self.members)} members, {len(self.groupless)} without group>"
@@ -265,8 +266,10 @@ class Pool:
             error, count = self._acknowledge(member, source, offset)
             errors[topic, index] = error
             total += count
-            if error is ErrorCode.NONE and count:
-                needed[source] = ((topic, index), self.partitions[source])
+            partition = self.partitions.get(source)
+            if error is ErrorCode.NONE and partition is not None and partition.standing is not Standing.ABSENT:
+                # Also when it settles nothing: a commit that is repeated because it was not stored in time.
+                needed[source] = ((topic, index), partition)
         if total:
             member.flow.committed(total, member.in_flight, now)
             self.serving.distribution.refill(member, now)

@@ -178,7 +178,8 @@ class VirtualCluster:
             if member is not None:
                 state = self.connections[connection]
                 state.client_id = request.client_id
-                state.joined[group] = member
+                before, state.joined[group] = state.joined.get(group), member
+                self._leave_behind(before, state, now)
         return self._drain()
 
     def sync(self, ticket: Ticket, group: GroupId, request: SyncRequest, now: float) -> list[Effect]:
@@ -235,7 +236,11 @@ class VirtualCluster:
         pool = self._pool(group, now)
         state = self.connections[connection]
         state.client_id = client_id
-        member = pool.members.get(MemberId(member_id)) or state.joined.get(group)
+        member, joined = pool.members.get(MemberId(member_id)), state.joined.get(group)
+        if member is None and joined is not None and joined.id and self._pool_of(joined) is None:
+            # It has expired, and learns so by its next heartbeat; until then it stands nowhere.
+            return CommittedOffsets(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}), []
+        member = member or joined
         with self._step(pool, now):
             if member is None or self._pool_of(member) is not pool:
                 mode = self.rules.mode(group)
@@ -295,13 +300,16 @@ class VirtualCluster:
         state = self.connections[connection]
         state.client_id = client_id
         try:
-            member = self._fetching_member(state, request, now)
+            member, guessed = self._fetching_member(state, request, now)
         except SlotsExhausted:
-            member = None
+            member, guessed = None, False
         if member is not None:
             pool = self._pool_of(member)
             assert pool is not None
             with self._step(pool, now):
+                before = state.fetching
+                self.connections.bind(state, member, guessed)
+                self._leave_behind(before, state, now)
                 pool.fetch(member, connection, ticket, request, now)
             return self._drain()
         if self.rules.group_less is None and state.stranger_since is None:
@@ -313,8 +321,9 @@ class VirtualCluster:
         stranger.timer = self._timers.at(stranger.deadline, lambda _: self._answer_stranger(stranger))
         return self._drain()
 
-    def _fetching_member(self, state: Connection, request: FetchRequest, now: float) -> Member | None:
-        """Whose Fetch this is: its offsets tell; then its connection; then who is known to be about to fetch."""
+    def _fetching_member(self, state: Connection, request: FetchRequest, now: float) -> tuple[Member | None, bool]:
+        """Whose Fetch this is, and whether that is a guess: its offsets tell; then its connection; then who is known to
+        be about to fetch."""
         connections, guessed = self.connections, False
         owner = connections.owner_of_offsets(state, request)
         if owner is None and state.fetching is not None and self._pool_of(state.fetching) is not None:
@@ -325,14 +334,18 @@ class VirtualCluster:
             if state.stranger_since is None:
                 state.stranger_since = now
             if now - state.stranger_since < self._settings.stranger_grace:
-                return None
+                return None, False
         if owner is None and request.partitions:
             owner = connections.about_to_fetch(state, self.pools.values()) if state.barred is None else None
             guessed = owner is not None
             owner = owner or self._new_groupless(state, now)
-        if owner is not None:
-            connections.bind(state, owner, guessed)
-        return owner
+        return owner, guessed
+
+    def _leave_behind(self, before: Member | None, state: Connection, now: float) -> None:
+        """A connection is another member's from now on: for the one it was before, it has closed."""
+        pool = self._pool_of(before) if before is not None else None
+        if before is not None and pool is not None and before not in state.members:
+            pool.disconnected(before, state.id, now)
 
     def _new_groupless(self, state: Connection, now: float) -> Member | None:
         group = self.rules.group_less
