@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.events import EventChannel
+from mesh.upstream.properties import connection_properties
 
 REQUEST_TIMEOUT = 10.0
 SHORTEST_INTERVAL = 1.0
@@ -55,10 +56,7 @@ class TopicCatalog:
         self._cluster = cluster
         self._interval = interval
         self._channel: EventChannel[CatalogEvent] = EventChannel(loop, deliver)
-        self._properties: dict[str, str | int | float | bool] = {
-            **properties,
-            "bootstrap.servers": bootstrap_servers,
-        }
+        self._properties = connection_properties({**properties, "bootstrap.servers": bootstrap_servers})
         self._look = threading.Event()
         self._closed = False
         self._known: Mapping[TopicName, int] | None = None
@@ -75,11 +73,11 @@ class TopicCatalog:
         self._look.set()
 
     def _run(self) -> None:
-        admin = AdminClient(self._properties)
+        admin: AdminClient | None = None
         while not self._closed:
             began = time.monotonic()
-            self._look.clear()
             try:
+                admin = admin or AdminClient(self._properties)
                 self._tell(self._topics(admin))
             except KafkaException as problem:
                 if not self._unreachable:
@@ -89,6 +87,9 @@ class TopicCatalog:
             rest = began + SHORTEST_INTERVAL - time.monotonic()
             if rest > 0 and not self._closed:
                 time.sleep(rest)
+            if not self._closed:
+                # Whoever asked while the answer was under way may not have been served by it.
+                self._look.clear()
 
     def _topics(self, admin: AdminClient) -> dict[TopicName, int]:
         metadata = admin.list_topics(timeout=REQUEST_TIMEOUT)

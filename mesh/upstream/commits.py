@@ -44,7 +44,7 @@ class Commits:
     def offer(self, positions: Mapping[UpstreamPartition, CommitPosition], answered: Callable[[Errors], None]) -> None:
         self._waiting.append(_Commit(positions, answered))
 
-    def send(self, consumer: Consumer, ours: Container[UpstreamPartition]) -> None:
+    def send(self, consumer: Consumer | None, ours: Container[UpstreamPartition]) -> None:
         """Send the next one unless one is in flight. What is not ours any more is not sent."""
         while self._waiting and self._in_flight is None:
             commit = self._waiting.popleft()
@@ -55,7 +55,7 @@ class Commits:
                     offers.append(TopicPartition(source.topic, source.partition, position.offset, position.metadata))
                 else:
                     commit.errors[source] = REBALANCE_IN_PROGRESS
-            if not offers:
+            if not offers or consumer is None:
                 commit.answered(commit.errors)
                 continue
             self._in_flight = commit

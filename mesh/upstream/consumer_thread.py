@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Literal
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.assignment import Assignment
@@ -29,15 +29,13 @@ from mesh.upstream.engine import (
     CommitPosition,
     Committed,
     CommitToken,
-    EndReached,
     EngineEvent,
-    PositionReset,
-    Received,
 )
 from mesh.upstream.events import EventChannel
+from mesh.upstream.intake import Intake
 from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
 from mesh.upstream.reachability import Reachability
-from mesh.upstream.runs import batches_of, offset_of, size_of
+from mesh.upstream.runs import size_of
 
 EAGER_POLL = 0.002
 IDLE_POLL = 0.05
@@ -67,7 +65,6 @@ class ConsumerThread(threading.Thread):
         channel: EventChannel[EngineEvent],
     ) -> None:
         super().__init__(name=f"consumer of {properties['group.id']} on {cluster}", daemon=True)
-        self._cluster = cluster
         self._properties = properties
         self._channel = channel
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -75,6 +72,7 @@ class ConsumerThread(threading.Thread):
         self._assignment = Assignment(cluster, start, False, channel.put)
         self._commits = Commits()
         self._reachability = Reachability(cluster, properties, channel.put)
+        self._intake = Intake(cluster, self._assignment, channel.put, self._reachability.suspect)
         self._topics: frozenset[TopicName] = frozenset()
         self._running = True
         self._eager = False
@@ -85,7 +83,6 @@ class ConsumerThread(threading.Thread):
         self._poll_at = 0.0
         self._open_at = 0.0
         self._create_at = 0.0
-        self._sources: dict[tuple[str | None, int | None], UpstreamPartition] = {}
 
     def command(self, command: Callable[[], None]) -> None:
         """From any thread: do this between two polls."""
@@ -169,7 +166,7 @@ class ConsumerThread(threading.Thread):
         if self._may_consume():
             self._wait(0)
             if self._running:
-                self._take(self._receive(consumer, wait))
+                self._intake.take(self._receive(consumer, wait))
         else:
             self._wait(wait)
             if self._running and not self._may_consume():
@@ -212,7 +209,7 @@ class ConsumerThread(threading.Thread):
         message = consumer.poll(0)
         if message is None:
             return
-        self._take([message])
+        self._intake.take([message])
         if message.error() is None:
             self._trickled += size_of([message])
         if self._trickled > TRICKLE_BYTES and not self._all_paused:
@@ -243,55 +240,7 @@ class ConsumerThread(threading.Thread):
         self._paused, self._all_paused, self._trickled = set(), False, 0
 
     def _send_commits(self) -> None:
-        if self._consumer is not None:
-            self._commits.send(self._consumer, self._assignment.positions)
-
-    # Messages
-
-    def _take(self, messages: list[Message]) -> None:
-        runs: dict[tuple[str | None, int | None], list[Message]] = {}
-        for message in messages:
-            place = (message.topic(), message.partition())
-            error = message.error()
-            if error is None:
-                run = runs.get(place)
-                if run is None:
-                    runs[place] = [message]
-                else:
-                    run.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._records(self._source(place), runs.pop(place, []))
-                self._end(self._source(place), offset_of(message))
-            else:
-                self._reachability.suspect(error)
-        for place, run in runs.items():
-            self._records(self._source(place), run)
-
-    def _records(self, source: UpstreamPartition, messages: list[Message]) -> None:
-        position = self._assignment.positions.get(source)
-        if not messages or position is None:
-            return
-        first = offset_of(messages[0])
-        if first < position:
-            self._channel.put(PositionReset(source, first, f"offset {first} comes after {position - 1}"))
-        self._assignment.positions[source] = offset_of(messages[-1]) + 1
-        self._channel.put(Received(source, tuple(batches_of(messages))))
-
-    def _end(self, source: UpstreamPartition, end: int) -> None:
-        position = self._assignment.positions.get(source)
-        if position is None:
-            return
-        if end < position:
-            self._channel.put(PositionReset(source, end, f"the end at {end} comes after {position - 1}"))
-        self._assignment.positions[source] = end
-        self._channel.put(EndReached(source, end))
-
-    def _source(self, place: tuple[str | None, int | None]) -> UpstreamPartition:
-        source = self._sources.get(place)
-        if source is None:
-            topic, partition = place
-            source = self._sources[place] = UpstreamPartition(self._cluster, TopicName(topic or ""), partition or 0)
-        return source
+        self._commits.send(self._consumer, self._assignment.positions)
 
     # The consumer
 

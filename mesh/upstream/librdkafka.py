@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.upstream.commits import REBALANCE_IN_PROGRESS
 from mesh.upstream.consumer_thread import REQUEST_TIMED_OUT, ConsumerThread
 from mesh.upstream.engine import CommitPosition, CommitToken, EngineEvent
 from mesh.upstream.events import EventChannel
@@ -81,8 +82,8 @@ class LibrdkafkaEngine:
         self._channel.close()
         if self._reader is not None:
             self._reader.stop()
-        if not self._started:
-            return {}
+        if not self._consumer.is_alive():  # it never joined, or has left already
+            return dict.fromkeys(positions, REBALANCE_IN_PROGRESS)
         ended: asyncio.Future[Mapping[UpstreamPartition, int]] = self._loop.create_future()
         self._consumer.command(lambda: self._consumer.stop(positions, self._loop, ended))
         try:

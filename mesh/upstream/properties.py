@@ -99,6 +99,7 @@ def reader_properties(
 def connection_properties(properties: Properties) -> dict[str, Any]:
     """Those by which a client finds a cluster and is let in, for a client that consumes nothing."""
     return {
+        **{name: value for name, value in _CUSTOMARY.items() if name.startswith(_CONNECTION)},
         "logger": _LIBRDKAFKA,
         **{name: value for name, value in properties.items() if name.startswith(_CONNECTION)},
     }

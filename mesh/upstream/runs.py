@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
@@ -22,36 +22,48 @@ def offset_of(message: Message) -> int:
     return offset
 
 
-def batches_of(messages: Iterable[Message]) -> list[Batch]:
-    """The messages are of one partition, ascending, and carry no errors. A larger record is a batch by itself."""
+class OffsetsFellBack(ValueError):
+    """The offsets do not ascend: from the message at `index` on, they are those of another log."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"the offset of message {index} is not above the one before")
+        self.index = index
+
+
+def batches_of(messages: Sequence[Message]) -> list[Batch]:
+    """The messages are of one partition and carry no errors. A larger record is a batch by itself.
+
+    Raises OffsetsFellBack.
+    """
     batches: list[Batch] = []
     run: list[PlainRecord] = []
     size = 0
-    kind = stamp = NO_TIMESTAMP
-    for message in messages:
-        its_kind, timestamp = message.timestamp()
-        key, value = message.key(), message.value()
+    last = -1
+    appended: int | None = None
+    """When the broker appended the run, for a batch has one such time; None: the producers' times count."""
+    for index, message in enumerate(messages):
+        kind, timestamp = message.timestamp()
+        key = message.key()
         # What comes from a broker is a list with bytes in it; the type says more, for what producers may give.
         headers = cast("Headers | None", message.headers())
-        length = (len(key) if key else 0) + (len(value) if value else 0)
+        length = len(message) + (len(key) if key else 0)
         if headers:
             length += sum(len(name) + len(content or b"") for name, content in headers)
-        if its_kind == TIMESTAMP_NOT_AVAILABLE:
+        if kind == TIMESTAMP_NOT_AVAILABLE:
             timestamp = NO_TIMESTAMP
-        if run and (
-            size + length > LARGEST_RUN_BYTES
-            or len(run) == LARGEST_RUN_RECORDS
-            or its_kind != kind
-            # A batch has one log-append time for all its records.
-            or (timestamp != stamp and kind == TIMESTAMP_LOG_APPEND_TIME)
-        ):
-            batches.append(encode_batch(run[0][0], run, kind == TIMESTAMP_LOG_APPEND_TIME))
-            run, size = [], 0
-        kind, stamp = its_kind, timestamp
-        run.append((offset_of(message), timestamp, key, value, headers))
+        its_appended = timestamp if kind == TIMESTAMP_LOG_APPEND_TIME else None
+        if size + length > LARGEST_RUN_BYTES or its_appended != appended or len(run) == LARGEST_RUN_RECORDS:
+            if run:
+                batches.append(encode_batch(run[0][0], run, appended is not None))
+            run, size, appended = [], 0, its_appended
+        offset = message.offset() or 0
+        if offset <= last:
+            raise OffsetsFellBack(index)
+        run.append((offset, timestamp, key, message.value(), headers))
+        last = offset
         size += length
     if run:
-        batches.append(encode_batch(run[0][0], run, kind == TIMESTAMP_LOG_APPEND_TIME))
+        batches.append(encode_batch(run[0][0], run, appended is not None))
     return batches
 
 

@@ -1,0 +1,83 @@
+"""From messages to events: records by partition, ends of partitions, complaints, and offsets that fall back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, Message
+
+from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.upstream.assignment import Assignment
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received
+from mesh.upstream.runs import OffsetsFellBack, batches_of, offset_of
+
+
+class Intake:
+    """complain: told what librdkafka complains about in place of a record."""
+
+    def __init__(
+        self,
+        cluster: ClusterName,
+        assignment: Assignment,
+        put: Callable[[EngineEvent], None],
+        complain: Callable[[KafkaError], None],
+    ) -> None:
+        self._cluster = cluster
+        self._assignment = assignment
+        self._put = put
+        self._complain = complain
+        self._sources: dict[tuple[str | None, int | None], UpstreamPartition] = {}
+
+    def take(self, messages: list[Message]) -> None:
+        runs: dict[UpstreamPartition, list[Message]] = {}
+        run: list[Message] = []
+        topic = partition = None
+        for message in messages:
+            # One record after the other is of the same partition mostly: this loop is a hot one.
+            if message.partition() != partition or message.topic() != topic:
+                topic, partition = message.topic(), message.partition()
+                source = self._source(topic, partition)
+                run = runs.setdefault(source, [])
+            error = message.error()
+            if error is None:
+                run.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._records(source, run)
+                self._end(source, offset_of(message))
+                run.clear()
+            else:
+                self._complain(error)
+        for source, run in runs.items():
+            self._records(source, run)
+
+    def _records(self, source: UpstreamPartition, messages: list[Message]) -> None:
+        position = self._assignment.positions.get(source)
+        if not messages or position is None:
+            return
+        try:
+            batches = batches_of(messages)
+        except OffsetsFellBack as fall:
+            self._records(source, messages[: fall.index])
+            self._records(source, messages[fall.index :])
+            return
+        first = batches[0].first
+        if first < position:
+            self._put(PositionReset(source, first, f"offset {first} comes after {position - 1}"))
+        self._assignment.positions[source] = batches[-1].last + 1
+        self._put(Received(source, tuple(batches)))
+
+    def _end(self, source: UpstreamPartition, end: int) -> None:
+        position = self._assignment.positions.get(source)
+        if position is None:
+            return
+        if end < position:
+            self._put(PositionReset(source, end, f"the end at {end} comes after {position - 1}"))
+        self._assignment.positions[source] = end
+        self._put(EndReached(source, end))
+
+    def _source(self, topic: str | None, partition: int | None) -> UpstreamPartition:
+        source = self._sources.get((topic, partition))
+        if source is None:
+            source = UpstreamPartition(self._cluster, TopicName(topic or ""), partition or 0)
+            self._sources[topic, partition] = source
+        return source

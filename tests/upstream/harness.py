@@ -1,0 +1,148 @@
+"""An engine whose events are kept, with deadlines instead of sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Literal, TypeVar
+
+from confluent_kafka import Producer
+
+from mesh.records.decode import Record, decode_records
+from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.upstream.engine import (
+    Assigned,
+    AssignedPartition,
+    CommitPosition,
+    Committed,
+    CommitToken,
+    EndReached,
+    EngineEvent,
+    Received,
+)
+from mesh.upstream.librdkafka import LibrdkafkaEngine
+
+CLUSTER = ClusterName("eu")
+TIMEOUT = 30.0
+
+Event = TypeVar("Event", bound=EngineEvent)
+Value = TypeVar("Value")
+_numbers = itertools.count()
+
+
+def new_name(kind: str) -> str:
+    """A topic or group that no other test uses."""
+    return f"{kind}-{next(_numbers)}"
+
+
+def source(topic: str, partition: int = 0) -> UpstreamPartition:
+    return UpstreamPartition(CLUSTER, TopicName(topic), partition)
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(test())
+
+
+class RunningEngine:
+    """An engine and what it has told."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        group: str,
+        *,
+        instance_id: str | None = None,
+        start: Literal["earliest", "latest"] = "earliest",
+        properties: Mapping[str, str] | None = None,
+        buffer_bytes: int = 1 << 20,
+        session_timeout_ms: int | None = None,
+    ) -> None:
+        self.events: list[EngineEvent] = []
+        self._told = asyncio.Event()
+        self._tokens = itertools.count(1)
+        self.engine = LibrdkafkaEngine(
+            CLUSTER,
+            bootstrap_servers,
+            {"topic.metadata.refresh.interval.ms": "500", **(properties or {})},
+            group,
+            instance_id,
+            start,
+            "read_committed",
+            buffer_bytes,
+            session_timeout_ms,
+            self._deliver,
+            asyncio.get_running_loop(),
+        )
+
+    def _deliver(self, event: EngineEvent) -> None:
+        self.events.append(event)
+        self._told.set()
+
+    async def until(self, condition: Callable[[], Value]) -> Value:
+        """The first value that is true, looked at after each event."""
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                while not (value := condition()):
+                    self._told.clear()
+                    await self._told.wait()
+        except TimeoutError:
+            told = "\n".join(str(event)[:300] for event in self.events[-20:])
+            raise AssertionError(f"not within {TIMEOUT} s; told last:\n{told}") from None
+        return value
+
+    async def next(self, kind: type[Event]) -> Event:
+        """The first event of this kind; it and those before it are forgotten."""
+
+        def find() -> list[Event]:
+            return [event for event in self.events if isinstance(event, kind)]
+
+        event = (await self.until(find))[0]
+        del self.events[: self.events.index(event) + 1]
+        return event
+
+    def all(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def assigned(self) -> dict[int, AssignedPartition]:
+        """The next assignment, by partition number."""
+        return {each.partition.partition: each for each in (await self.next(Assigned)).partitions}
+
+    async def ends(self, partitions: int = 1) -> None:
+        """Until so many partitions are read to their ends."""
+        await self.until(lambda: len({event.partition for event in self.all(EndReached)}) >= partitions)
+
+    async def commit(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
+        token = CommitToken(next(self._tokens))
+        self.engine.commit(token, positions)
+        answers = await self.until(lambda: [event for event in self.all(Committed) if event.token == token])
+        return answers[0].errors
+
+    def records(self, topic: str, partition: int = 0) -> list[Record]:
+        """What was received of a partition, and is not forgotten."""
+        return [
+            record
+            for event in self.all(Received)
+            if event.partition == source(topic, partition)
+            for batch in event.batches
+            for record in decode_records(batch)
+        ]
+
+
+@asynccontextmanager
+async def engine(bootstrap_servers: str, group: str, *topics: str, **settings: Any) -> AsyncIterator[RunningEngine]:
+    running = RunningEngine(bootstrap_servers, group, **settings)
+    running.engine.subscribe(frozenset(TopicName(topic) for topic in topics))
+    try:
+        yield running
+    finally:
+        await running.engine.close({})
+
+
+def produce(bootstrap_servers: str, topic: str, count: int, partition: int = 0, **properties: Any) -> None:
+    """Records with their numbers as values, stored when this returns."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5, **properties})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=partition)
+    assert producer.flush(30) == 0
