@@ -6,8 +6,9 @@ Behaviour:
 * The offset says whose Fetch it is (mesh/pool/identity.py); records come at virtual offsets.
 * high watermark = last stable offset = last offset + 1 with data; the offset asked for (+ 1 while there is a backlog
   that this member may not take) without; -1 with an error: librdkafka ignores records and errors otherwise.
-* No fetch sessions (KIP-227): session_id 0 is answered; a request that continues one is refused with
-  FETCH_SESSION_ID_NOT_FOUND.
+* An offset below the window is served from the window's start; a negative one is below every window.
+* No fetch sessions (KIP-227): session_id 0 is answered; a request that continues one, and so does not name all its
+  partitions, is refused with FETCH_SESSION_ID_NOT_FOUND.
 
 Version notes:
 * v12: flexible (KIP-482), epochs of diverging logs (KIP-595) - not applicable, this log never diverges.
@@ -31,13 +32,15 @@ LONGEST_WAIT = 30.0
 """Seconds. No client asks for more than 10."""
 LARGEST_ANSWER = 64 << 20
 """Bytes. A client that asks for more gets this much."""
+FULL_FETCH = (-1, 0)
+"""The epochs of a request that names all its partitions: without a session, and asking for a new one."""
 
 
 def handle(context: Context, request: messages.FetchRequest) -> list[Effect]:
-    if request.session_id != 0 or request.session_epoch > 0:
+    if request.session_epoch not in FULL_FETCH:
         return context.answer(messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
     partitions = [
-        FetchPartition(name, asked.partition, asked.fetch_offset, asked.partition_max_bytes)
+        FetchPartition(name, asked.partition, max(asked.fetch_offset, 0), asked.partition_max_bytes)
         for topic in request.topics
         for name in [_name(context, topic)]
         for asked in topic.partitions

@@ -4,7 +4,8 @@ Behaviour:
 * Two nodes: this one as leader of every partition, and the same process under another port and node id as the group
   coordinator. Leader epoch 0. Topic ids are never zero and never change.
 * Topics that are not known are answered with UNKNOWN_TOPIC_OR_PARTITION (UNKNOWN_TOPIC_ID by id) and looked for
-  upstream soon. No topic is ever created.
+  upstream soon, if the configuration has a place for them. No topic is ever created.
+* Names that no topic can have are answered with INVALID_TOPIC, as Kafka does: no client asks for them again.
 
 Version notes:
 * v0: an empty list of topics means all. v1: null means all, empty means none.
@@ -14,6 +15,9 @@ Ignored: allow_auto_topic_creation.
 """
 
 from __future__ import annotations
+
+import re
+from typing import Final
 
 from mesh.apis.api import BROKER_NODE, COORDINATOR_NODE, Api, Context, as_it_is
 from mesh.pool.effects import Effect
@@ -28,6 +32,9 @@ from mesh.wire.messages import (
     MetadataTopic,
     MetadataTopicResponse,
 )
+
+LEGAL_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+"""Kafka's rule (org.apache.kafka.common.internals.Topic)."""
 
 
 def handle(context: Context, request: MetadataRequest) -> list[Effect]:
@@ -58,6 +65,8 @@ def _asked(context: Context, topic: MetadataTopic, effects: list[Effect]) -> Met
     name = TopicName(topic.name)
     if name in context.cluster.topics:
         return _known(context, name)
+    if LEGAL_NAME.fullmatch(name) is None:
+        return MetadataTopicResponse(name=name, error_code=ErrorCode.INVALID_TOPIC)
     effects.extend(context.cluster.missing_topic(name))
     return MetadataTopicResponse(name=topic.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

@@ -7,7 +7,8 @@ Behaviour:
 * A consumer that names a group it has not joined is given a slot of its own in that group's pool (assign() mode).
 
 Version notes:
-* v2: null topics mean all topics with a committed offset - none are listed. v6: flexible (KIP-482).
+* v2: null topics mean all topics with a committed offset - none are listed: that is what tools ask, and a virtual
+  offset says nothing to them; the upstream group has the true ones. v6: flexible (KIP-482).
 * v7: require_stable (KIP-447) - ignored, nothing is pending. v8: several groups (KIP-709).
 * v9: member id and epoch (KIP-848).
 
@@ -38,7 +39,8 @@ def handle(context: Context, request: OffsetFetchRequest) -> list[Effect]:
 
 def _group(context: Context, group: OffsetFetchGroup, effects: list[Effect]) -> OffsetFetchGroupResponse:
     if not group.topics:
-        return OffsetFetchGroupResponse(group_id=group.group_id, topics=())
+        error = context.cluster.rules.refusal(group.group_id)
+        return OffsetFetchGroupResponse(group_id=group.group_id, topics=(), error_code=error)
     names = [(TopicName(topic.name), index) for topic in group.topics for index in topic.partition_indexes]
     committed, followed = context.cluster.committed_offsets(
         context.connection, context.client_id, GroupId(group.group_id), group.member_id or "", names, context.now

@@ -25,13 +25,11 @@ def handle(context: Context, request: FindCoordinatorRequest) -> list[Effect]:
 
 
 def _coordinator(context: Context, key_type: int, key: str) -> Coordinator:
-    error, message = ErrorCode.NONE, None
+    error, message = context.cluster.rules.refusal(key), None
     if key_type != GROUP:
         error, message = ErrorCode.INVALID_REQUEST, "kafka-mesh coordinates consumer groups only"
-    elif not key:
-        error, message = ErrorCode.INVALID_GROUP_ID, "the group id is empty"
-    elif not context.cluster.rules.admits(key):
-        error, message = ErrorCode.GROUP_AUTHORIZATION_FAILED, f"group {key} is not admitted here"
+    elif error is not ErrorCode.NONE:
+        message = f"group {key} is not admitted here" if key else "the group id is empty"
     if error is not ErrorCode.NONE:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
     address = context.endpoint.coordinator

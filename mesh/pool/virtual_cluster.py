@@ -58,8 +58,12 @@ class GroupRules:
     group_less: GroupId | None = GROUP_LESS
     acknowledge: tuple[tuple[str, Acknowledge], ...] = ()
 
-    def admits(self, group: str) -> bool:
-        return any(fnmatch.fnmatchcase(group, pattern) for pattern in self.admitted)
+    def refusal(self, group: str) -> ErrorCode:
+        """Why consumers may not use a group, NONE if they may. That of the group-less may be named like any other."""
+        if not group:
+            return ErrorCode.INVALID_GROUP_ID
+        admitted = group == self.group_less or any(fnmatch.fnmatchcase(group, pattern) for pattern in self.admitted)
+        return ErrorCode.NONE if admitted else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
     def mode(self, group: str) -> Acknowledge:
         """Tools that never commit settle by receipt; everybody else by commits."""
@@ -386,10 +390,9 @@ class VirtualCluster:
     # How
 
     def _refuse_group(self, group: GroupId) -> ErrorCode:
-        if not group:
-            return ErrorCode.INVALID_GROUP_ID
-        if not self.rules.admits(group) and group != self.rules.group_less:
-            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        error = self.rules.refusal(group)
+        if error is not ErrorCode.NONE:
+            return error
         if group not in self.pools and len(self.pools) >= self.rules.maximum:
             self._effects.append(Report("a group was refused: too many pools", {"group": group}, "warning"))
             return ErrorCode.GROUP_MAX_SIZE_REACHED
