@@ -17,7 +17,7 @@ from typing import Literal
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
-from mesh.upstream.engine import Assigned, AssignedPartition, CommitPosition, EngineEvent, Lost, Revoked
+from mesh.upstream.engine import Assigned, AssignedPartition, CommitPosition, EngineEvent, Lost, PositionReset, Revoked
 
 REQUEST_TIMEOUT = 5.0
 
@@ -113,6 +113,17 @@ class Assignment:
         """Read on from the positions: messages that were taken out of librdkafka have got lost."""
         for source, position in self.positions.items():
             consumer.seek(_topic_partition(source, position))
+
+    def begin_anew(self, consumer: Consumer, topic: TopicName) -> None:
+        """This topic is another one than before, though its name is the same."""
+        sources = [source for source in self.positions if source.topic == topic]
+        starts = _offsets(consumer, sources, OFFSET_BEGINNING)
+        for source, start in starts.items():
+            if isinstance(start, KafkaError):
+                raise KafkaException(start)
+            self.positions[source] = start
+            consumer.seek(_topic_partition(source, start))
+            self._put(PositionReset(source, start, "the topic was deleted and made anew"))
 
     def forget(self) -> None:
         """The consumer is gone."""

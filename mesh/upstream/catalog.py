@@ -16,7 +16,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.events import EventChannel
 from mesh.upstream.properties import connection_properties
 
-REQUEST_TIMEOUT = 10.0
+REQUEST_TIMEOUT = 5.0
 SHORTEST_INTERVAL = 1.0
 INTERNAL = "__"
 """How the names of Kafka's own topics begin."""

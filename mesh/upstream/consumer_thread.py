@@ -36,6 +36,7 @@ from mesh.upstream.intake import Intake
 from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
 from mesh.upstream.reachability import Reachability
 from mesh.upstream.runs import size_of
+from mesh.upstream.topic_ids import TopicIds
 
 EAGER_POLL = 0.002
 IDLE_POLL = 0.05
@@ -72,7 +73,10 @@ class ConsumerThread(threading.Thread):
         self._assignment = Assignment(cluster, start, False, channel.put)
         self._commits = Commits()
         self._reachability = Reachability(cluster, properties, channel.put)
-        self._intake = Intake(cluster, self._assignment, channel.put, self._reachability.suspect)
+        self._topic_ids = TopicIds(properties)
+        self._intake = Intake(
+            cluster, self._assignment, channel.put, self._reachability.suspect, self._topic_ids.forget
+        )
         self._topics: frozenset[TopicName] = frozenset()
         self._running = True
         self._eager = False
@@ -129,6 +133,7 @@ class ConsumerThread(threading.Thread):
     ) -> None:
         """Commit a last time, leave the group, end. `ended` gets the errors when all that is done."""
         self._running = False
+        self._topic_ids.close()
         errors: Mapping[UpstreamPartition, int] = dict.fromkeys(positions, REQUEST_TIMED_OUT)
         try:
             if self._consumer is not None:
@@ -225,6 +230,8 @@ class ConsumerThread(threading.Thread):
             self._begin_unpaused()
             self._reachability.reached()
         self._send_commits()
+        for topic in self._topic_ids.made_anew(self._topics, now) if self._assignment.positions else ():
+            self._assignment.begin_anew(consumer, topic)
         self._reachability.probe(consumer, self._topics, now)
         if self._reachability.is_fatal:
             self._close()

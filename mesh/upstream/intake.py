@@ -13,7 +13,7 @@ from mesh.upstream.runs import OffsetsFellBack, batches_of, offset_of
 
 
 class Intake:
-    """complain: told what librdkafka complains about in place of a record."""
+    """complain: told what librdkafka complains about in place of a record; fell_back: which topic's offsets did."""
 
     def __init__(
         self,
@@ -21,11 +21,13 @@ class Intake:
         assignment: Assignment,
         put: Callable[[EngineEvent], None],
         complain: Callable[[KafkaError], None],
+        fell_back: Callable[[TopicName], None],
     ) -> None:
         self._cluster = cluster
         self._assignment = assignment
         self._put = put
         self._complain = complain
+        self._fell_back = fell_back
         self._sources: dict[tuple[str | None, int | None], UpstreamPartition] = {}
 
     def take(self, messages: list[Message]) -> None:
@@ -62,7 +64,7 @@ class Intake:
             return
         first = batches[0].first
         if first < position:
-            self._put(PositionReset(source, first, f"offset {first} comes after {position - 1}"))
+            self._fall_back(source, first, f"offset {first} comes after {position - 1}")
         self._assignment.positions[source] = batches[-1].last + 1
         self._put(Received(source, tuple(batches)))
 
@@ -71,9 +73,13 @@ class Intake:
         if position is None:
             return
         if end < position:
-            self._put(PositionReset(source, end, f"the end at {end} comes after {position - 1}"))
+            self._fall_back(source, end, f"the end at {end} comes after {position - 1}")
         self._assignment.positions[source] = end
         self._put(EndReached(source, end))
+
+    def _fall_back(self, source: UpstreamPartition, start: int, reason: str) -> None:
+        self._fell_back(source.topic)
+        self._put(PositionReset(source, start, reason))
 
     def _source(self, topic: str | None, partition: int | None) -> UpstreamPartition:
         source = self._sources.get((topic, partition))

@@ -64,7 +64,6 @@ def consumer_properties(
         "bootstrap.servers": bootstrap_servers,
         "group.id": group_id,
         "session.timeout.ms": session,
-        "heartbeat.interval.ms": min(3_000, session // 3),
         "isolation.level": isolation,
         "queued.max.messages.kbytes": queued >> 10,
         "queued.min.messages": 100_000,
@@ -75,7 +74,9 @@ def consumer_properties(
     }
     if instance_id is not None:
         ours["group.instance.id"] = instance_id
-    return {**_CUSTOMARY, **properties, **_ALWAYS, **ours}
+    # How fast a rebalance is noticed.
+    customary = {**_CUSTOMARY, "heartbeat.interval.ms": min(3_000, session // 3)}
+    return {**customary, **properties, **_ALWAYS, **ours}
 
 
 def reader_properties(

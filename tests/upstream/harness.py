@@ -65,7 +65,7 @@ class RunningEngine:
         self.engine = LibrdkafkaEngine(
             CLUSTER,
             bootstrap_servers,
-            {"topic.metadata.refresh.interval.ms": "500", **(properties or {})},
+            {"topic.metadata.refresh.interval.ms": "500", "heartbeat.interval.ms": "300", **(properties or {})},
             group,
             instance_id,
             start,

@@ -1,0 +1,169 @@
+"""Records arrive as they were written: keys, values, headers, times, all codecs; and what is not there is not waited
+for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from mesh.records.spans import Span
+from mesh.upstream.engine import EndReached, PositionReset, Received, Reread
+from tests.integration.kafka import KafkaCluster
+from tests.upstream.harness import engine, new_name, produce, run, source
+
+KEYS = (b"key", b"", None)
+VALUES = (b"value", b"", None, bytes(range(256)) * 8)
+HEADERS: tuple[list[tuple[str, str | bytes | None]], ...] = (
+    [],
+    [("trace", b"1"), ("trace", None), ("trace", b""), ("größe", b"\xff\x00")],
+)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_keys_values_headers_and_times(kafka: KafkaCluster, codec: str) -> None:
+    topic = new_name("topic")
+    kafka.create_topic(topic, 1)
+    written: list[tuple[Any, ...]] = []
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "compression.codec": codec, "linger.ms": 50, "batch.size": 9_000}
+    )
+    for key in KEYS:
+        for value in VALUES:
+            for headers in HEADERS:
+                timestamp = 1_700_000_000_000 - len(written) * 977  # they go back
+                written.append((len(written), timestamp, False, key, value, tuple(headers)))
+                producer.produce(topic, value, key, headers=headers, timestamp=timestamp)
+    assert producer.flush(30) == 0
+
+    async def test() -> None:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+            await running.ends()
+            read = [
+                (each.offset, each.timestamp, each.log_append_time, each.key, each.value, each.headers)
+                for each in running.records(topic)
+            ]
+            assert read == written
+
+    run(test)
+
+
+def test_log_append_times(kafka: KafkaCluster) -> None:
+    topic = new_name("topic")
+    kafka.create_topic(topic, 1, {"message.timestamp.type": "LogAppendTime"})
+    stored: dict[int, int] = {}
+
+    def note(_: object, message: Any) -> None:
+        stored[message.offset()] = message.timestamp()[1]
+
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0})
+    for number in range(30):
+        producer.produce(topic, b"%d" % number, timestamp=1, on_delivery=note)
+        if number % 3 == 0:
+            producer.flush(30)
+    assert producer.flush(30) == 0
+
+    async def test() -> None:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+            await running.ends()
+            records = running.records(topic)
+            assert all(record.log_append_time for record in records)
+            assert {record.offset: record.timestamp for record in records} == stored
+            assert len(set(stored.values())) > 1
+
+    run(test)
+
+
+def test_transactions(kafka: KafkaCluster) -> None:
+    """Aborted records and control records are passed over, and the end behind them is reached."""
+    topic = new_name("topic")
+    kafka.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    for number in range(6):
+        producer.begin_transaction()
+        for _ in range(10):
+            producer.produce(topic, b"%d" % number)
+        producer.flush(30)
+        (producer.abort_transaction if number % 2 else producer.commit_transaction)(30)
+
+    async def test() -> None:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+            await running.ends()
+            assert [record.value for record in running.records(topic)] == [
+                b"%d" % number for number in (0, 2, 4) for _ in range(10)
+            ]
+            assert running.all(EndReached)[-1].offset == 66
+            # The abort of the last transaction is at 65, and nothing of it is left to be read again.
+            running.engine.reread(source(topic), Span(40, 65))
+            again = await running.next(Reread)
+            assert [batch.record_count for batch in again.batches] == [10]
+            assert (again.complete, again.error) == (True, "")
+            assert running.all(PositionReset) == []
+
+    run(test)
+
+
+def test_records_that_were_deleted_are_passed_over(kafka: KafkaCluster) -> None:
+    topic = new_name("topic")
+    kafka.create_topic(topic, 1)
+    produce(kafka.bootstrap_servers, topic, 100)
+    admin = kafka.admin()
+    (done,) = admin.delete_records([TopicPartition(topic, 0, 40)]).values()
+    done.result(30)
+
+    async def test() -> None:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+            assert (await running.assigned())[0].start == 40
+            await running.ends()
+            assert [record.offset for record in running.records(topic)] == list(range(40, 100))
+            for span, left in ((Span(0, 39), []), (Span(30, 44), [40, 41, 42, 43, 44])):
+                running.engine.reread(source(topic), span)
+                again = await running.next(Reread)
+                assert (again.span, again.complete, again.error) == (span, True, "")
+                assert [offset for batch in again.batches for offset in range(batch.first, batch.last + 1)] == left
+
+    run(test)
+
+
+def test_a_big_record_is_a_batch_by_itself(kafka: KafkaCluster) -> None:
+    topic = new_name("topic")
+    kafka.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for size in (10, 900_000, 10, 10):
+        producer.produce(topic, bytes(size))
+    assert producer.flush(30) == 0
+
+    async def test() -> None:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic, buffer_bytes=64 << 10) as running:
+            await running.ends()
+            batches = [batch for event in running.all(Received) for batch in event.batches]
+            big = next(batch for batch in batches if len(batch.data) > 900_000)
+            assert (big.first, big.last) == (1, 1)
+            assert [record.offset for record in running.records(topic)] == [0, 1, 2, 3]
+
+    run(test)
+
+
+def test_a_long_span_comes_in_pieces(kafka: KafkaCluster) -> None:
+    topic = new_name("topic")
+    kafka.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5})
+    for _ in range(1_000):
+        producer.produce(topic, bytes(1_000))
+    assert producer.flush(30) == 0
+
+    async def test() -> None:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+            running.engine.reread(source(topic), Span(0, 999))
+            await running.until(lambda: [event for event in running.all(Reread) if event.complete])
+            pieces = running.all(Reread)
+            assert [piece.complete for piece in pieces] == [False, False, False, True]
+            assert all(sum(len(batch.data) for batch in piece.batches) < 300_000 for piece in pieces)
+            firsts = [batch.first for piece in pieces for batch in piece.batches]
+            lasts = [batch.last for piece in pieces for batch in piece.batches]
+            assert firsts == [0, *(last + 1 for last in lasts[:-1])]
+            assert lasts[-1] == 999
+
+    run(test)

@@ -1,0 +1,152 @@
+"""Brokers that are gone, hang or come back; topics that are made anew. On a broker of this module's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from mesh.records.spans import Span
+from mesh.upstream import reader_thread
+from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
+from mesh.upstream.engine import CommitPosition, PositionReset, Reread, SourceDown, SourceUp
+from mesh.upstream.librdkafka import CLOSE_TIMEOUT
+from tests.integration.jars import kafka_jars, missing_programs
+from tests.integration.kafka import KafkaCluster
+from tests.upstream.harness import CLUSTER, RunningEngine, engine, new_name, produce, run, source
+
+pytestmark = pytest.mark.kafka
+QUICK = {"socket.timeout.ms": "3000", "reconnect.backoff.max.ms": "200"}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    if missing := missing_programs():
+        pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
+    cluster = KafkaCluster("outages", kafka_jars(), tmp_path_factory.mktemp("outages"))
+    yield cluster
+    cluster.kill()
+
+
+@pytest.fixture
+def topic(broker: KafkaCluster) -> str:
+    name = new_name("topic")
+    broker.create_topic(name, 1)
+    produce(broker.bootstrap_servers, name, 100)
+    return name
+
+
+def test_a_broker_that_is_killed_and_comes_back(broker: KafkaCluster, topic: str) -> None:
+    async def test() -> None:
+        async with engine(broker.bootstrap_servers, new_name("group"), topic, properties=QUICK) as running:
+            await running.ends()
+            await asyncio.to_thread(broker.kill)
+            await running.next(SourceDown)
+            broker.restart()  # from the main thread: children die with the thread that started them
+            await running.next(SourceUp)
+            await asyncio.to_thread(produce, broker.bootstrap_servers, topic, 5)
+            await running.until(lambda: len(running.records(topic)) == 5)
+            assert [record.offset for record in running.records(topic)] == list(range(100, 105))
+            assert not running.all(PositionReset)
+            assert not running.all(SourceDown)
+            assert await running.commit({source(topic): CommitPosition(105)}) == {source(topic): 0}
+
+    run(test)
+
+
+def test_a_broker_that_hangs(broker: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits wait, spans are given up, a close takes no longer than it may."""
+    monkeypatch.setattr(reader_thread, "GIVE_UP", 2.0)
+
+    async def test() -> None:
+        async with engine(broker.bootstrap_servers, new_name("group"), topic, properties=QUICK) as running:
+            await running.ends()
+            running.events.clear()
+            broker.freeze()
+            try:
+                pending = asyncio.ensure_future(running.commit({source(topic): CommitPosition(7)}))  # noqa: TID251
+                running.engine.reread(source(topic), Span(0, 9))
+                failed = await running.next(Reread)
+                assert (failed.batches, failed.complete) == ((), True)
+                assert failed.error
+                await running.next(SourceDown)
+                running.engine.set_consuming(False)
+                running.engine.set_consuming(True)
+            finally:
+                broker.thaw()
+            await running.next(SourceUp)
+            # Stored late, or refused by the time-out: it is answered in any case.
+            assert (await pending)[source(topic)] in {0, 7, -185, -195, 27, 25, 22}
+            assert await running.commit({source(topic): CommitPosition(8)}) == {source(topic): 0}
+
+    run(test)
+
+
+def test_closing_while_the_broker_hangs(broker: KafkaCluster, topic: str) -> None:
+    async def test() -> None:
+        running = RunningEngine(broker.bootstrap_servers, new_name("group"), properties=QUICK)
+        running.engine.subscribe(frozenset([source(topic).topic]))
+        await running.ends()
+        broker.freeze()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT + 5):
+                errors = await running.engine.close({source(topic): CommitPosition(7)})
+            assert errors[source(topic)] != 0
+        finally:
+            broker.thaw()
+
+    run(test)
+
+
+@pytest.mark.parametrize("again", [0, 30, 300])
+def test_a_topic_that_is_made_anew(broker: KafkaCluster, topic: str, again: int) -> None:
+    """With nothing in it, with less in it than before, and with more: then it has the old position."""
+
+    async def test() -> None:
+        async with engine(broker.bootstrap_servers, new_name("group"), topic, properties=QUICK) as running:
+            await running.ends()
+            running.events.clear()
+            await asyncio.to_thread(broker.delete_topic, topic)
+            await asyncio.to_thread(broker.create_topic, topic, 1)
+            await asyncio.to_thread(produce, broker.bootstrap_servers, topic, again)
+            assert (await running.next(PositionReset)).start == 0
+            await running.until(lambda: again == len({record.offset for record in running.records(topic)}))
+            assert [record.value for record in running.records(topic)] == [b"%d" % number for number in range(again)]
+            assert await running.commit({source(topic): CommitPosition(0)}) == {source(topic): 0}
+
+    run(test)
+
+
+def test_the_catalog(broker: KafkaCluster, topic: str) -> None:
+    async def test() -> None:
+        events: asyncio.Queue[CatalogEvent] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        catalog = TopicCatalog(CLUSTER, broker.bootstrap_servers, QUICK, 600, events.put_nowait, loop)
+
+        async def next_update() -> CatalogUpdate:
+            async with asyncio.timeout(30):
+                event = await events.get()
+            assert isinstance(event, CatalogUpdate)
+            return event
+
+        first = await next_update()
+        assert first.topics[source(topic).topic] == 1
+        assert not [name for name in first.topics if name.startswith("__")]
+        other = new_name("topic")
+        await asyncio.to_thread(broker.create_topic, other, 3)
+        catalog.refresh_soon()
+        assert (await next_update()).topics == {**first.topics, source(other).topic: 3}
+        await asyncio.to_thread(broker.delete_topic, other)
+        catalog.refresh_soon()
+        assert (await next_update()).topics == first.topics
+        await asyncio.to_thread(broker.kill)
+        catalog.refresh_soon()
+        async with asyncio.timeout(30):
+            gone = await events.get()
+        assert isinstance(gone, CatalogUnreachable)
+        broker.restart()  # from the main thread: children die with the thread that started them
+        assert (await next_update()).topics == first.topics
+        catalog.close()
+
+    run(test)
