@@ -1,41 +1,56 @@
-"""One downstream connection: bytes to requests, results to bytes. The only thing it decides is when to stop reading.
+"""One downstream connection: bytes to requests, results to bytes.
 
 Requests of a connection are handled one after the other, as a Kafka broker does. A Fetch that is parked is answered
 early when another request queues up behind it: some clients send heartbeats and commits on the same connection.
+
+What a client can make the mesh keep is bounded: one request in work, what is read ahead of it (`MOST_QUEUED`,
+`MOST_AHEAD`), one unfinished frame of 4 MiB at most, and one answer more than the transport's write buffer likes, for
+nothing is read or taken up while the client does not read its answers.
+
+A connection on which no whole request came for `MOST_IDLE` seconds is closed, as Kafka does (connections.max.idle.ms):
+clients whose host vanished, half frames, clients that never read. There is no limit to the number of connections: an
+idle one costs a few kilobytes, and the operating system's limit of open files comes first.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from mesh.pool.effects import ConnectionId
 from mesh.wire.apis import ApiKey
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ProtocolError
-from mesh.wire.messages import RequestMessage, ResponseMessage
+from mesh.wire.messages import ResponseMessage
 
 if TYPE_CHECKING:
     from mesh.server.virtual_cluster import VirtualClusterServer
 
-MOST_QUEUED = 100
-"""Requests that may wait behind the one in work; beyond it nothing is read from the connection."""
+MOST_QUEUED: Final = 100
+"""Requests that may wait behind the one in work; beyond it nothing is read from the connection, until half are left."""
+MOST_AHEAD: Final = 256 * 1024
+"""Bytes that may be read while a request is in work, whatever they are; only their last piece may go beyond it."""
+MOST_IDLE: Final = 600.0
+"""Seconds. Clients close connections they do not use after 9 minutes by themselves."""
 
 
 class DownstreamConnection(asyncio.Protocol):
+    """in_work: the request that is being answered; those behind it wait."""
+
     def __init__(self, server: VirtualClusterServer, id: ConnectionId) -> None:
         self.id = id
         self.client_host = ""
+        self.in_work: Request | None = None
         self._server = server
         self._wire = ServerConnection(server.versions)
         self._queue: deque[Request] = deque()
-        self._current: Request | None = None
-        self._message: RequestMessage | None = None
+        self._ahead = 0
         self._transport: asyncio.Transport | None = None
         self._reading_paused = False
         self._writing_paused = False
-        self._working = False
+        self._heard = 0.0
+        self._idle: asyncio.TimerHandle | None = None
 
     # Called by the event loop
 
@@ -43,82 +58,113 @@ class DownstreamConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
+        self._heard = self._server.now()
+        self._watch()
         self._server.connected(self)
 
     def data_received(self, data: bytes) -> None:
         try:
-            self._queue.extend(self._wire.receive_data(data))
+            received = self._wire.receive_data(data)
         except ProtocolError as problem:
             self._refuse(problem)
             return
+        self._ahead += len(data)
+        if received:
+            self._heard = self._server.now()
+            self._queue += received
         self._flush()
-        if not self._reading_paused and len(self._queue) > MOST_QUEUED and self._transport is not None:
-            self._reading_paused = True
-            self._transport.pause_reading()
-        self._work()
-        if self._queue and self._current is not None and self._current.api_key is ApiKey.FETCH:
-            self._server.hurry(self._current)
+        self._server.work_soon(self)
+        self._pace()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._queue.clear()
-        self._server.disconnected(self)
+        self._end()
 
     def pause_writing(self) -> None:
         self._writing_paused = True
+        self._pace()
 
     def resume_writing(self) -> None:
         self._writing_paused = False
-        self._work()
+        self._server.work_soon(self)
+        self._pace()
 
     # Called by the server
 
-    def answer(self, request: Request, response: ResponseMessage) -> None:
-        """The result of the request in work; the next one is taken up."""
-        if self._transport is None or request is not self._current:
+    def work(self) -> None:
+        """Take up the next request, if none is in work; answer a parked Fetch early, if one waits behind it."""
+        if not self._queue or self._transport is None:
             return
-        self._current = self._message = None
-        self._wire.answer(request, response)
-        self._flush()
-        self._work()
+        if self.in_work is not None:
+            if self.in_work.api_key is ApiKey.FETCH:
+                self._server.hurry(self.in_work)
+        elif not self._writing_paused:
+            self.in_work = request = self._queue.popleft()
+            try:
+                self._server.handle(self, request, request.decode())
+            except ProtocolError as problem:
+                self._refuse(problem)
+            if self._queue:
+                self._server.work_soon(self)
 
-    def message(self, request: Request) -> RequestMessage | None:
-        """The decoded request in work, None if it is not in work any more."""
-        return self._message if request is self._current else None
+    def answer(self, request: Request, response: ResponseMessage) -> None:
+        """The answer to the request in work. Raises ValueError for one that has no room for what it is to carry."""
+        self._wire.answer(request, response)
+        self.in_work = None
+        self._flush()
+        self._server.work_soon(self)
+        self._pace()
 
     def close(self) -> None:
         """What was answered is still sent."""
+        self._queue.clear()
         if self._transport is not None:
             self._transport.close()
 
-    # How
+    def abort(self) -> None:
+        """At once; what was not sent is lost."""
+        transport = self._transport
+        self._end()
+        if transport is not None:
+            transport.abort()
 
-    def _work(self) -> None:
-        if self._working:
-            return
-        self._working = True
-        try:
-            while self._queue and self._current is None and not self._writing_paused and self._transport is not None:
-                request = self._queue.popleft()
-                self._current = request
-                self._message = message = request.decode()
-                self._server.handle(self, request, message)
-        except ProtocolError as problem:
-            self._refuse(problem)
-        finally:
-            self._working = False
-        if self._reading_paused and len(self._queue) * 2 < MOST_QUEUED and self._transport is not None:
-            self._reading_paused = False
-            self._transport.resume_reading()
+    # How
 
     def _flush(self) -> None:
         buffers = self._wire.data_to_send()
         if buffers and self._transport is not None:
             self._transport.writelines(buffers)
 
+    def _pace(self) -> None:
+        """Read no further than what is bounded."""
+        if self.in_work is None and not self._queue:
+            self._ahead = 0
+        if self._transport is None or self._transport.is_closing():
+            return
+        most = MOST_QUEUED // 2 if self._reading_paused else MOST_QUEUED
+        pause = self._writing_paused or len(self._queue) > most or self._ahead > MOST_AHEAD
+        if pause is not self._reading_paused:
+            self._reading_paused = pause
+            (self._transport.pause_reading if pause else self._transport.resume_reading)()
+
     def _refuse(self, problem: ProtocolError) -> None:
         self._server.refused(self, problem)
+        self.abort()
+
+    def _end(self) -> None:
+        """The server is told at once: what waits here must not be given anything any more."""
+        if self._transport is None:
+            return
+        self._transport = None
         self._queue.clear()
-        self._current = self._message = None
-        if self._transport is not None:
-            self._transport.abort()
+        if self._idle is not None:
+            self._idle.cancel()
+        self._server.disconnected(self)
+
+    def _watch(self) -> None:
+        self._idle = asyncio.get_running_loop().call_at(self._heard + MOST_IDLE, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self._server.now() < self._heard + MOST_IDLE:
+            self._watch()
+        else:
+            self.abort()

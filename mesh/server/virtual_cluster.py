@@ -1,7 +1,11 @@
 """A virtual cluster at work: its connections, its engines, its timer. It carries out what the pools decide.
 
 Every decision is a synchronous step of `mesh.pool`; the effects of a step are carried out one by one before the next
-step begins, whoever caused it.
+request is taken up, whoever caused it.
+
+A bug in a handler ends the connection whose request it was, loudly, and nothing else: it is logged with its traceback
+and counted as a request that ended in UNKNOWN_SERVER_ERROR, which is never sent. Any other exception goes to the event
+loop, which logs it; what else was to be done is done.
 """
 
 from __future__ import annotations
@@ -10,39 +14,33 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 from mesh.apis import TABLE
 from mesh.apis.api import Context, Endpoint
 from mesh.pool.effects import (
     Answer,
-    CommitUpstream,
     ConnectionId,
-    ConsumeUpstream,
     Effect,
-    HurryUpstream,
     LeaveUpstream,
-    PauseUpstream,
     RefreshTopics,
     Report,
-    RereadUpstream,
-    ResumeUpstream,
     SubscribeUpstream,
 )
 from mesh.pool.fetching import Delivered, FetchResult
 from mesh.pool.pool import Assignment, Pool
 from mesh.pool.results import CommitResult
 from mesh.pool.virtual_cluster import VirtualCluster
-from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, TopicName
 from mesh.server.connection import DownstreamConnection
 from mesh.server.engines import EngineFactory, Engines
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
+from mesh.server.outcomes import error_of
 from mesh.upstream.engine import (
     Assigned,
-    CommitPosition,
     Committed,
-    CommitToken,
     EndReached,
     EngineEvent,
     HighWatermarks,
@@ -59,6 +57,13 @@ from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.messages import OffsetCommitRequest, RequestMessage, ResponseMessage
 
 log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _InWork:
+    connection: DownstreamConnection
+    context: Context
+    message: RequestMessage
 
 
 class VirtualClusterServer:
@@ -82,10 +87,12 @@ class VirtualClusterServer:
         self._refresh = refresh
         self._loop = asyncio.get_running_loop()
         self._connections: dict[ConnectionId, DownstreamConnection] = {}
-        self._tickets: dict[Request, tuple[DownstreamConnection, Context, float]] = {}
+        self._in_work: dict[Request, _InWork] = {}
         self._ids = itertools.count(1)
         self._effects: deque[Effect] = deque()
+        self._ready: deque[DownstreamConnection] = deque()
         self._carrying_out = False
+        self._draining = False
         self._timer: asyncio.TimerHandle | None = None
 
     # Connections
@@ -105,9 +112,9 @@ class VirtualClusterServer:
 
     def disconnected(self, connection: DownstreamConnection) -> None:
         del self._connections[connection.id]
-        for ticket in [ticket for ticket, waiting in self._tickets.items() if waiting[0] is connection]:
-            del self._tickets[ticket]
-        self._carry_out(self.cluster.disconnected(connection.id, self._loop.time()))
+        if connection.in_work is not None:
+            self._in_work.pop(connection.in_work, None)
+        self._carry_out(self.cluster.disconnected(connection.id, self.now()))
 
     def refused(self, connection: DownstreamConnection, problem: ProtocolError) -> None:
         """A client sent what no answer can be given to; its connection is being closed."""
@@ -123,9 +130,21 @@ class VirtualClusterServer:
 
     # Requests
 
+    def now(self) -> float:
+        return self._loop.time()
+
+    @property
+    def requests_in_work(self) -> int:
+        return len(self._in_work)
+
+    def work_soon(self, connection: DownstreamConnection) -> None:
+        """Let a connection take up its next request, once everything that was decided before is done."""
+        if not self._draining:
+            self._ready.append(connection)
+            self._carry_out([])
+
     def handle(self, connection: DownstreamConnection, request: Request, message: RequestMessage) -> None:
         """Raises ProtocolError."""
-        now = self._loop.time()
         context = Context(
             self.cluster,
             self.endpoint,
@@ -135,26 +154,48 @@ class VirtualClusterServer:
             connection.client_host,
             request.api_version,
             request,
-            now,
+            self.now(),
         )
-        self._tickets[request] = (connection, context, now)
-        self._carry_out(TABLE[request.api_key].handle(context, message))
+        violations = self.cluster.violations
+        effects = TABLE[request.api_key].handle(context, message)
+        self._in_work[request] = _InWork(connection, context, message)
+        self._carry_out(effects)
+        if self.cluster.violations > violations and not any(_answers(effect, request) for effect in effects):
+            connection.abort()  # what was to answer it is closed
 
     def hurry(self, request: Request) -> None:
-        self._carry_out(self.cluster.hurry(request, self._loop.time()))
+        self._carry_out(self.cluster.hurry(request, self.now()))
 
     def _answer(self, request: Request, result: object) -> None:
-        waiting = self._tickets.pop(request, None)
-        if waiting is None:
+        work = self._in_work.pop(request, None)
+        if work is None:
             return
-        connection, context, since = waiting
-        message = connection.message(request)
-        if message is None:
-            return
-        self._count(message, result)
-        response: ResponseMessage = TABLE[request.api_key].respond(context, message, result)
-        self.metrics.request(self.name, request.api_key.name, _error_of(response), self._loop.time() - since)
-        connection.answer(request, response)
+        try:
+            response: ResponseMessage = TABLE[request.api_key].respond(work.context, work.message, result)
+            work.connection.answer(request, response)
+        except Exception:  # noqa: BLE001 - see the module
+            self._failed(work.connection, request)
+        else:
+            self._count(work.message, result)
+            self.metrics.request(self.name, request.api_key.name, error_of(response), self.now() - work.context.now)
+
+    def _work(self, connection: DownstreamConnection) -> None:
+        try:
+            connection.work()
+        except Exception:  # noqa: BLE001 - see the module
+            self._failed(connection, connection.in_work)
+
+    def _failed(self, connection: DownstreamConnection, request: Request | None) -> None:
+        log.exception(
+            "a connection was closed: kafka-mesh has a bug",
+            virtual_cluster=self.name,
+            connection=connection.id,
+            client_host=connection.client_host,
+            detail=repr(request),
+        )
+        if request is not None:
+            self.metrics.request(self.name, request.api_key.name, ErrorCode.UNKNOWN_SERVER_ERROR, 0.0)
+        connection.abort()
 
     def _count(self, message: RequestMessage, result: object) -> None:
         match result:
@@ -172,10 +213,10 @@ class VirtualClusterServer:
     # Upstream
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
-        self._carry_out(self.cluster.topics_changed(cluster, topics, self._loop.time()))
+        self._carry_out(self.cluster.topics_changed(cluster, topics, self.now()))
 
     def _engine_event(self, pool: Pool, cluster: ClusterName, event: EngineEvent) -> None:
-        now = self._loop.time()
+        now = self.now()
         self._carry_out(self.cluster.upstream(pool, lambda pool: self._tell(pool, cluster, event, now), now))
 
     def _tell(self, pool: Pool, cluster: ClusterName, event: EngineEvent, now: float) -> None:
@@ -215,8 +256,11 @@ class VirtualClusterServer:
     # The end
 
     def drain(self) -> None:
-        """Answer what waits, commit, leave the upstream groups. `engines.closed` tells when that is done."""
-        self._carry_out(self.cluster.drain(self._loop.time()))
+        """Answer what waits, commit, leave the upstream groups. `engines.closed` tells when that is done.
+
+        No request is taken up from now on: it could open what was just closed."""
+        self._draining = True
+        self._carry_out(self.cluster.drain(self.now()))
 
     def close_connections(self) -> None:
         for connection in list(self._connections.values()):
@@ -232,42 +276,35 @@ class VirtualClusterServer:
             return
         self._carrying_out = True
         try:
-            while self._effects:
-                self._do(self._effects.popleft())
+            while self._effects or self._ready:
+                if self._effects:
+                    self._do(self._effects.popleft())
+                else:
+                    self._work(self._ready.popleft())
         finally:
             self._carrying_out = False
-        self._arm()
+            if self._effects or self._ready:
+                self._loop.call_soon(self._carry_out, [])
+            self._arm()
 
     def _do(self, effect: Effect) -> None:
         match effect:
             case Answer(ticket, result):
                 assert isinstance(ticket, Request)
                 self._answer(ticket, result)
-            case CommitUpstream(group, cluster, token, offsets):
-                positions = _positions(offsets)
-                self.engines.call(group, cluster, lambda engine: engine.commit(CommitToken(token), positions))
-            case SubscribeUpstream(group, cluster, topics):
-                self.engines.open(self.cluster.pools[group], cluster)
-                self.engines.call(group, cluster, lambda engine: engine.subscribe(topics))
-            case ConsumeUpstream(group, cluster, consuming):
-                self.engines.call(group, cluster, lambda engine: engine.set_consuming(consuming))
-            case HurryUpstream(group, cluster, eager):
-                self.engines.call(group, cluster, lambda engine: engine.set_eager(eager))
-            case PauseUpstream(group, partition):
-                self.engines.call(group, partition.cluster, lambda engine: engine.pause(frozenset([partition])))
-            case ResumeUpstream(group, partition):
-                self.engines.call(group, partition.cluster, lambda engine: engine.resume(frozenset([partition])))
-            case RereadUpstream(group, partition, span):
-                self.engines.call(group, partition.cluster, lambda engine: engine.reread(partition, span))
+            case SubscribeUpstream(group):
+                pool = self.cluster.pools.get(group)
+                if pool is not None:  # it may have been closed by what followed in the same step
+                    self.engines.subscribe(pool, effect)
             case LeaveUpstream(group, offsets):
-                self.engines.close(group, _positions(offsets))
+                self.engines.close(group, offsets)
                 self.metrics.forget_group(self.name, group)
             case RefreshTopics():
                 self._refresh()
             case Report(event, fields, level):
                 self._report(event, fields, level)
             case _:
-                assert_never(effect)
+                self.engines.command(effect)
 
     def _report(self, event: str, fields: Mapping[str, Any], level: str) -> None:
         if level == "error":
@@ -286,17 +323,8 @@ class VirtualClusterServer:
 
     def _tick(self) -> None:
         self._timer = None
-        self._carry_out(self.cluster.tick(self._loop.time()))
+        self._carry_out(self.cluster.tick(self.now()))
 
 
-def _positions(offsets: Mapping[UpstreamPartition, int]) -> dict[UpstreamPartition, CommitPosition]:
-    return {source: CommitPosition(offset) for source, offset in offsets.items()}
-
-
-def _error_of(response: ResponseMessage) -> ErrorCode:
-    """The error of an answer, for the metrics: its own, or the first one of its parts."""
-    parts: list[object] = [response]
-    for topic in (*getattr(response, "topics", ()), *getattr(response, "groups", ())):
-        parts += (topic, *getattr(topic, "partitions", ()))
-    errors = (getattr(part, "error_code", ErrorCode.NONE) for part in parts)
-    return next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
+def _answers(effect: Effect, request: Request) -> bool:
+    return isinstance(effect, Answer) and effect.ticket is request

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
-
-from kio.index import load_response_schema
 
 from mesh.apis import TABLE
 from mesh.apis.api import Address, Context, Endpoint
@@ -15,13 +13,12 @@ from mesh.pool.settings import PoolSettings
 from mesh.pool.virtual_cluster import GroupRules
 from mesh.records.batch import split_batches
 from mesh.records.decode import decode_records
-from mesh.wire.apis import APIS, ApiKey, has_tagged_response_header
+from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import RequestMessage
-from tests.apis.messages import request
+from tests.apis.messages import Conversation
 from tests.pool.harness import GROUP, MAXIMUM, ORDERS, World
-from tests.wire.entities import decode
 
 ENDPOINT: Final = Endpoint("mesh-1", Address("broker.example", 9092), Address("coordinator.example", 9093))
 SERVED: Final = {key: api.versions for key, api in TABLE.items()}
@@ -63,18 +60,16 @@ class Mesh(World):
         client.wire.answer(ticket, TABLE[ticket.api_key].respond(context, message, result))
 
 
-class Client:
+class Client(Conversation):
     """One connection of a client, and what the client knows of its group."""
 
     def __init__(self, mesh: Mesh, client_id: str = "c") -> None:
+        super().__init__(client_id)
         self.mesh = mesh
-        self.client_id = client_id
         self.connection = ConnectionId(next(mesh.ids))
         self.wire = ServerConnection({key: (served.lowest, served.highest) for key, served in SERVED.items()})
         self.member_id = ""
         self.generation = -1
-        self._correlation = itertools.count(1)
-        self._sent: dict[int, tuple[ApiKey, int]] = {}
         self._received: dict[int, Any] = {}
         mesh.cluster.connected(self.connection, HOST)
 
@@ -91,16 +86,10 @@ class Client:
 
     # Requests
 
-    def bytes_of(self, api_key: ApiKey, version: int, /, **values: Any) -> bytes:
-        """A request in bytes, of which this client awaits the answer."""
-        correlation = next(self._correlation)
-        self._sent[correlation] = (api_key, version)
-        return request(api_key, version, correlation, self.client_id, values)
-
     def send(self, api_key: ApiKey, version: int, /, **values: Any) -> int:
         """Returns the correlation id."""
         self._take(self.receive(self.bytes_of(api_key, version, **values)))
-        return len(self._sent)
+        return self.last
 
     def answer(self, correlation: int) -> Any:
         """The answer as kio reads it; None if there is none yet."""
@@ -115,24 +104,12 @@ class Client:
 
     def take(self, data: bytes) -> list[Any]:
         """The answers in these bytes, as kio reads them."""
-        return [answer for _, answer in self._answers(data)]
+        return [answer for _, answer in self.answers(data)]
 
     def _take(self, data: bytes) -> None:
-        for correlation, answer in self._answers(data):
+        for correlation, answer in self.answers(data):
             assert correlation not in self._received
             self._received[correlation] = answer
-
-    def _answers(self, data: bytes) -> Iterator[tuple[int, Any]]:
-        while data:
-            length = int.from_bytes(data[:4], "big")
-            answer, data = data[4 : 4 + length], data[4 + length :]
-            correlation = int.from_bytes(answer[:4], "big")
-            api_key, version = self._sent[correlation]
-            body = answer[4:]
-            if has_tagged_response_header(api_key, version):
-                assert body[0] == 0
-                body = body[1:]
-            yield correlation, decode(load_response_schema(api_key, version), body)
 
     # What consumers do
 

@@ -6,17 +6,18 @@ not given has kio's default or that of `USUAL`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from datetime import timedelta
+from itertools import count
 from typing import Any, Final, get_type_hints
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from mesh.wire.apis import ApiKey
+from mesh.wire.apis import ApiKey, has_tagged_response_header
 from mesh.wire.errors import ErrorCode
-from tests.wire.entities import encode, frame
+from tests.wire.entities import decode, encode, frame
 
 USUAL: Final[Mapping[str, Any]] = {
     "aborted_transactions": (),
@@ -35,6 +36,40 @@ USUAL: Final[Mapping[str, Any]] = {
     "topic_id": None,
 }
 """Values of fields for which kio has no default; durations in milliseconds."""
+
+
+class Conversation:
+    """One side of a connection: requests by kio's writer, and answers by its reader."""
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self._correlation = count(1)
+        self._asked: dict[int, tuple[ApiKey, int]] = {}
+
+    def bytes_of(self, api_key: ApiKey, version: int, /, **values: Any) -> bytes:
+        """A request in bytes, of which this client awaits the answer."""
+        correlation = next(self._correlation)
+        self._asked[correlation] = (api_key, version)
+        return request(api_key, version, correlation, self.client_id, values)
+
+    @property
+    def last(self) -> int:
+        """The correlation id of the last request."""
+        return len(self._asked)
+
+    def answers(self, data: bytes) -> Iterator[tuple[int, Any]]:
+        """Correlation ids and answers in these bytes, which end with an answer's end."""
+        while data:
+            length = int.from_bytes(data[:4], "big")
+            answer, data = data[4 : 4 + length], data[4 + length :]
+            assert len(answer) == length
+            correlation = int.from_bytes(answer[:4], "big")
+            api_key, version = self._asked[correlation]
+            body = answer[4:]
+            if has_tagged_response_header(api_key, version):
+                assert body[0] == 0
+                body = body[1:]
+            yield correlation, decode(load_response_schema(api_key, version), body)
 
 
 def request(api_key: ApiKey, version: int, correlation_id: int, client_id: str, values: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,151 @@
+"""Engines come and go with the pools of their group, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from mesh.pool.effects import GroupId
+from mesh.records.spans import ClusterName
+from mesh.upstream.engine import CommitPosition, EngineEvent, SourceDown, SourceUp
+from tests.pool.harness import EU, US, source
+from tests.server.fake_time import in_fake_time
+from tests.server.harness import Bench, FakeEngine, Peer
+
+
+async def consuming(bench: Bench, client_id: str = "c") -> Peer:
+    """A member whose pool has engines on both clusters."""
+    peer = await bench.member(client_id)
+    peer.fetch(peer.positions(), max_wait=100)
+    await asyncio.sleep(0.2)
+    return peer
+
+
+async def left(peer: Peer) -> None:
+    peer.leave()
+    await asyncio.sleep(1.1)
+
+
+@in_fake_time
+async def test_one_for_each_cluster_and_none_before_somebody_fetches() -> None:
+    bench = Bench()
+    peer = await bench.member()
+    assert bench.engines == []
+    peer.fetch(peer.positions())
+    assert [(engine.cluster, engine.commands[0]) for engine in bench.engines] == [
+        (EU, ("subscribe", frozenset(["orders"]))),
+        (US, ("subscribe", frozenset(["orders"]))),
+    ]
+
+
+@in_fake_time
+async def test_leaving_commits_what_is_not_stored_yet_on_its_own_cluster() -> None:
+    bench = Bench(store_at_once=False)
+    peer = await consuming(bench)
+    positions = peer.positions()
+    fetch = peer.fetch(positions)
+    for engine in bench.engines:
+        engine.assign()
+    bench.engine(EU).produce(0, first=0, count=3)
+    assert peer.answer(fetch) is not None
+    peer.commit({0: positions[0] + 2})
+    await asyncio.sleep(3.5)  # it is answered as not stored
+    await left(peer)
+    assert bench.engine(EU).last == {source(0): CommitPosition(2)}
+    assert bench.engine(US).last == {}
+    assert len(bench.server.engines) == 0
+
+
+@in_fake_time
+async def test_a_pool_that_comes_again_waits_until_the_older_engine_has_left() -> None:
+    bench = Bench(leave_at_once=False)
+    await left(await consuming(bench))
+    older = bench.engine(EU), bench.engine(US)
+    peer = await consuming(bench)
+    assert len(bench.engines) == 2, "none of the new pool's yet"
+    older[0].leaving.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0.1)
+    assert [engine.cluster for engine in bench.engines] == [EU, US, EU]
+    assert bench.engine(EU).commands == [("subscribe", frozenset(["orders"]))], "what it was told meanwhile"
+    older[1].leaving.set()
+    await asyncio.sleep(0.1)
+    fetch = peer.fetch(peer.positions(), max_wait=5_000)
+    bench.engine(US).assign()
+    bench.engine(US).produce(2, first=0)
+    assert peer.answer(fetch).responses[0].partitions[2].records
+
+
+@in_fake_time
+async def test_a_pool_that_ends_while_it_still_waits_opens_nothing() -> None:
+    bench = Bench(leave_at_once=False)
+    await left(await consuming(bench))
+    await left(await consuming(bench))
+    assert len(bench.engines) == 2
+    for engine in bench.engines:
+        engine.leaving.set()
+    await bench.server.engines.closed()
+    await asyncio.sleep(0.1)
+    assert len(bench.engines) == 2
+    assert len(bench.server.engines) == 0
+
+
+@in_fake_time
+async def test_an_engine_that_fails_to_close_is_reported_and_holds_up_nobody() -> None:
+    bench = Bench(leave_at_once=False)
+    await left(await consuming(bench))
+    older = bench.engine(EU)
+    await consuming(bench)
+    older.failure = RuntimeError("the thread does not end")
+    with capture_logs() as logs:
+        older.leaving.set()
+        await asyncio.sleep(0.1)
+    (entry,) = logs
+    assert (entry["event"], entry["log_level"]) == ("an engine could not be closed", "error")
+    assert (entry["group"], entry["cluster"], entry["exc_info"]) == ("shop", EU, True)
+    assert bench.engine(EU) is not older
+
+
+@in_fake_time
+async def test_what_an_older_engine_still_tells_is_nobodys() -> None:
+    bench = Bench(leave_at_once=False)
+    await left(await consuming(bench))
+    older = bench.engine(EU)
+    await consuming(bench)
+    older.assign()
+    older.produce(0, first=0)
+    assert sum(bench.metric("kafka_mesh_backlog_records").values()) == 0
+
+
+@in_fake_time
+async def test_a_cluster_that_goes_down_and_up() -> None:
+    bench = Bench()
+    await consuming(bench)
+    bench.engine(EU).deliver(SourceDown("all brokers down"))
+    bench.engine(US).deliver(SourceUp())
+    assert bench.metric("kafka_mesh_upstream_up") == {("eu",): 0, ("us",): 1}
+
+
+@in_fake_time
+async def test_a_bug_in_an_engine_is_seen_and_nothing_behind_it_is_forgotten() -> None:
+    """Both clusters are to be subscribed; the first engine fails."""
+    bench = Bench()
+    peer = await bench.member()
+    positions = peer.positions()
+    create = bench.create
+
+    def broken(group: GroupId, cluster: ClusterName, deliver: Callable[[EngineEvent], None]) -> FakeEngine:
+        if cluster == EU:
+            raise RuntimeError("no more threads")
+        return create(group, cluster, deliver)
+
+    bench.create = broken
+    with pytest.raises(RuntimeError, match="no more threads"):
+        peer.fetch(positions, max_wait=100)
+    await asyncio.sleep(0.5)
+    assert [engine.cluster for engine in bench.engines] == [US]
+    peer.read()
+    assert peer.order[-1] == peer.last, "the Fetch was answered all the same"
