@@ -95,20 +95,24 @@ class Flow:
             self._full_since = None
 
     def asked_while_full(self, now: float) -> float:
-        """It asked for more with a full window; returns when `grow` is to be called."""
+        """It asked for more with a full window; returns when `grow` is to be called: every second from the first on,
+        since others may stop waiting at any time."""
         if self._full_since is None:
             self._full_since = now
             self._was_full = True
-        waited = now - self._full_since
-        return self._full_since + (FULL_AND_ALONE if waited < FULL_AND_ALONE else FULL_ANYHOW)
+        seconds = int(now - self._full_since)
+        while self._full_since + seconds * FULL_AND_ALONE <= now:
+            seconds += 1
+        return self._full_since + seconds * FULL_AND_ALONE
 
     def grow(self, others_wait: bool, now: float) -> bool:
         """Double the cap if it was full for long enough; whether it did."""
         if self._full_since is None:
             return False
-        waited = now - self._full_since
         trusted = self.never_committed and self._doublings < TRUSTED_DOUBLINGS
-        if waited >= FULL_ANYHOW or (waited >= FULL_AND_ALONE and (trusted or not others_wait)):
+        # Sums are compared, not differences: what was told by `asked_while_full` must be enough, to the last bit.
+        is_alone = now >= self._full_since + FULL_AND_ALONE and (trusted or not others_wait)
+        if is_alone or now >= self._full_since + FULL_ANYHOW:
             self.cap = min(self.cap * 2, self._maximum)
             self._full_since = now
             self._doublings += 1

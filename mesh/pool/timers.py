@@ -6,6 +6,9 @@ import heapq
 import itertools
 from collections.abc import Callable
 
+SWEEP = 100
+"""Deadlines that may be kept although they were cancelled: most Fetches are answered long before theirs."""
+
 
 class Timer:
     """One deadline. `cancel` may be called at any time, any number of times."""
@@ -35,8 +38,15 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
         self._count = itertools.count()
+        self._sweep_at = SWEEP
+
+    def __len__(self) -> int:
+        """How many are kept, also of those that were cancelled."""
+        return len(self._heap)
 
     def at(self, when: float, action: Callable[[float], None]) -> Timer:
+        if len(self._heap) >= self._sweep_at:
+            self._sweep()
         timer = Timer(when, action)
         heapq.heappush(self._heap, (when, next(self._count), timer))
         return timer
@@ -46,6 +56,12 @@ class Timers:
         while self._heap and self._heap[0][2].cancelled:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
+
+    def _sweep(self) -> None:
+        """Let go of what was cancelled; as often as the number has doubled."""
+        self._heap = [entry for entry in self._heap if not entry[2].cancelled]
+        heapq.heapify(self._heap)
+        self._sweep_at = 2 * len(self._heap) + SWEEP
 
     def fire_next(self, now: float) -> bool:
         """Do one thing that is due; False when nothing is."""
