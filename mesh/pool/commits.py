@@ -90,7 +90,7 @@ class Commits:
             going = {
                 source: (partition, partition.ledger, partition.ledger.committable)
                 for source, partition in partitions.items()
-                if partition.is_active
+                if partition.is_active and partition.ledger.committable > partition.ledger.stored
             }
             if going:
                 token = next(self._tokens)
@@ -109,16 +109,16 @@ class Commits:
             error = errors.get(source, ErrorCode.UNKNOWN_SERVER_ERROR.value)
             if error == 0:
                 ledger.stored = max(ledger.stored, offset)
-                continue
-            # One that is suspended may come back: then it is touched, and stored again from there.
-            self.changed(partition)
-            if error != ErrorCode.REBALANCE_IN_PROGRESS.value:
+            else:
+                # One that is suspended may come back: then it is touched, and stored again from there.
+                self.changed(partition)
                 failed[source] = error
         self._stored(under_way[1])
         if failed:
-            self.failed += 1
             self._retrying.add(cluster)
             self._timers.at(now + RETRY_AFTER, lambda _: self._retry(cluster))
+        if set(failed.values()) - {ErrorCode.REBALANCE_IN_PROGRESS.value}:
+            self.failed += 1
             fields = {"group": self._group, "cluster": cluster, "errors": {str(k): v for k, v in failed.items()}}
             self._effects.append(Report("an upstream commit failed and is tried again", fields, "warning"))
         else:

@@ -53,6 +53,7 @@ class Membership:
 
     request: JoinRequest
     member_id: MemberId
+    instance_id: str | None
     generation: int = 0
     assignment: bytes = b""
     seen: float = 0.0
@@ -193,7 +194,8 @@ class Coordinator:
         if request.protocol_type != CONSUMER_PROTOCOL or not request.protocols:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         known = request.member_id in self._members
-        if not known and len(self._members) >= self._settings.max_members:
+        replaces = request.instance_id in self._static and not request.member_id
+        if not known and not replaces and len(self._members) >= self._settings.max_members:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not request.member_id or request.member_id in self._promised:
             return ErrorCode.NONE
@@ -227,7 +229,7 @@ class Coordinator:
             if older is not None:
                 self._remove(older, ErrorCode.FENCED_INSTANCE_ID, "a static member took its place", now)
             self._static[request.instance_id] = member_id
-        membership = Membership(request, member_id)
+        membership = Membership(request, member_id, request.instance_id)
         self._members[member_id] = membership
         return membership
 
@@ -236,6 +238,8 @@ class Coordinator:
         membership.generation += 1
         membership.assignment = b""
         membership.joining = ticket
+        if membership.session is not None:
+            membership.session.cancel()  # the request may have brought another session timeout
         self._hear(membership, now)
         self._timers.at(now + self._settings.join_delay, lambda then: self._complete_join(membership, ticket, then))
 
@@ -280,7 +284,7 @@ class Coordinator:
 
     def _remove(self, membership: Membership, error: ErrorCode, reason: str, now: float) -> None:
         del self._members[membership.member_id]
-        instance_id = membership.request.instance_id
+        instance_id = membership.instance_id
         if instance_id is not None and self._static.get(instance_id) == membership.member_id:
             del self._static[instance_id]
         if membership.session is not None:
