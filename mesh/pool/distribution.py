@@ -43,6 +43,7 @@ class Distribution:
         self._room: SortedDict[tuple[float, int, int], Fetch] = SortedDict()
         self._served = 0
         self._growing: set[Member] = set()
+        self._freed: dict[Member, None] = {}
         self.members: set[Member] = set()
         """Members that have asked for records and are alive."""
         self.touched: set[Partition] = set()
@@ -93,7 +94,7 @@ class Distribution:
             for available in lane.collected:
                 self.put(lane.partition, available)
                 assert fetch.member is not None
-                fetch.member.in_flight -= len(available)
+                self.free(fetch.member, len(available))
             fetch.size -= lane.size
             lane.collected, lane.size = None, 0
             changed.append(lane.partition)
@@ -118,12 +119,15 @@ class Distribution:
             available = partition.first_for(fetch.member)
             if available is None:
                 self._withdraw_lane(fetch, lane)
+                partition.aside[fetch] = lane
             elif not fetch.has_room(lane, available.size):
                 self._answer(fetch, now)
             else:
                 self._take(fetch, lane, available, now)
                 if fetch.is_satisfied:
                     self._answer(fetch, now)
+        if partition.backlog and partition.aside:
+            self._offer_again(list(partition.aside), now)
 
     def forget(self, partition: Partition) -> None:
         """Its backlog is void."""
@@ -133,19 +137,33 @@ class Distribution:
 
     # Something about a member or a partition changed
 
+    def free(self, member: Member, count: int) -> None:
+        """It holds so many offsets less; it is offered the backlog again before the step ends."""
+        if count:
+            member.in_flight -= count
+            self._freed[member] = None
+
+    def refill_freed(self, now: float) -> None:
+        freed, self._freed = self._freed, {}
+        for member in freed:
+            self.refill(member, now)
+
     def refill(self, member: Member, now: float) -> None:
         """It may take more than before, or is ranked otherwise."""
         self._offer_again(member.fetches, now)
 
     def activate(self, partition: Partition, now: float) -> None:
         """Records of this partition may be given again."""
-        self.touched.add(partition)
-        self._offer_again(partition.parked, now)
+        for fetch, lane in partition.parked.items():
+            if fetch.member is not None and not self.is_full(fetch.member) and fetch not in partition.aside:
+                self._wait(fetch, lane, now)
+        self.distribute(partition, now)
 
     def suspend(self, partition: Partition) -> None:
         """No record of this partition may be given."""
         for fetch, lane in list(partition.waiting.items()):
             self._withdraw_lane(fetch, lane)
+        partition.aside.clear()
         self.touched.add(partition)
 
     def joined(self, member: Member, now: float) -> None:
@@ -199,13 +217,20 @@ class Distribution:
         partition.take(available)
         self.backlog_bytes -= available.size
         self.touched.add(partition)
-        if len(available) > member.flow.cap and len(self.members) > 1 and not is_compressed(available.batch):
-            cut = self._cut(partition, available, member.flow.cap)
-            if cut is None:
-                return
-            available = cut
+        whole = len(available) <= member.flow.cap or len(self.members) < 2 or is_compressed(available.batch)
+        taken = available if whole else self._cut(partition, available, member.flow.cap)
+        if taken is not None:
+            self._collect(fetch, lane, taken, member, now)
+        if not partition.backlog:
+            # Those who stood aside for what was here wait for what comes next.
+            aside, partition.aside = partition.aside, {}
+            for other, its_lane in aside.items():
+                self._wait(other, its_lane, now)
+
+    def _collect(self, fetch: Fetch, lane: Lane, available: Available, member: Member, now: float) -> None:
         self._served += 1
         member.served = self._served
+        member.asking = 0
         member.in_flight += len(available)
         member.flow.sent(now)
         fetch.collect(lane, available)
@@ -247,12 +272,20 @@ class Distribution:
             self._watch(member, now)
             return
         for lane in fetch.lanes:
-            partition = lane.partition
-            if partition is not None and partition.is_active and not lane.behind and not partition.backlog:
-                partition.waiting[fetch] = lane
-                fetch.waiting += 1
-                self.touched.add(partition)
-        if fetch.waiting:
+            if lane.partition is not None and lane.partition.backlog:
+                if lane.partition.is_active and not lane.behind:
+                    lane.partition.aside[fetch] = lane
+            else:
+                self._wait(fetch, lane, now)
+
+    def _wait(self, fetch: Fetch, lane: Lane, now: float) -> None:
+        partition = lane.partition
+        if partition is None or not partition.is_active or lane.behind or fetch in partition.waiting:
+            return
+        partition.waiting[fetch] = lane
+        fetch.waiting += 1
+        self.touched.add(partition)
+        if fetch.rank is None:
             self._rank(fetch, now)
 
     def _rank(self, fetch: Fetch, now: float) -> None:
@@ -267,15 +300,17 @@ class Distribution:
             case Policy.ROUND_ROBIN:
                 fetch.rank = (0.0, member.served, fetch.sequence)
             case Policy.OLDEST_FIRST:
-                fetch.rank = (0.0, 0, fetch.sequence)
+                # Since when its member asks, not this Fetch: one with a short max_wait asks again and again.
+                member.asking = member.asking or fetch.sequence
+                fetch.rank = (0.0, member.asking, fetch.sequence)
         self._room[fetch.rank] = fetch
 
     def _withdraw(self, fetch: Fetch) -> None:
-        if fetch.waiting:
-            for lane in fetch.lanes:
-                if lane.partition is not None:
-                    lane.partition.waiting.pop(fetch, None)
-            fetch.waiting = 0
+        for lane in fetch.lanes:
+            if lane.partition is not None:
+                lane.partition.waiting.pop(fetch, None)
+                lane.partition.aside.pop(fetch, None)
+        fetch.waiting = 0
         if fetch.rank is not None:
             del self._room[fetch.rank]
             fetch.rank = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mesh.pool.effects import ConnectionId, GroupId, Ticket
 from mesh.pool.timers import Timer
 from mesh.pool.window import Available, Delivery, Window
+from mesh.records.batch import Batch
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
 
@@ -69,7 +70,7 @@ class Lane:
     """One partition of one Fetch.
 
     partition, window: None where the Fetch only waits (an unknown topic, or a client of an earlier run).
-    replay: deliveries that are to be sent again, at the offsets they had.
+    replay: deliveries that are sent again, at the offsets they had, and their bytes as they are now.
     """
 
     offset: int
@@ -78,10 +79,18 @@ class Lane:
     window: Window | None = None
     error: ErrorCode = ErrorCode.NONE
     collected: list[Available] | None = None
-    replay: list[Delivery] | None = None
+    replay: list[tuple[Delivery, Batch]] | None = None
     size: int = 0
-    behind: bool = False
-    """Its bytes are being read again from upstream; until they are there nothing else may be sent here."""
+
+    @property
+    def position(self) -> int:
+        """Where its client stands: below the window means at its start."""
+        return self.offset if self.window is None or self.offset in self.window else self.window.committed
+
+    @property
+    def behind(self) -> bool:
+        """Whether its client was sent more than it has, which comes first; nothing else may be sent here until then."""
+        return self.window is not None and self.window.holds_beyond(self.position)
 
 
 class Fetch:
@@ -96,6 +105,7 @@ class Fetch:
         "member",
         "minimum",
         "rank",
+        "replays",
         "sequence",
         "size",
         "ticket",
@@ -126,6 +136,7 @@ class Fetch:
         self.rank: tuple[float, int, int] | None = None
         self.timer: Timer | None = None
         self.answered = False
+        self.replays = False
 
     def __repr__(self) -> str:
         return f"<Fetch {self.sequence} of {self.member!r}: {self.size} bytes, waits on {self.waiting}>"
@@ -136,9 +147,9 @@ class Fetch:
 
     @property
     def is_satisfied(self) -> bool:
-        """It has what it asked for. One that collected nothing never is: it parks, or its client would ask again at
-        once, thousands of times a second."""
-        return self.size > 0 and self.size >= self.minimum
+        """It has what it asked for. One that collected nothing never is: it parks, or its client
+        would ask again at once, thousands of times a second. A replay does not wait for more to come with it."""
+        return self.size > 0 and (self.size >= self.minimum or self.replays)
 
     def has_room(self, lane: Lane, size: int) -> bool:
         """A first batch above the limits is sent all the same (KIP-74)."""
@@ -153,9 +164,10 @@ class Fetch:
         lane.size += available.size
         self.size += available.size
 
-    def replay(self, lane: Lane, delivery: Delivery, size: int) -> None:
+    def replay(self, lane: Lane, delivery: Delivery, batch: Batch) -> None:
         if lane.replay is None:
             lane.replay = []
-        lane.replay.append(delivery)
-        lane.size += size
-        self.size += size
+        lane.replay.append((delivery, batch))
+        lane.size += len(batch.data)
+        self.size += len(batch.data)
+        self.replays = True

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mesh.pool.effects import ConnectionId, GroupId
-from mesh.pool.fetching import FetchRequest
+from mesh.pool.fetching import Fetch, FetchRequest
 from mesh.pool.member import Member
 from mesh.pool.pool import Pool
 from mesh.pool.slots import SEQUENCE_BITS, Slots, is_end, slot_of
@@ -24,7 +24,7 @@ class Connection:
 
     fetching: the member whose Fetches come here; guessed: by no better reason than that it was about to.
     barred: a member it was taken for by mistake. joined: the members that joined here, by group.
-    stranger_since: since when it has been asking with offsets of an earlier run.
+    stranger_since: since when it has been asking with offsets of an earlier run. strangers: such Fetches that wait.
     """
 
     id: ConnectionId
@@ -35,6 +35,7 @@ class Connection:
     barred: Member | None = None
     joined: dict[GroupId, Member] = field(default_factory=dict)
     stranger_since: float | None = None
+    strangers: set[Fetch] = field(default_factory=set)
 
     @property
     def members(self) -> set[Member]:
@@ -79,6 +80,10 @@ class Connections:
         if state.fetching is not member:
             state.fetching, state.guessed = member, guessed
         state.stranger_since = None
+
+    def forget_stranger(self, fetch: Fetch) -> None:
+        if fetch.connection in self._connections:
+            self._connections[fetch.connection].strangers.discard(fetch)
 
     def about_to_fetch(self, state: Connection, pools: Iterable[Pool]) -> Member | None:
         for pool in pools:

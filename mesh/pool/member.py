@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mesh.pool.effects import ConnectionId, GroupId, MemberId
 from mesh.pool.flow import Flow
 from mesh.pool.settings import Acknowledge
-from mesh.pool.slots import Slots
+from mesh.pool.slots import Slot, Slots, slot_of
 from mesh.pool.window import Window
 from mesh.records.spans import UpstreamPartition
 
@@ -22,11 +22,15 @@ class Member:
     slots: all slots it ever had; a Fetch or commit with any of them is its own. `slot` is the one new windows begin in.
     in_flight: offsets it holds, sent or collected for it, and has not settled.
     served: when it was last given a batch, as a count of batches given in its pool.
+    asking: the sequence of its first Fetch since it was last given a batch; 0 while it does not wait.
     heard: when it last sent a Fetch or an OffsetCommit.
+    away_since: when its last connection closed.
     """
 
     __slots__ = (
         "acknowledge",
+        "asking",
+        "away_since",
         "client_host",
         "client_id",
         "connections",
@@ -71,13 +75,24 @@ class Member:
         self.connections: set[ConnectionId] = set()
         self.in_flight = 0
         self.served = 0
+        self.asking = 0
         self.records_sent = 0
         self.rebalance_timeout = 0.0
         self.heard = now
+        self.away_since = now
         self.has_fetched = False
 
     def __repr__(self) -> str:
         return f"<Member {self.id or 'without group'} slot {self.slot} in flight {self.in_flight}/{self.flow.cap}>"
+
+    def unused_slots(self) -> set[Slot]:
+        """The slots that no window stands in any more, and in which none will begin."""
+        unused = self.slots - {self.slot}
+        for window in self.windows.values():
+            unused -= {slot for slot in unused if slot_of(window.committed) <= slot <= slot_of(window.end)}
+            if not unused:
+                break
+        return unused
 
     @property
     def name(self) -> str:

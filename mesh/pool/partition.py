@@ -42,12 +42,24 @@ class Released:
 class Partition:
     """backlog: batches that wait for a Fetch, by upstream offset; so what was given up stands in front of the new.
 
-    parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now.
+    parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now; aside:
+    those that may take one as soon as there is one that is not kept for others.
     released: spans whose bytes have to be read again.
     end: the end of the upstream log, as far as it is known.
     """
 
-    __slots__ = ("backlog", "backlog_bytes", "end", "ledger", "parked", "released", "source", "standing", "waiting")
+    __slots__ = (
+        "aside",
+        "backlog",
+        "backlog_bytes",
+        "end",
+        "ledger",
+        "parked",
+        "released",
+        "source",
+        "standing",
+        "waiting",
+    )
 
     def __init__(self, source: UpstreamPartition) -> None:
         self.source = source
@@ -59,6 +71,7 @@ class Partition:
         self.released: SortedDict[int, Released] = SortedDict()
         self.parked: dict[Fetch, Lane] = {}
         self.waiting: dict[Fetch, Lane] = {}
+        self.aside: dict[Fetch, Lane] = {}
 
     def __repr__(self) -> str:
         return (
@@ -103,5 +116,7 @@ class Partition:
             raise Violation(
                 f"{self.source}: {len(self.waiting)} fetches wait although {len(self.backlog)} batches are there"
             )
-        if not self.is_active and self.waiting:
+        if self.aside and not self.backlog:
+            raise Violation(f"{self.source}: {len(self.aside)} fetches stand aside for nothing")
+        if not self.is_active and (self.waiting or self.aside):
             raise Violation(f"{self.source}: fetches wait on a partition that is {self.standing.value}")

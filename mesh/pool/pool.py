@@ -23,7 +23,7 @@ from mesh.pool.effects import (
     SubscribeUpstream,
     Ticket,
 )
-from mesh.pool.fetching import FetchRequest
+from mesh.pool.fetching import Fetch, FetchRequest
 from mesh.pool.flow import Flow
 from mesh.pool.ledger import Ledger
 from mesh.pool.member import Member
@@ -31,7 +31,7 @@ from mesh.pool.partition import Partition, Standing
 from mesh.pool.results import TopicPartition
 from mesh.pool.serving import Serving
 from mesh.pool.settings import Acknowledge, PoolSettings
-from mesh.pool.slots import Slots, is_end
+from mesh.pool.slots import Slots, is_end, slot_of
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available
@@ -66,6 +66,7 @@ class Pool:
         topics: VirtualTopics,
         slots: Slots[Member],
         memory: MemoryBudget,
+        parked: dict[Ticket, Fetch],
         effects: list[Effect],
         ended: Callable[[Pool], None],
         now: float,
@@ -79,7 +80,7 @@ class Pool:
         self._effects = effects
         self._ended = ended
         self.is_closed = False
-        self.serving = Serving(group, settings, topics, slots, timers, effects)
+        self.serving = Serving(group, settings, topics, slots, parked, timers, effects)
         self.commits = Commits(group, timers, settings.commit_timeout, effects)
         self.coordinator = Coordinator(settings, timers, effects, self._admitted, self._gone)
         self._demand = Demand(group, settings, memory, effects)
@@ -127,7 +128,8 @@ class Pool:
             self.serving.cancel(fetch, now)
         member.connections.discard(connection)
         if not member.connections:
-            self.timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, then))
+            member.away_since = now
+            self.timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
 
     def _new_member(
         self, id: MemberId, client_id: str, client_host: str, acknowledge: Acknowledge, now: float
@@ -162,9 +164,10 @@ class Pool:
             self._empty_since = now
             self.timers.at(now + self._settings.linger, self._end_if_empty)
 
-    def _expire_if_away(self, member: Member, now: float) -> None:
-        if member.connections:
-            return
+    def _expire_if_away(self, member: Member, since: float, now: float) -> None:
+        membership = self.coordinator.members.get(member.id)
+        if member.connections or member.away_since != since or (membership is not None and membership.seen > since):
+            return  # it is back, on a connection where it says who it is only by its heartbeats perhaps
         if member in self.groupless:
             self.groupless.discard(member)
             self._drop(member, "its connection closed", now)
@@ -172,7 +175,7 @@ class Pool:
             self.coordinator.expire(member.id, "its last connection closed", now)
 
     def _end_if_empty(self, now: float) -> None:
-        if self.is_closed or self._empty_since is None or now - self._empty_since < self._settings.linger:
+        if self.is_closed or self._empty_since is None or now < self._empty_since + self._settings.linger:
             return
         if self.coordinator.expects_members:
             self.timers.at(now + self._settings.linger, self._end_if_empty)
@@ -181,17 +184,12 @@ class Pool:
 
     def end(self) -> None:
         """Leave the upstream groups, committing what is acknowledged."""
-        self.is_closed = True
-        self._demand.close()
         offsets = {
             source: partition.ledger.committable
             for source, partition in self.partitions.items()
             if partition.is_active and partition.ledger.committable != partition.ledger.stored
         }
-        self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        self._effects.append(LeaveUpstream(self.group, offsets))
-        self._ended(self)
+        self._close(offsets)
 
     def answer_all(self, now: float) -> None:
         """Answer every Fetch that waits, with what it has."""
@@ -200,18 +198,19 @@ class Pool:
 
     def close_after_violation(self) -> None:
         """Its state cannot be trusted: let every request go, and every member come back to a new pool."""
-        self.is_closed = True
-        self._demand.close()
         for fetch in list(self.serving.fetches.values()):
             self.serving.abandon(fetch)
-        for member in self.all_members:
-            for slot in member.slots:
-                self._slots.give_back(slot)
+        self._close({})
+
+    def _close(self, offsets: Mapping[UpstreamPartition, int]) -> None:
+        self.is_closed = True
+        self._demand.close()
+        self._slots.give_back_all(lambda owner: owner.group == self.group)
         self.members.clear()
         self.groupless.clear()
         self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        self._effects.append(LeaveUpstream(self.group, {}))
+        self._effects.append(LeaveUpstream(self.group, offsets))
         self._ended(self)
 
     def _watch_silence(self, now: float) -> None:
@@ -272,21 +271,24 @@ class Pool:
                 needed[source] = ((topic, index), partition)
         if total:
             member.flow.committed(total, member.in_flight, now)
-            self.serving.distribution.refill(member, now)
         self.commits.await_stored(ticket, errors, needed, now)
 
     def _acknowledge(self, member: Member, source: UpstreamPartition, offset: int) -> tuple[ErrorCode, int]:
-        window, partition = member.windows.get(source), self.partitions.get(source)
-        if window is None or partition is None:
-            mine = offset <= self._slots.start(member.slot) or is_end(offset)
-            return (ErrorCode.NONE if mine else ErrorCode.OFFSET_OUT_OF_RANGE), 0
-        if partition.standing is Standing.ABSENT and window.end > self._slots.start(member.slot):
-            return ErrorCode.REBALANCE_IN_PROGRESS, 0
-        if offset <= window.committed or (offset > window.end and is_end(offset)):
-            return ErrorCode.NONE, 0
-        if offset > window.end:
+        owner = self._slots.owner(slot_of(offset)) if offset >= 0 and not is_end(offset) else member
+        if owner is not member and owner is not None:
             return ErrorCode.OFFSET_OUT_OF_RANGE, 0
-        return ErrorCode.NONE, self.serving.settle(member, source, offset)
+        window = member.windows.get(source)
+        committed, end = (window.committed, window.end) if window is not None else (self._slots.start(member.slot),) * 2
+        if window is not None and committed < offset <= end:
+            window.is_forfeited = False
+            return ErrorCode.NONE, self.serving.settle(member, source, offset)
+        if offset > end and not is_end(offset):
+            return ErrorCode.OFFSET_OUT_OF_RANGE, 0
+        if window is not None and window.is_forfeited:
+            # Told once: clients that keep their position would join again for ever.
+            window.is_forfeited = False
+            return ErrorCode.REBALANCE_IN_PROGRESS, 0
+        return ErrorCode.NONE, 0
 
     # Upstream
 
@@ -389,7 +391,7 @@ class Pool:
         now: float,
     ) -> None:
         partition = self.partitions.get(source)
-        if partition is not None and partition.is_active:
+        if partition is not None:
             self.serving.rereads.arrived(partition, span, batches, complete, error, now)
 
     def _lose(self, partition: Partition) -> None:
@@ -406,6 +408,7 @@ class Pool:
         Raises Violation.
         """
         distribution = self.serving.distribution
+        distribution.refill_freed(now)
         touched, distribution.touched = distribution.touched, set()
         for partition in touched:
             partition.check()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +17,8 @@ from mesh.records.spans import Span, UpstreamPartition
 
 CHUNK = 5_000
 """At most so many offsets are read again in one go."""
+SWEEP = 100
+"""Settled batches that may be kept behind one that is not."""
 RETRY_AFTER = 1.0
 """Seconds between a reread that failed and the next one of its partition."""
 
@@ -27,6 +29,7 @@ class Replays:
     def __init__(self, budget: int) -> None:
         self._budget = budget
         self._kept: deque[tuple[Window, Delivery, int]] = deque()
+        self._sweep_at = SWEEP
         self.size = 0
 
     def keep(self, window: Window, delivery: Delivery) -> None:
@@ -34,8 +37,16 @@ class Replays:
         size = len(delivery.batch.data)
         self._kept.append((window, delivery, size))
         self.size += size
+        if len(self._kept) > self._sweep_at:
+            self._sweep()
         while self.size > self._budget or (self._kept and not self._kept[0][1].held):
             self._drop()
+
+    def _sweep(self) -> None:
+        """Let go of what was settled behind an old one that is held; as often as the number has doubled."""
+        self._kept = deque(entry for entry in self._kept if entry[1].held)
+        self.size = sum(size for _, _, size in self._kept)
+        self._sweep_at = 2 * len(self._kept) + SWEEP
 
     def _drop(self) -> None:
         window, delivery, size = self._kept.popleft()
@@ -64,7 +75,7 @@ class Rereads:
         distribution: Distribution,
         replays: Replays,
         effects: list[Effect],
-        ready: Callable[[Partition, Window, float], None],
+        ready: Callable[[Window, float], None],
     ) -> None:
         self._group = group
         self._settings = settings
@@ -75,6 +86,8 @@ class Rereads:
         self._ready = ready
         self._under_way: dict[UpstreamPartition, Request] = {}
         self._wanted: dict[UpstreamPartition, dict[Delivery, Window]] = {}
+        self._void: Counter[UpstreamPartition] = Counter()
+        """Rereads under way of which nothing is wanted any more: their answers are still to come, in order."""
         self._resting: set[UpstreamPartition] = set()
         self.gone = 0
         """Offsets that were un-acknowledged and are not there any more upstream."""
@@ -95,27 +108,35 @@ class Rereads:
             self._effects.append(RereadUpstream(self._group, source, request.span))
 
     def forget(self, source: UpstreamPartition) -> None:
-        self._under_way.pop(source, None)
+        if self._under_way.pop(source, None) is not None:
+            self._void[source] += 1
         self._wanted.pop(source, None)
 
     def arrived(
         self, partition: Partition, span: Span, batches: tuple[Batch, ...], complete: bool, error: str, now: float
     ) -> None:
-        request = self._under_way.get(partition.source)
+        source = partition.source
+        if self._void[source]:
+            self._void[source] -= complete
+            return
+        request = self._under_way.get(source)
         if request is None or request.span != span:
             return
         request.batches.extend(batches)
         if not complete:
             return
-        del self._under_way[partition.source]
+        del self._under_way[source]
         covered = _clip(request.batches, span)
         if error:
-            self._resting.add(partition.source)
+            self._resting.add(source)
             self._timers.at(now + RETRY_AFTER, lambda _: self._rest_over(partition))
             fields = {"group": self._group, "partition": str(partition.source), "span": str(span), "reason": error}
             self._effects.append(Report("records could not be read again from upstream", fields, "warning"))
             span = Span(span.first, covered[-1].last) if covered else Span(span.first, span.first)
             if not covered:
+                if isinstance(request.purpose, tuple):
+                    window, delivery = request.purpose
+                    self._wanted.setdefault(source, {})[delivery] = window
                 return
         match request.purpose:
             case Released() as released:
@@ -175,11 +196,11 @@ class Rereads:
             parts.append(Delivery(virtual, first, delivery.last, None, delivery.deliveries))
         if span.last >= delivery.first:
             self._skip_gone(partition, Span(max(span.first, delivery.first), span.last), covered)
-        window.member.in_flight -= window.replace(delivery, parts)
-        for part in parts:
-            if part.batch is not None:
+        self._distribution.free(window.member, window.replace(delivery, parts))
+        self._ready(window, now)
+        for part in parts:  # not before they were sent: the budget may have no room for them
+            if part.batch is not None and part.held:
                 self._replays.keep(window, part)
-        self._ready(partition, window, now)
 
     def _skip_gone(self, partition: Partition, span: Span, covered: list[Batch]) -> None:
         """What is in none of the batches is not upstream any more: nobody can process it, so it counts as settled."""

@@ -20,7 +20,7 @@ from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Released, Standing
 from mesh.pool.replays import Replays, Rereads
 from mesh.pool.settings import Acknowledge, PoolSettings
-from mesh.pool.slots import Slots, SlotsExhausted, slot_of
+from mesh.pool.slots import Slot, Slots, SlotsExhausted, slot_of
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available, Window
@@ -30,7 +30,10 @@ from mesh.wire.errors import ErrorCode
 
 
 class Serving:
-    """The Fetch path of one pool. `partitions` are those that are assigned or were asked for."""
+    """The Fetch path of one pool.
+
+    partitions: those that are assigned or were asked for. fetches: what is parked here; parked: in all pools.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class Serving:
         settings: PoolSettings,
         topics: VirtualTopics,
         slots: Slots[Member],
+        parked: dict[Ticket, Fetch],
         timers: Timers,
         effects: list[Effect],
     ) -> None:
@@ -47,6 +51,7 @@ class Serving:
         self._slots = slots
         self._timers = timers
         self._effects = effects
+        self._parked = parked
         self._sequence = itertools.count(1)
         self.partitions: dict[UpstreamPartition, Partition] = {}
         self.distribution = Distribution(group, settings, timers, effects, self.answer)
@@ -63,13 +68,7 @@ class Serving:
         if not member.has_fetched:
             member.has_fetched = True
             self.distribution.joined(member, now)
-        seen: set[tuple[TopicName | None, int]] = set()
-        lanes: list[Lane] = []
-        for asked in request.partitions:
-            twice = (asked.topic, asked.partition) in seen
-            seen.add((asked.topic, asked.partition))
-            invalid = Lane(asked.offset, asked.maximum, error=ErrorCode.INVALID_REQUEST)
-            lanes.append(invalid if twice and asked.topic is not None else self._lane(member, asked, now))
+        lanes = self._lanes(member, request, now)
         fetch = Fetch(ticket, connection, member, lanes, request, next(self._sequence), now)
         for lane in lanes:
             self._replay(fetch, lane)
@@ -78,7 +77,7 @@ class Serving:
         if failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
             self.answer(fetch, now)
             return
-        self.fetches[ticket] = fetch
+        self.fetches[ticket] = self._parked[ticket] = fetch
         for lane in lanes:
             if lane.window is not None:
                 lane.window.fetch = fetch
@@ -103,6 +102,7 @@ class Serving:
     def abandon(self, fetch: Fetch) -> None:
         """Answer with nothing, whatever it has collected: its pool is being closed."""
         fetch.answered = True
+        self._parked.pop(fetch.ticket, None)
         results = tuple(FetchedPartition(ErrorCode.NONE, lane.offset) for lane in fetch.lanes)
         self._effects.append(Answer(fetch.ticket, FetchResult(results)))
 
@@ -115,7 +115,7 @@ class Serving:
         for span in spans:
             partition.ledger.settle(span.first, span.last)
         count = sum(len(span) for span in spans)
-        member.in_flight -= count
+        self.distribution.free(member, count)
         self.distribution.touched.add(partition)
         return count
 
@@ -128,7 +128,7 @@ class Serving:
             partition = self.partitions[source]
             deliveries = member.windows[source].release()
             for delivery in deliveries:
-                member.in_flight -= len(delivery)
+                self.distribution.free(member, len(delivery))
                 if partition.standing is Standing.ABSENT:
                     continue
                 count = delivery.deliveries + 1
@@ -155,6 +155,8 @@ class Serving:
             self._effects.append(Answer(fetch.ticket, self._result(fetch)))
         self.distribution.left(member, now)
         self.release(member, list(member.windows), None, now)
+        if len(self.distribution.members) == 1:
+            self._forgive(next(iter(self.distribution.members)), now)
         for partition in self.partitions.values():
             if partition.backlog:
                 self.distribution.distribute(partition, now)
@@ -168,13 +170,16 @@ class Serving:
         for fetch, lane in partition.parked.items():
             for available in lane.collected or ():
                 if fetch.member is not None:
-                    fetch.member.in_flight -= len(available)
+                    self.distribution.free(fetch.member, len(available))
             fetch.size -= lane.size
-            lane.collected, lane.replay, lane.size, lane.behind = None, None, 0, False
+            lane.collected, lane.size = None, 0
+        unstored = partition.ledger.committable > partition.ledger.stored
         for member in members:
             window = member.windows.get(partition.source)
             if window is not None:
-                member.in_flight -= sum(len(delivery) for delivery in window.release())
+                lost = window.release()
+                self.distribution.free(member, sum(len(delivery) for delivery in lost))
+                window.is_forfeited = window.is_forfeited or unstored or bool(lost)
         self.distribution.forget(partition)
         self.rereads.forget(partition.source)
 
@@ -197,12 +202,22 @@ class Serving:
         window = member.windows.get(source)
         return self._slots.start(member.slot) if window is None else window.committed
 
-    def _lane(self, member: Member, asked: FetchPartition, now: float) -> Lane:
+    def _lanes(self, member: Member, request: FetchRequest, now: float) -> list[Lane]:
+        seen: set[tuple[TopicName, int]] = set()
+        lanes: list[Lane] = []
+        for asked in request.partitions:
+            if asked.topic is None:
+                lanes.append(Lane(asked.offset, asked.maximum, error=ErrorCode.UNKNOWN_TOPIC_ID))
+            elif (asked.topic, asked.partition) in seen:
+                lanes.append(Lane(asked.offset, asked.maximum, error=ErrorCode.INVALID_REQUEST))
+            else:
+                seen.add((asked.topic, asked.partition))
+                lanes.append(self._lane(member, asked.topic, asked, now))
+        return lanes
+
+    def _lane(self, member: Member, topic: TopicName, asked: FetchPartition, now: float) -> Lane:
         lane = Lane(asked.offset, asked.maximum)
-        if asked.topic is None:
-            lane.error = ErrorCode.UNKNOWN_TOPIC_ID
-            return lane
-        source = self._topics.partition(asked.topic, asked.partition)
+        source = self._topics.partition(topic, asked.partition)
         if source is None:
             lane.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return lane
@@ -227,44 +242,49 @@ class Serving:
     def _move(self, member: Member, source: UpstreamPartition, window: Window, offset: int, now: float) -> ErrorCode:
         """The client stands above everything it was sent (it seeked, or starts at the latest): it goes on in a slot
         above that, since no client follows a position that jumps back."""
-        self.release(member, [source], member, now)
         try:
-            slot = self._slots.give_above(member, offset)
+            start = self._slots.start(self._slot_above(member, offset))
         except SlotsExhausted:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        member.slots.add(slot)
-        window.move(self._slots.start(slot))
+        self.release(member, [source], member, now)
+        window.move(start)
         return ErrorCode.NONE
+
+    def _slot_above(self, member: Member, offset: int) -> Slot:
+        """A slot of the member in which a window goes on above an offset that it has reached. Raises SlotsExhausted.
+
+        A window only ever moves up; so one that stands below another slot of its member has never been there.
+        """
+        highest = max(member.slots)
+        if highest > slot_of(offset):
+            return highest
+        for slot in member.unused_slots():
+            member.slots.discard(slot)
+            self._slots.give_back(slot)
+        slot = self._slots.give_above(member, offset)
+        member.slots.add(slot)
+        return slot
 
     def _replay(self, fetch: Fetch, lane: Lane) -> None:
         """What the client was sent and asks for again is sent again, at the same offsets."""
-        window, partition = lane.window, lane.partition
-        if window is None or partition is None or not window.held or lane.error is not ErrorCode.NONE:
+        if lane.partition is None or lane.window is None or not lane.behind:
             return
-        position = lane.offset if lane.offset in window else window.committed
-        for delivery in window.sent_from(position):
+        for delivery in lane.window.sent_from(lane.position):
             batch = delivery.batch
-            if batch is None:
-                lane.behind = True
-                self.rereads.want(partition, window, delivery)
+            if batch is None and lane.replay is None:
+                self.rereads.want(lane.partition, lane.window, delivery)
+            if batch is None or not fetch.has_room(lane, len(batch.data)):
                 return
-            if not fetch.has_room(lane, len(batch.data)):
-                lane.behind = True
-                return
-            fetch.replay(lane, delivery, len(batch.data))
+            fetch.replay(lane, delivery, batch)
 
-    def _read_again(self, partition: Partition, window: Window, now: float) -> None:
+    def _read_again(self, window: Window, now: float) -> None:
+        """The bytes of what a member holds are there again, or it holds less than before."""
         fetch = window.fetch
-        if fetch is None or fetch.answered:
-            return
-        for lane in fetch.lanes:
-            if lane.window is window and lane.behind:
-                lane.behind = False
+        if fetch is not None:
+            for lane in [lane for lane in fetch.lanes if lane.window is window]:
                 self._replay(fetch, lane)
-        if fetch.is_satisfied:
-            self.answer(fetch, now)
-        else:
-            self.distribution.refill(window.member, now)
+                if lane.behind and fetch.has_records:  # with the replay, or without room for it
+                    self.answer(fetch, now)
 
     # Answers
 
@@ -272,6 +292,7 @@ class Serving:
         fetch.answered = True
         self.distribution.remove(fetch)
         self.fetches.pop(fetch.ticket, None)
+        self._parked.pop(fetch.ticket, None)
         if fetch.timer is not None:
             fetch.timer.cancel()
         for lane in fetch.lanes:
@@ -291,11 +312,10 @@ class Serving:
             records: list[bytearray] = []
             end = lane.offset
             count = 0
-            for delivery in lane.replay or ():
-                if delivery.held and delivery.batch is not None:
-                    records.append(delivery.batch.data)
-                    count += delivery.batch.record_count
-                    end = delivery.end
+            for delivery, batch in lane.replay or ():
+                records.append(batch.data)
+                count += batch.record_count
+                end = delivery.end
             for available in lane.collected or ():
                 redelivered += len(available) if available.deliveries else 0
                 data, end = self._send(lane.window, available)
@@ -312,9 +332,7 @@ class Serving:
             # Its bytes may still lie in another connection's send buffer, under other offsets.
             available.batch = copy_batch(available.batch)
         if slot_of(window.end + len(available) + 1) != slot_of(window.end):
-            slot = self._slots.give_above(window.member, window.end)
-            window.member.slots.add(slot)
-            window.jump(self._slots.start(slot))
+            window.jump(self._slots.start(self._slot_above(window.member, window.end)))
         delivery = window.append(available)
         rebase(available.batch, delivery.base_offset(available.batch))
         self.replays.keep(window, delivery)
@@ -336,5 +354,5 @@ def _nothing(lane: Lane) -> FetchedPartition:
     if lane.error is not ErrorCode.NONE:
         return FetchedPartition(lane.error, -1)
     partition = lane.partition
-    more = partition is not None and bool(partition.backlog or partition.released)
+    more = lane.behind or (partition is not None and bool(partition.backlog or partition.released))
     return FetchedPartition(ErrorCode.NONE, lane.offset + more)

@@ -14,7 +14,9 @@ and begin again at the bottom.
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Callable
 from typing import Generic, NewType, TypeVar
 
 Slot = NewType("Slot", int)
@@ -92,8 +94,11 @@ class Slots(Generic[Owner]):
         """
         asked = slot_of(offset)
         limit = SLOTS if asked <= self._highest else SLOTS - RESERVED
-        for slot in range(asked + 1, limit):
+        unused = range(max(asked + 1, self._next), limit)
+        for slot in itertools.chain(unused, range(asked + 1, limit)):
             if slot not in self._owners:
+                if slot == self._next:
+                    self._next += 1
                 return self._take(Slot(slot), owner)
         raise SlotsExhausted(f"no slot above offset {offset}")
 
@@ -101,11 +106,10 @@ class Slots(Generic[Owner]):
         del self._owners[slot]
         del self._starts[slot]
 
-    def move(self, slot: Slot, owner: Owner) -> None:
-        """Another owner for a slot that is in use."""
-        if slot not in self._owners:
-            raise KeyError(slot)
-        self._owners[slot] = owner
+    def give_back_all(self, is_meant: Callable[[Owner], bool]) -> None:
+        """Every slot of these owners."""
+        for slot in [slot for slot, owner in self._owners.items() if is_meant(owner)]:
+            self.give_back(slot)
 
     def _take(self, slot: Slot, owner: Owner) -> Slot:
         self._owners[slot] = owner

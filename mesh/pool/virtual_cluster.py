@@ -95,7 +95,8 @@ class VirtualCluster:
         self.slots: Slots[Member] = Slots(generator)
         self.pools: dict[GroupId, Pool] = {}
         self.connections = Connections(topics, self.slots)
-        self._strangers: dict[Ticket, Fetch] = {}
+        self._parked: dict[Ticket, Fetch] = {}
+        """Every Fetch that waits: those of the pools, and those of strangers, which belong to none."""
         self._sequence = itertools.count(1)
         self.violations = 0
 
@@ -145,8 +146,8 @@ class VirtualCluster:
 
     def disconnected(self, connection: ConnectionId, now: float) -> list[Effect]:
         state = self.connections.close(connection)
-        for ticket in [ticket for ticket, fetch in self._strangers.items() if fetch.connection == connection]:
-            self._end_stranger(self._strangers[ticket])
+        for stranger in state.strangers.copy() if state is not None else ():
+            self._end_stranger(stranger)
         for member in state.members if state is not None else ():
             pool = self._pool_of(member)
             if pool is not None:
@@ -156,14 +157,13 @@ class VirtualCluster:
 
     def hurry(self, ticket: Ticket, now: float) -> list[Effect]:
         """Another request waits behind this one on its connection: if it is a parked Fetch, answer it."""
-        stranger = self._strangers.get(ticket)
-        if stranger is not None:
-            self._answer_stranger(stranger)
-        for pool in list(self.pools.values()):
-            fetch = pool.serving.fetches.get(ticket)
-            if fetch is not None:
-                with self._step(pool, now):
-                    pool.serving.answer(fetch, now)
+        fetch = self._parked.get(ticket)
+        if fetch is not None and fetch.member is None:
+            self._answer_stranger(fetch)
+        elif fetch is not None and fetch.member is not None:
+            pool = self.pools[fetch.member.group]
+            with self._step(pool, now):
+                pool.serving.answer(fetch, now)
         return self._drain()
 
     # The group
@@ -175,7 +175,7 @@ class VirtualCluster:
         if error is ErrorCode.NONE and request.member_id and group not in self.pools:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
-            return [Answer(ticket, JoinResult(error, request.member_id))]
+            return [*self._drain(), Answer(ticket, JoinResult(error, request.member_id))]
         pool = self._pool(group, now)
         with self._step(pool, now):
             member = pool.join(ticket, request, connection, now)
@@ -236,7 +236,7 @@ class VirtualCluster:
         its own in that group's pool: it is about to fetch from there (assign() mode)."""
         error = self._refuse_group(group)
         if error is not ErrorCode.NONE:
-            return CommittedOffsets(error, {}), []
+            return CommittedOffsets(error, {}), self._drain()
         pool = self._pool(group, now)
         state = self.connections[connection]
         state.client_id = client_id
@@ -245,14 +245,15 @@ class VirtualCluster:
             # It has expired, and learns so by its next heartbeat; until then it stands nowhere.
             return CommittedOffsets(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}), []
         member = member or joined
+        committed = CommittedOffsets(ErrorCode.COORDINATOR_NOT_AVAILABLE, {})
         with self._step(pool, now):
             if member is None or self._pool_of(member) is not pool:
                 mode = self.rules.mode(group)
                 member = pool.add_groupless(state.client_id, state.client_host, mode, now)
                 state.joined[group] = member
                 pool.bind(member, connection)
-            offsets = pool.committed_offsets(member, names)
-        return CommittedOffsets(ErrorCode.NONE, offsets), self._drain()
+            committed = CommittedOffsets(ErrorCode.NONE, pool.committed_offsets(member, names))
+        return committed, self._drain()
 
     def commit(
         self,
@@ -292,8 +293,8 @@ class VirtualCluster:
             return (pool, pool.members[member_id], error) if error is ErrorCode.NONE else (None, None, error)
         for _, _, offset in positions:
             owner = self.slots.owner(slot_of(offset)) if offset >= 0 else None
-            if owner is not None and not owner.id:
-                return self._pool_of(owner), owner, ErrorCode.NONE
+            if owner is not None and not owner.id and owner.group == group and group in self.pools:
+                return self.pools[group], owner, ErrorCode.NONE
         return None, None, ErrorCode.UNKNOWN_MEMBER_ID
 
     # Fetch
@@ -321,7 +322,8 @@ class VirtualCluster:
             return [Answer(ticket, FetchResult(tuple(refused for _ in request.partitions)))]
         lanes = [Lane(asked.offset, asked.maximum) for asked in request.partitions]
         stranger = Fetch(ticket, connection, None, lanes, request, next(self._sequence), now)
-        self._strangers[ticket] = stranger
+        self._parked[ticket] = stranger
+        state.strangers.add(stranger)
         stranger.timer = self._timers.at(stranger.deadline, lambda _: self._answer_stranger(stranger))
         return self._drain()
 
@@ -364,7 +366,8 @@ class VirtualCluster:
         self._effects.append(Answer(fetch.ticket, FetchResult(results)))
 
     def _end_stranger(self, fetch: Fetch) -> None:
-        del self._strangers[fetch.ticket]
+        del self._parked[fetch.ticket]
+        self.connections.forget_stranger(fetch)
         if fetch.timer is not None:
             fetch.timer.cancel()
 
@@ -379,7 +382,7 @@ class VirtualCluster:
 
     def drain(self, now: float) -> list[Effect]:
         """The process stops: answer what waits, and leave every upstream group."""
-        for fetch in list(self._strangers.values()):
+        for fetch in [fetch for fetch in self._parked.values() if fetch.member is None]:
             self._answer_stranger(fetch)
         for pool in list(self.pools.values()):
             with self._step(pool, now):
@@ -408,6 +411,7 @@ class VirtualCluster:
                 self.topics,
                 self.slots,
                 self._memory,
+                self._parked,
                 self._effects,
                 self._pool_ended,
                 now,

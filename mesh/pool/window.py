@@ -73,9 +73,10 @@ class Window:
     end: the virtual offset after the last one sent.
     held: how many upstream offsets it holds.
     fetch: the parked Fetch that is to be answered from here, the newest.
+    is_forfeited: the partition went elsewhere with what was held or not stored; the member has not been told yet.
     """
 
-    __slots__ = ("_deliveries", "committed", "end", "fetch", "held", "member")
+    __slots__ = ("_deliveries", "committed", "end", "fetch", "held", "is_forfeited", "member")
 
     def __init__(self, member: Member, start: int) -> None:
         self.member = member
@@ -83,6 +84,7 @@ class Window:
         self.end = start
         self.held = 0
         self.fetch: Fetch | None = None
+        self.is_forfeited = False
         self._deliveries: SortedDict[int, Delivery] = SortedDict()
 
     def __contains__(self, offset: int) -> bool:
@@ -102,6 +104,10 @@ class Window:
         self.end = delivery.end
         self.held += len(delivery)
         return delivery
+
+    def holds_beyond(self, offset: int) -> bool:
+        """Whether it holds anything that lies at or above `offset`."""
+        return self.held > 0 and bool(self._deliveries.peekitem(-1)[1].end > offset)
 
     def sent_from(self, offset: int) -> Iterator[Delivery]:
         """The deliveries that hold `offset` or come after it, in order."""

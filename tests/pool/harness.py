@@ -410,6 +410,7 @@ class World:
                     held = offset in places
                     assert held is not ledger.is_settled(offset), (partition, offset, places.get(offset), reading)
                 assert all(ledger.committable <= offset < ledger.received for offset in places)
+        self._check_waiting(pool)
         assert pool.serving.distribution.backlog_bytes == sum(p.backlog_bytes for p in pool.partitions.values())
         for member in members:
             sent = sum(window.held for window in member.windows.values())
@@ -417,6 +418,22 @@ class World:
                 len(entry) for fetch in member.fetches for lane in fetch.lanes for entry in lane.collected or ()
             )
             assert member.in_flight == sent + collected, member
+
+    def _check_waiting(self, pool: Pool) -> None:
+        """A parked Fetch waits on a partition while it may take a batch from it, and takes what is there."""
+        for partition in pool.partitions.values():
+            for fetch, lane in partition.parked.items():
+                assert fetch.member is not None
+                may = not pool.serving.distribution.is_full(fetch.member) and not lane.behind and partition.is_active
+                if may and not partition.backlog:
+                    assert fetch in partition.waiting, (partition, fetch)
+                if may and partition.backlog:
+                    assert partition.first_for(fetch.member) is None, (partition, fetch)
+                    assert fetch in partition.aside, (partition, fetch)
+                if not may:
+                    assert fetch not in partition.waiting
+                    assert fetch not in partition.aside
+            assert partition.waiting.keys() | partition.aside.keys() <= partition.parked.keys()
 
     @staticmethod
     def _place(places: dict[int, str], place: str, spans: list[tuple[int, int]]) -> None:
