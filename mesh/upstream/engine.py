@@ -160,7 +160,8 @@ class Engine(Protocol):
         """Consume these topics, the whole set; joins the upstream group at the first call."""
 
     def set_consuming(self, consuming: bool) -> None:
-        """Whether records may be received now. False stops asking for more; membership and commits go on."""
+        """Whether records may be received now. False stops asking for more; membership and commits go on, for which a
+        few more may have to come."""
 
     def pause(self, partitions: frozenset[UpstreamPartition]) -> None:
         """Stop reading these; costs what was prefetched of them, so for long idleness only."""

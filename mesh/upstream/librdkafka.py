@@ -50,6 +50,7 @@ class LibrdkafkaEngine:
         self._reader: ReaderThread | None = None
         self._cluster = cluster
         self._started = False
+        self._ended: asyncio.Future[Mapping[UpstreamPartition, int]] | None = None
 
     def subscribe(self, topics: frozenset[TopicName]) -> None:
         if not self._started:
@@ -82,11 +83,12 @@ class LibrdkafkaEngine:
         self._channel.close()
         if self._reader is not None:
             self._reader.stop()
-        if not self._consumer.is_alive():  # it never joined, or has left already
-            return dict.fromkeys(positions, REBALANCE_IN_PROGRESS)
-        ended: asyncio.Future[Mapping[UpstreamPartition, int]] = self._loop.create_future()
-        self._consumer.command(lambda: self._consumer.stop(positions, self._loop, ended))
+        if self._ended is None:
+            if not self._consumer.is_alive():  # it never joined
+                return dict.fromkeys(positions, REBALANCE_IN_PROGRESS)
+            ended = self._ended = self._loop.create_future()
+            self._consumer.command(lambda: self._consumer.stop(positions, self._loop, ended))
         try:
-            return await asyncio.wait_for(ended, CLOSE_TIMEOUT)
+            return await asyncio.wait_for(asyncio.shield(self._ended), CLOSE_TIMEOUT)
         except TimeoutError:
             return dict.fromkeys(positions, REQUEST_TIMED_OUT)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
+from itertools import islice, pairwise
+from operator import lt, methodcaller
 
+import structlog
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
 from mesh.records.batch import Batch
 from mesh.records.encode import Headers, PlainRecord, encode_batch
 
+log = structlog.get_logger(__name__)
+
 LARGEST_RUN_BYTES = 16 << 10
 LARGEST_RUN_RECORDS = 500
 NO_TIMESTAMP = -1
+_READ_HEADERS = methodcaller("headers")
 
 
 def offset_of(message: Message) -> int:
@@ -33,19 +38,19 @@ class OffsetsFellBack(ValueError):
 def batches_of(messages: Sequence[Message]) -> list[Batch]:
     """The messages are of one partition and carry no errors. A larger record is a batch by itself.
 
-    Raises OffsetsFellBack.
+    Raises OffsetsFellBack, before it takes anything out of them.
     """
+    offsets = [message.offset() or 0 for message in messages]
+    if not all(map(lt, offsets, islice(offsets, 1, None))):
+        raise OffsetsFellBack(next(index for index, (one, two) in enumerate(pairwise(offsets), 1) if two <= one))
     batches: list[Batch] = []
     run: list[PlainRecord] = []
     size = 0
-    last = -1
     appended: int | None = None
     """When the broker appended the run, for a batch has one such time; None: the producers' times count."""
-    for index, message in enumerate(messages):
+    for offset, message, headers in zip(offsets, messages, _headers(messages), strict=True):
         kind, timestamp = message.timestamp()
         key = message.key()
-        # What comes from a broker is a list with bytes in it; the type says more, for what producers may give.
-        headers = cast("Headers | None", message.headers())
         length = len(message) + (len(key) if key else 0)
         if headers:
             length += sum(len(name) + len(content or b"") for name, content in headers)
@@ -56,15 +61,36 @@ def batches_of(messages: Sequence[Message]) -> list[Batch]:
             if run:
                 batches.append(encode_batch(run[0][0], run, appended is not None))
             run, size, appended = [], 0, its_appended
-        offset = message.offset() or 0
-        if offset <= last:
-            raise OffsetsFellBack(index)
         run.append((offset, timestamp, key, message.value(), headers))
-        last = offset
         size += length
     if run:
         batches.append(encode_batch(run[0][0], run, appended is not None))
     return batches
+
+
+def _headers(messages: Sequence[Message]) -> list[Headers | None]:
+    """Headers of each; to be called once for a message. Whoever can produce can write names that are not UTF-8, for
+    which nothing gives us the bytes: a record without its headers is better than none, or than no engine.
+
+    confluent-kafka returns such headers with a null pointer for the name, and with an exception pending (2.16). A call
+    by way of C notices that; the interpreter's own call does not once it is hot, and the process dies of what it got.
+    The same message asked again answers without an exception.
+    """
+    found: list[Headers | None] = []
+    left = iter(messages)
+    unreadable = 0
+    while True:
+        try:
+            found.extend(map(_READ_HEADERS, left))  # keeps what came before a failure
+        except SystemError:
+            found.append(None)
+            unreadable += 1
+        else:
+            break
+    if unreadable:
+        place = {"topic": messages[0].topic(), "partition": messages[0].partition()}
+        log.error("headers whose names are not UTF-8 were left out", records=unreadable, **place)
+    return found
 
 
 def size_of(messages: Iterable[Message]) -> int:

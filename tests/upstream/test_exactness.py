@@ -3,11 +3,15 @@ for."""
 
 from __future__ import annotations
 
+import socket
+import struct
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from mesh.records.batch import seal
+from mesh.records.encode import PlainRecord, encode_batch
 from mesh.records.spans import Span
 from mesh.upstream.engine import EndReached, PositionReset, Received, Reread
 from tests.integration.kafka import KafkaCluster
@@ -167,3 +171,41 @@ def test_a_long_span_comes_in_pieces(kafka: KafkaCluster) -> None:
             assert lasts[-1] == 999
 
     run(test)
+
+
+def test_a_header_name_that_is_not_utf_8_costs_the_headers_only(kafka: KafkaCluster) -> None:
+    """confluent-kafka cannot read it, and nothing that can be produced by anyone may end the engine."""
+    topic = new_name("topic")
+    kafka.create_topic(topic, 1)
+    records: list[PlainRecord] = [(number, 1, b"key", b"%d" % number, [("name", b"x")]) for number in range(200)]
+    data = encode_batch(0, records).data  # enough of them for the interpreter to specialise its calls
+    bad = {0, 100, 101, 199}
+    at = 0
+    for number in range(200):
+        at = data.index(b"name", at + 1)
+        if number in bad:
+            data[at : at + 4] = b"\xff\xfe\xfd\xfc"
+    seal(data)
+    produce_batch(kafka.bootstrap_servers, topic, bytes(data))
+
+    async def test() -> None:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+            await running.ends()
+            assert [(record.value, record.headers) for record in running.records(topic)] == [
+                (b"%d" % number, () if number in bad else (("name", b"x"),)) for number in range(200)
+            ]
+
+    run(test)
+
+
+def produce_batch(bootstrap_servers: str, topic: str, batch: bytes) -> None:
+    """Send a batch as it is: Produce of version 3, which no client library lets us write by ourselves."""
+    host, port = bootstrap_servers.split(":")
+    name = struct.pack(">h", len(topic)) + topic.encode()
+    partition = struct.pack(">iii", 1, 0, len(batch)) + batch
+    request = struct.pack(">hhih4s", 0, 3, 1, 4, b"test") + struct.pack(">hhii", -1, -1, 5_000, 1) + name + partition
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        answer = connection.recv(4096)
+    (error,) = struct.unpack_from(">h", answer, 4 + 4 + 4 + len(name) + 4 + 4)
+    assert error == 0

@@ -1,0 +1,90 @@
+"""One commit at a time; what is not ours is not sent; every one is answered."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from mesh.records.spans import UpstreamPartition
+from mesh.upstream.commits import Commits, Errors
+from mesh.upstream.engine import CommitPosition
+from tests.upstream.fakes import FakeConsumer, place
+from tests.upstream.harness import source
+
+OURS = {source("orders", 0), source("orders", 1)}
+
+
+class Bed:
+    def __init__(self) -> None:
+        self.commits = Commits()
+        self.fake = FakeConsumer()
+        self.answers: list[Errors] = []
+
+    def offer(self, **positions: int) -> None:
+        self.commits.offer(
+            {source("orders", int(name[1:])): CommitPosition(offset, "text") for name, offset in positions.items()},
+            self.answers.append,
+        )
+
+    def send(self, ours: set[UpstreamPartition] = OURS) -> list[list[tuple[int, int, str | None]]]:
+        self.commits.send(self.fake.consumer, ours)
+        return [[(each.partition, each.offset, each.metadata) for each in commit] for commit in self.fake.commits]
+
+    def answer(self, *partitions: TopicPartition, error: KafkaError | None = None) -> None:
+        self.commits.on_commit(error, list(partitions))
+
+
+def test_the_next_is_sent_when_the_one_in_flight_is_answered() -> None:
+    bed = Bed()
+    bed.offer(p0=5, p1=6)
+    bed.offer(p0=7)
+    assert bed.send() == bed.send() == [[(0, 5, "text"), (1, 6, "text")]]
+    bed.answer(place(0, 5), place(1, 6))
+    assert bed.answers == [{source("orders", 0): 0, source("orders", 1): 0}]
+    assert bed.send()[1:] == [[(0, 7, "text")]]
+
+
+def test_what_was_revoked_in_between_is_not_sent() -> None:
+    bed = Bed()
+    bed.offer(p0=5)
+    bed.offer(p0=6, p1=6)
+    bed.offer(p0=7)
+    bed.send()
+    bed.answer(place(0, 5))
+    assert bed.send({source("orders", 1)})[1:] == [[(1, 6, "text")]]
+    bed.answer(place(1, 6))
+    bed.send({source("orders", 1)})
+    assert bed.answers[1:] == [{source("orders", 0): 27, source("orders", 1): 0}, {source("orders", 0): 27}]
+    assert not bed.commits.in_flight
+
+
+def test_errors() -> None:
+    bed = Bed()
+    bed.fake.failures = [KafkaError(KafkaError._STATE)]
+    bed.offer(p0=1)
+    bed.offer(p0=2)
+    bed.send()
+    assert bed.answers == [{source("orders", 0): KafkaError._STATE}]
+    bed.answer(place(0, 2), error=KafkaError(22))
+    assert bed.answers[1:] == [{source("orders", 0): 22}]
+
+
+def test_the_answer_to_another_commit_is_not_taken_for_ours() -> None:
+    bed = Bed()
+    bed.answer(place(0, 1))
+    bed.offer(p0=1)
+    bed.send()
+    bed.answer(place(0, 2))
+    bed.answer(place(0, 1), place(1, 1))
+    assert bed.answers == []
+    bed.answer(place(0, 1))
+    assert bed.answers == [{source("orders", 0): 0}]
+
+
+def test_without_a_consumer() -> None:
+    bed = Bed()
+    bed.offer(p0=1)
+    bed.send()
+    bed.commits.abandon()
+    bed.offer(p0=2)
+    bed.commits.send(None, OURS - OURS)
+    assert bed.answers == [{source("orders", 0): 27}] * 2

@@ -1,0 +1,84 @@
+"""What a poll brings becomes events; offsets that fall back are never taken for a repetition."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError
+
+from mesh.records.spans import TopicName
+from mesh.upstream.assignment import Assignment
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received
+from mesh.upstream.intake import Intake
+from tests.upstream.fakes import message
+from tests.upstream.harness import CLUSTER, source
+
+END = KafkaError(KafkaError._PARTITION_EOF)
+
+
+class Bed:
+    def __init__(self, **positions: int) -> None:
+        self.events: list[EngineEvent] = []
+        self.complaints: list[KafkaError] = []
+        self.fallen: list[TopicName] = []
+        self.assignment = Assignment(CLUSTER, "earliest", False, self.events.append)
+        self.assignment.positions = {source("orders", int(name[1:])): at for name, at in positions.items()}
+        self.intake = Intake(CLUSTER, self.assignment, self.events.append, self.complaints.append, self.fallen.append)
+
+    def told(self) -> list[tuple[str, int, list[tuple[int, int]] | int]]:
+        """Kind, partition, and the offsets: spans of batches, or the one."""
+        told: list[tuple[str, int, list[tuple[int, int]] | int]] = []
+        for event in self.events:
+            match event:
+                case Received(partition, batches):
+                    told.append(("records", partition.partition, [(batch.first, batch.last) for batch in batches]))
+                case EndReached(partition, offset):
+                    told.append(("end", partition.partition, offset))
+                case PositionReset(partition, start, _):
+                    told.append(("reset", partition.partition, start))
+        return told
+
+
+def test_partitions_that_alternate() -> None:
+    bed = Bed(p0=10, p1=20)
+    pairs = [(10, 0), (20, 1), (11, 0), (21, 1), (23, 1)]
+    bed.intake.take([message(offset, place=("orders", partition)) for offset, partition in pairs])
+    assert bed.told() == [("records", 0, [(10, 11)]), ("records", 1, [(20, 23)])]
+    assert bed.assignment.positions == {source("orders", 0): 12, source("orders", 1): 24}
+
+
+def test_an_end_comes_behind_its_records() -> None:
+    bed = Bed(p0=0)
+    bed.intake.take([message(0), message(1), message(5, problem=END), message(5)])
+    assert bed.told() == [("records", 0, [(0, 1)]), ("end", 0, 5), ("records", 0, [(5, 5)])]
+
+
+def test_what_is_not_ours_is_left_out() -> None:
+    bed = Bed(p1=0)
+    bed.intake.take([message(0), message(1, problem=END)])
+    assert bed.told() == []
+
+
+def test_complaints() -> None:
+    bed = Bed(p0=0)
+    bed.intake.take([message(0), message(-1, problem=KafkaError(29), place=("other", -1)), message(1)])
+    assert [error.code() for error in bed.complaints] == [29]
+    assert bed.told() == [("records", 0, [(0, 1)])]
+
+
+def test_a_lower_offset() -> None:
+    bed = Bed(p0=500)
+    bed.intake.take([message(3), message(4)])
+    assert bed.told() == [("reset", 0, 3), ("records", 0, [(3, 4)])]
+    assert bed.fallen == ["orders"]
+
+
+def test_a_lower_offset_behind_higher_ones() -> None:
+    bed = Bed(p0=500)
+    bed.intake.take([message(500), message(501), message(0), message(900)])
+    assert bed.told() == [("records", 0, [(500, 501)]), ("reset", 0, 0), ("records", 0, [(0, 900)])]
+
+
+def test_a_lower_end() -> None:
+    bed = Bed(p0=500)
+    bed.intake.take([message(0, problem=END)])
+    assert bed.told() == [("reset", 0, 0), ("end", 0, 0)]
+    assert bed.assignment.positions == {source("orders", 0): 0}

@@ -1,0 +1,58 @@
+"""Whose word counts: ours, then the user's, then what is customary."""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from mesh.upstream.properties import connection_properties, consumer_properties, reader_properties
+
+SECRET = {
+    "sasl.password": "secret",
+    "client.id": "mesh",
+    "group.instance.id": "theirs",
+    "session.timeout.ms": "20000",
+    "socket.timeout.ms": "5000",
+    "enable.auto.commit": "true",
+    "group.id": "theirs",
+}
+
+
+def test_ours_win_over_the_users_and_those_over_what_is_customary() -> None:
+    made = consumer_properties("host:1", SECRET, "group", "ours", "read_committed", 8 << 20, None)
+    assert made["group.id"] == "group"
+    assert made["group.instance.id"] == "ours"
+    assert made["enable.auto.commit"] is False
+    assert made["session.timeout.ms"] == 20_000
+    assert made["socket.timeout.ms"] == "5000"
+    assert made["client.id"] == "mesh"
+    assert made["reconnect.backoff.max.ms"] == 1_000
+    assert made["queued.max.messages.kbytes"] == 8 << 10
+
+
+def test_sessions() -> None:
+    def session(instance_id: str | None, given: int | None) -> int:
+        made = consumer_properties("host:1", {}, "group", instance_id, "read_committed", 1 << 20, given)
+        return int(made["session.timeout.ms"])
+
+    assert (session(None, None), session("static", None), session("static", 7_000)) == (10_000, 45_000, 7_000)
+
+
+def test_librdkafka_takes_them_whatever_the_budget() -> None:
+    for budget in (1, 64 << 10, 1 << 20, 1 << 30):
+        made = consumer_properties("host:1", {}, "group", None, "read_committed", budget, None)
+        Consumer(made).close()
+    Consumer(reader_properties("host:1", {"group.instance.id": "x"}, "group", "read_committed")).close()
+
+
+def test_a_reader_is_no_member() -> None:
+    assert "group.instance.id" not in reader_properties("host:1", SECRET, "group", "read_committed")
+
+
+def test_a_client_that_consumes_nothing_gets_what_it_needs_to_be_let_in() -> None:
+    user = {**SECRET, "enable.ssl.certificate.verification": "false", "fetch.min.bytes": "9"}
+    made = connection_properties({**user, "bootstrap.servers": "host:1"})
+    AdminClient(made)
+    assert made["sasl.password"] == "secret"
+    assert made["enable.ssl.certificate.verification"] == "false"
+    assert not made.keys() & {"fetch.min.bytes", "group.id", "session.timeout.ms"}

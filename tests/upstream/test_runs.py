@@ -1,0 +1,66 @@
+"""Messages become batches that are small enough, and exact."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesh.records.decode import decode_records
+from mesh.upstream.runs import LARGEST_RUN_BYTES, LARGEST_RUN_RECORDS, OffsetsFellBack, batches_of
+from tests.upstream.fakes import message
+
+SIZES = st.lists(st.sampled_from([0, 1, 100, 5_000, 16_384, 20_000]), max_size=40)
+
+
+@given(SIZES, st.lists(st.integers(1, 5), min_size=40, max_size=40))
+def test_batches_hold_everything_within_limits(sizes: list[int], gaps: list[int]) -> None:
+    messages: list[Message] = []
+    offset = 7
+    for size, gap in zip(sizes, gaps, strict=False):
+        messages.append(message(offset, content=bytes(size)))
+        offset += gap
+    batches = batches_of(messages)
+    records = [record for batch in batches for record in decode_records(batch)]
+    assert [(record.offset, record.value) for record in records] == [(each.offset(), each.value()) for each in messages]
+    for batch in batches:
+        size = sum(len(record.value or b"") for record in decode_records(batch))
+        assert size <= LARGEST_RUN_BYTES or batch.record_count == 1
+        assert (batch.base, batch.first) == (batch.first, decode_records(batch)[0].offset)
+
+
+def test_small_records_are_counted() -> None:
+    batches = batches_of([message(number, content=None) for number in range(1_201)])
+    assert [batch.record_count for batch in batches] == [LARGEST_RUN_RECORDS, LARGEST_RUN_RECORDS, 201]
+
+
+def test_headers_count_as_bytes() -> None:
+    headers: list[tuple[str, bytes | None]] = [("name", bytes(10_000)), ("none", None)]
+    assert [batch.record_count for batch in batches_of([message(n, fields=headers) for n in range(3)])] == [1, 1, 1]
+
+
+def test_a_batch_has_one_log_append_time() -> None:
+    appended = [message(number, time=(TIMESTAMP_LOG_APPEND_TIME, 5 + number // 2)) for number in range(4)]
+    batches = batches_of([*appended, message(4), message(5)])
+    assert [batch.record_count for batch in batches] == [2, 2, 2]
+    records = [record for batch in batches for record in decode_records(batch)]
+    assert [(record.timestamp, record.log_append_time) for record in records] == [
+        *((5, True), (5, True), (6, True), (6, True)),
+        *((1_000, False), (1_000, False)),
+    ]
+
+
+def test_records_without_a_time() -> None:
+    (batch,) = batches_of([message(0, time=(TIMESTAMP_NOT_AVAILABLE, 0))])
+    assert decode_records(batch)[0].timestamp == -1
+
+
+def test_offsets_that_fall_back() -> None:
+    with pytest.raises(OffsetsFellBack) as fall:
+        batches_of([message(8), message(9), message(0), message(10)])
+    assert fall.value.index == 2
+
+
+def test_no_messages() -> None:
+    assert batches_of([]) == []
