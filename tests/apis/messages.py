@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from datetime import timedelta
+from functools import cache
 from itertools import count
 from typing import Any, Final, get_type_hints
 
@@ -94,13 +95,18 @@ def response(api_key: ApiKey, version: int, /, **values: Any) -> Any:
 
 def entity(schema: type, values: Mapping[str, Any]) -> Any:
     """An instance of a kio class. Raises KeyError for a value that is needed and not given."""
-    hints = get_type_hints(schema)
+    hints = _hints(schema)
     arguments = {}
     for field in fields(schema):
         if field.name in values or (field.default is MISSING and field.default_factory is MISSING):
             value = values[field.name] if field.name in values else USUAL[field.name]
             arguments[field.name] = _value(field.metadata.get("kafka_type"), hints[field.name], value)
     return schema(**arguments)
+
+
+@cache
+def _hints(schema: type) -> Mapping[str, Any]:
+    return get_type_hints(schema)
 
 
 def _value(kafka_type: str | None, annotation: Any, value: Any) -> Any:

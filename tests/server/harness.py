@@ -177,6 +177,8 @@ class FakeEngine:
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
     last: Mapping[UpstreamPartition, CommitPosition] | None = None
     failure: Exception | None = None
+    assigned: bool = False
+    ends: dict[UpstreamPartition, int] = field(default_factory=dict)
 
     def subscribe(self, topics: frozenset[TopicName]) -> None:
         self.commands.append(("subscribe", topics))
@@ -215,6 +217,7 @@ class FakeEngine:
 
     def assign(self, indexes: Iterable[int] = range(4)) -> None:
         """All partitions of this cluster, from their beginning."""
+        self.assigned = True
         mine = (source(index) for index in indexes if source(index).cluster == self.cluster)
         self.deliver(Assigned(tuple(AssignedPartition(each, 0, CommitPosition(0), False, 0) for each in mine)))
 
@@ -225,6 +228,13 @@ class FakeEngine:
             (offset, 0, None, value or value_of(partition, offset), None) for offset in range(first, first + count)
         ]
         self.deliver(Received(partition, (encode_batch(first, records),)))
+
+    def produce_next(self, index: int, count: int) -> None:
+        """The next records of that partition, if it is one of this cluster's."""
+        if source(index).cluster == self.cluster:
+            first = self.ends.get(source(index), 0)
+            self.ends[source(index)] = first + count
+            self.produce(index, first, count)
 
 
 class Bench:

@@ -1,0 +1,300 @@
+"""Hostile requests against the whole server, in a child process.
+
+    python -m tests.server.fuzz --seed 7 --requests 1000000        through handlers and pools, without sockets
+    python -m tests.server.fuzz --sockets --requests 200000        over real sockets, beside a client that behaves
+
+Half of the requests are well formed and speak of groups, members, topics and offsets that exist, or nearly; the others
+are those with bits flipped and numbers replaced (`tests.wire.fuzz`), or not meant for anybody. Time passes, records
+come, connections die. A handler that fails, a pool that contradicts itself, or an exception anywhere ends the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import structlog
+
+from mesh.pool.effects import GroupId
+from mesh.pool.settings import PoolSettings
+from mesh.pool.virtual_cluster import GroupRules
+from mesh.records.spans import TopicName
+from mesh.server.virtual_cluster import VirtualClusterServer
+from mesh.wire.apis import ApiKey
+from tests.apis.messages import request
+from tests.pool.harness import MAXIMUM
+from tests.server.fake_time import FakeTimeLoop
+from tests.server.harness import Bench
+from tests.wire.entities import ALL_VERSIONS, frame
+from tests.wire.fuzz import hostile_request, mutated, resident_kib
+
+MAX_GROWTH_KIB = 128 * 1024
+"""How much the child may grow: pools, windows and metrics of some hundred groups."""
+CORPUS = 1_500
+"""Well-formed requests that are made at a time, from the state at that time; building them is the slowest part."""
+RENEWED_AFTER = 5_000
+STRANGE = (0, -1, 4, 2**31 - 1, -(2**31))
+
+
+class Generator:
+    """Requests about what exists on a bench, or nearly."""
+
+    def __init__(self, random: Random, bench: Bench) -> None:
+        self._random = random
+        self._bench = bench
+        self._corpus: list[bytes] = []
+        self._used = 0
+
+    def next(self) -> bytes:
+        """A request without its frame length."""
+        kind = self._random.random()
+        if kind < 0.1:
+            return hostile_request(self._random)
+        if self._used % RENEWED_AFTER == 0:
+            self._corpus = [self._request() for _ in range(CORPUS)]
+        self._used += 1
+        whole = self._random.choice(self._corpus)
+        return whole if kind < 0.6 else whole[:8] + mutated(self._random, whole[8:])
+
+    def _request(self) -> bytes:
+        api_key, version = self._random.choice(ALL_VERSIONS)
+        return request(api_key, version, self._random.randrange(2**31), "fuzz", self._values(api_key))[4:]
+
+    def _values(self, api_key: ApiKey) -> dict[str, Any]:
+        random = self._random
+        group = random.choice(["shop", "shop", "another", "kafka-mesh", "", "ü"])
+        member, generation = self._member(group)
+        member_id = str(member.id) if member is not None and random.random() < 0.8 else random.choice(["", "unknown"])
+        name = random.choice(["orders", "orders", "orders", "unknown", "a b"])
+        positions = [
+            (random.choice([*range(4), *range(4), *STRANGE]), self._offset(member)) for _ in range(random.randint(0, 5))
+        ]
+        named = {
+            "group_id": group,
+            "member_id": member_id,
+            "group_instance_id": random.choice([None, None, None, "pod-1", ""]),
+            "generation_id": generation,
+            "generation_id_or_member_epoch": random.choice([generation, generation, -1]),
+        }
+        return self._data_values(api_key, name, positions, named) or self._group_values(api_key, name, named)
+
+    def _member(self, group: str) -> tuple[Any, int]:
+        """One of the group that lives, and its generation."""
+        pool = self._bench.server.cluster.pools.get(GroupId(group))
+        members = list(pool.members.values()) if pool is not None else []
+        if pool is None or not members:
+            return None, 1
+        member = self._random.choice(members)
+        membership = pool.coordinator.members.get(member.id)
+        return member, membership.generation if membership is not None else 1
+
+    def _data_values(
+        self, api_key: ApiKey, name: str, positions: list[tuple[int, int]], named: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """For what names partitions."""
+        random = self._random
+        match api_key:
+            case ApiKey.PRODUCE:
+                data = tuple({"index": at, "records": b"x"} for at, _ in positions)
+                topics = ({"name": name, "partition_data": data},)
+                return {"acks": random.choice([1, 1, 1, -1, 0]), "timeout": 1, "topic_data": topics}
+            case ApiKey.FETCH:
+                most = random.choice([MAXIMUM, 0, -1])
+                partitions = tuple(
+                    {"partition": at, "fetch_offset": offset, "partition_max_bytes": most} for at, offset in positions
+                )
+                topic_id = self._bench.server.cluster.topics.topic_id(TopicName(name))
+                return {
+                    "max_wait": random.choice([0, 10, 500, -1, 2**31 - 1]),
+                    "min_bytes": random.choice([0, 1, 1, 500, -1, 2**31 - 1]),
+                    "max_bytes": random.choice([MAXIMUM, 100, 0, -1]),
+                    "session_epoch": random.choice([-1, -1, 0, 1]),
+                    "topics": ({"topic": name, "topic_id": topic_id, "partitions": partitions},),
+                }
+            case ApiKey.LIST_OFFSETS:
+                asked = tuple(
+                    {"partition_index": at, "timestamp": random.choice([-1, -2, -3, 5])} for at, _ in positions
+                )
+                return {"topics": ({"name": name, "partitions": asked},)}
+            case ApiKey.OFFSET_COMMIT:
+                committed = tuple({"partition_index": at, "committed_offset": offset} for at, offset in positions)
+                return {**named, "topics": ({"name": name, "partitions": committed},)}
+            case ApiKey.OFFSET_FETCH:
+                wanted = ({"name": name, "partition_indexes": tuple(at for at, _ in positions)},)
+                return {**named, "topics": wanted, "groups": ({**named, "topics": wanted},)}
+            case _:
+                return None
+
+    def _group_values(self, api_key: ApiKey, name: str, named: dict[str, Any]) -> dict[str, Any]:
+        """For the others, all in one: what an API has no field for is left out."""
+        random = self._random
+        match api_key:
+            case ApiKey.LEAVE_GROUP:
+                return {**named, "members": (named,) * random.randint(0, 2)}
+            case ApiKey.METADATA:
+                return {"topics": ({"name": name},)}
+            case _:
+                return {
+                    **named,
+                    "key": named["group_id"],
+                    "coordinator_keys": (named["group_id"], name),
+                    "key_type": random.choice([0, 0, 1]),
+                    "session_timeout": random.choice([6_000, 10_000, 0, -1]),
+                    "rebalance_timeout": random.choice([0, 10_000]),
+                    "protocol_type": random.choice(["consumer", "consumer", "connect"]),
+                    "protocols": ({"name": "range", "metadata": b"subscription"},),
+                    "protocol_name": random.choice(["range", "sticky", ""]),
+                    "assignments": ({"member_id": named["member_id"], "assignment": b"mine"},),
+                    "client_software_name": name,
+                    "client_software_version": "1",
+                }
+
+    def _offset(self, member: Any) -> int:
+        random = self._random
+        slots = self._bench.server.cluster.slots
+        if member is None or random.random() < 0.2:
+            return random.choice([0, -1, 5, 2**53, 2**62, 2**63 - 1, int(slots.latest), 7 << 32 | 9])
+        windows = list(member.windows.values())
+        start = random.choice(windows).end if windows else int(slots.start(member.slot))
+        return int(start) + random.choice([0, 0, 0, -1, -5, 1, 10])
+
+
+# Without sockets
+
+
+def run_handlers(seed: int, requests: int) -> str:
+    random = Random(seed)
+    with asyncio.Runner(loop_factory=FakeTimeLoop) as runner:
+        return runner.run(_handlers(random, requests, seed))
+
+
+async def _handlers(random: Random, requests: int, seed: int) -> str:
+    asyncio.get_running_loop().set_exception_handler(_fail)
+    bench = Bench(PoolSettings(fast_expiry=1.0, lock_timeout=20.0), GroupRules(maximum=20))
+    generator, peers, closed = Generator(random, bench), [bench.peer() for _ in range(20)], 0
+    before = resident_kib()
+    for number in range(requests):
+        at = random.randrange(len(peers))
+        sent = frame(generator.next())
+        with _naming(f"request {number} of seed {seed}: {sent.hex()}"):
+            peers[at].protocol.data_received(sent)
+            if number % 20 == 0:
+                _produce(random, bench)
+                await asyncio.sleep(random.choice([0, 0, 0.01, 0.1, 1.0]))
+            if bench.server.cluster.violations:
+                raise AssertionError("a pool contradicted itself")
+        peers[at].transport.written.clear()
+        if peers[at].transport.closed or random.random() < 0.01:
+            closed += peers[at].transport.closed
+            peers[at].protocol.connection_lost(None)
+            peers[at] = bench.peer()
+    growth = resident_kib() - before
+    answered = sum(bench.metric("kafka_mesh_requests_total").values())
+    if growth > MAX_GROWTH_KIB:
+        raise AssertionError(f"{growth} KiB grown")
+    return f"{requests} requests, {answered:.0f} answered, {closed} connections closed, {growth} KiB grown"
+
+
+def _produce(random: Random, bench: Bench) -> None:
+    for engine in bench.engines[-6:]:
+        if engine.last is None and not engine.assigned:
+            engine.assign()
+        if engine.last is None and random.random() < 0.3:
+            engine.produce_next(random.randrange(4), random.randint(1, 30))
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        print(what, file=sys.stderr)
+        raise
+
+
+def _fail(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    problem = context.get("exception")
+    print(context["message"], repr(problem), file=sys.stderr)
+    raise SystemExit(3)
+
+
+def let_failures_through() -> None:
+    """What would only end a connection ends the run."""
+
+    def failed(*_: object) -> None:
+        problem = sys.exception()
+        assert problem is not None
+        raise problem
+
+    setattr(VirtualClusterServer, "_failed", failed)  # noqa: B010 - of another signature
+
+
+# Over sockets
+
+
+async def serve() -> None:
+    """Until standard input ends; the port is the first line that is written, the growth in KiB the last."""
+    bench = Bench(PoolSettings(fast_expiry=1.0), GroupRules(maximum=20))
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_fail)
+    listener = await loop.create_server(bench.server.accept, "127.0.0.1", 0, backlog=1_024)
+    before = resident_kib()
+    print(listener.sockets[0].getsockname()[1], flush=True)
+    stopped = loop.run_in_executor(None, sys.stdin.read)
+    random = Random(1)
+    while not stopped.done():
+        _produce(random, bench)
+        await asyncio.sleep(0.01)
+        if bench.server.cluster.violations:
+            raise AssertionError("a pool contradicted itself")
+    print(resident_kib() - before, flush=True)
+
+
+def child(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tests.server.fuzz", "--child", *arguments]
+
+
+def in_child(seed: int, requests: int) -> subprocess.CompletedProcess[str]:
+    command = child("--seed", str(seed), "--requests", str(requests))
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.server.fuzz", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--sockets", action="store_true")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    # Every refused request is logged; here there are too many of them.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    if arguments.sockets:
+        from tests.server.attack import attack
+
+        began = time.monotonic()
+        print(asyncio.run(attack(arguments.seed, arguments.requests)), f"in {time.monotonic() - began:.1f} s")
+        return 0
+    if not arguments.child:
+        ended = in_child(arguments.seed, arguments.requests)
+        print(ended.stdout, end="")
+        print(ended.stderr, end="", file=sys.stderr)
+        return int(ended.returncode != 0)
+    let_failures_through()
+    if arguments.serve:
+        asyncio.run(serve())
+    else:
+        print(run_handlers(arguments.seed, arguments.requests))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
