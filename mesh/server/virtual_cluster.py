@@ -93,7 +93,8 @@ class VirtualClusterServer:
         self._ready: deque[DownstreamConnection] = deque()
         self._carrying_out = False
         self._draining = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
 
     # Connections
 
@@ -267,6 +268,7 @@ class VirtualClusterServer:
             connection.close()
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     # Effects
 
@@ -313,13 +315,12 @@ class VirtualClusterServer:
 
     def _arm(self) -> None:
         deadline = self.cluster.next_deadline()
-        if deadline is None:
+        if deadline is None or (self._timer is not None and self._due <= deadline):
             return
         if self._timer is not None:
-            if not self._timer.cancelled() and self._timer.when() <= deadline:
-                return
             self._timer.cancel()
         self._timer = self._loop.call_at(deadline, self._tick)
+        self._due = deadline
 
     def _tick(self) -> None:
         self._timer = None

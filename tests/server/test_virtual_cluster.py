@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+import uvloop
 from structlog.testing import capture_logs
 
 from mesh.pool.settings import PoolSettings
@@ -242,3 +243,22 @@ async def test_a_thousand_groups_are_bounded_in_the_metrics() -> None:
     assert (sum(members.values()), members[(OTHER,)]) == (1_000, 900)
     assert len(bench.metric("kafka_mesh_commits_total")) == 101
     assert len(bench.metrics.exposition()) < 500_000
+
+
+def test_a_deadline_that_has_passed_under_uvloop() -> None:
+    """uvloop's `call_at` gives another kind of handle then."""
+
+    async def run() -> None:
+        bench = Bench(rules=GroupRules(maximum=0))
+        peer = bench.peer()
+        nothing = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1, "topics": ()}
+        first, second = (peer.bytes_of(ApiKey.FETCH, 11, **nothing) for _ in range(2))
+        peer.protocol.data_received(first)
+        bench.peer().ask(ApiKey.API_VERSIONS, 0)
+        peer.protocol.data_received(second)
+        while len(peer.order) < 2:
+            await asyncio.sleep(0)
+            peer.read()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(run(), 30))
