@@ -48,6 +48,7 @@ class Commits:
         self._under_way: dict[ClusterName, tuple[int, _Going]] = {}
         self._retrying: set[ClusterName] = set()
         self._pending: set[Pending] = set()
+        self._down: set[ClusterName] = set()
         self.stored = 0
         self.failed = 0
 
@@ -68,11 +69,15 @@ class Commits:
         needed: Mapping[UpstreamPartition, tuple[TopicPartition, Partition]],
         now: float,
     ) -> None:
-        """Answer a member's commit when what can be stored of these partitions is stored."""
+        """Answer a member's commit when what can be stored of these partitions is stored.
+
+        What a cluster cannot store because it is down is not waited for: some clients repeat a commit that failed for
+        one partition until it succeeds, and take nothing meanwhile, also of the clusters that are up.
+        """
         open_ones = {
             source: (name, partition.ledger.committable)
             for source, (name, partition) in needed.items()
-            if partition.ledger.committable > partition.ledger.stored
+            if partition.ledger.committable > partition.ledger.stored and source.cluster not in self._down
         }
         if not open_ones:
             self._effects.append(Answer(ticket, CommitResult(errors)))
@@ -123,6 +128,17 @@ class Commits:
             self._effects.append(Report("an upstream commit failed and is tried again", fields, "warning"))
         else:
             self.stored += 1
+
+    def source_down(self, cluster: ClusterName) -> None:
+        """An upstream cluster stores nothing now; what is acknowledged there is kept until it does."""
+        self._down.add(cluster)
+        for pending in list(self._pending):
+            for source in [source for source in pending.needed if source.cluster == cluster]:
+                del pending.needed[source]
+            self._answer_if_done(pending)
+
+    def source_up(self, cluster: ClusterName) -> None:
+        self._down.discard(cluster)
 
     def gone(self, sources: Iterable[UpstreamPartition]) -> None:
         """These partitions went to another process: their commits will not be stored by us."""

@@ -11,10 +11,15 @@ FULL_AND_ALONE = 1.0
 """Seconds with a full window, nobody under the cap waiting, after which the cap doubles."""
 FULL_ANYHOW = 5.0
 """Seconds with a full window after which the cap doubles in any case: a client may commit every N records."""
-TRUSTED_DOUBLINGS = 1
-"""How often a member that cannot have committed yet is trusted after FULL_AND_ALONE, whoever waits."""
+QUICK_DOUBLINGS = 2
+"""How often the cap doubles after FULL_AND_ALONE without a commit in between. From then on a doubling takes
+FULL_ANYHOW, and each twice as long as the one before: who never commits must not take everything from those who are
+busy. The very first one, before a client can have committed at all, is granted whoever waits."""
 SHORTEST_SUPPLY = 1.0
 """Seconds of work that a member may hold, however often it commits: a Fetch every few records would slow it down."""
+USUAL = 0.75
+"""Part of its cap that a member may hold without being called loaded. The cap is two commit intervals' worth, so one
+that keeps up holds half of it at most; the rest is room for the cap to grow when more comes in."""
 OVERDUE = 15.0
 """Seconds after its first record by which a member should have committed: three times the usual interval."""
 SMALLEST_WINDOW = 10
@@ -69,12 +74,10 @@ class Flow:
         return overdue
 
     def load(self, in_flight: int, now: float) -> float:
-        """What it holds beyond two commit intervals' worth; 0 for one that cannot have committed yet."""
-        if self._committed_at is None:
-            started = self._first_sent_at
-            return 0.0 if started is None or now - started < FULL_ANYHOW else float(in_flight)
-        elapsed = min(now - self._committed_at, 2 * self._interval)
-        return max(0.0, in_flight - 2 * self._rate * elapsed)
+        """What it holds beyond what is usual for it; 0 for one that cannot have committed yet."""
+        if self._committed_at is None and (self._first_sent_at is None or now - self._first_sent_at < FULL_ANYHOW):
+            return 0.0
+        return max(0.0, in_flight - USUAL * self.cap)
 
     def committed(self, count: int, in_flight: int, now: float) -> None:
         """It settled `count` offsets; `in_flight` are left."""
@@ -109,10 +112,11 @@ class Flow:
         """Double the cap if it was full for long enough; whether it did."""
         if self._full_since is None:
             return False
-        trusted = self.never_committed and self._doublings < TRUSTED_DOUBLINGS
+        trusted = self.never_committed and self._doublings < 1
+        quickly = self._doublings < QUICK_DOUBLINGS and (trusted or not others_wait)
+        patience = FULL_ANYHOW * 2 ** max(self._doublings - QUICK_DOUBLINGS, 0)
         # Sums are compared, not differences: what was told by `asked_while_full` must be enough, to the last bit.
-        is_alone = now >= self._full_since + FULL_AND_ALONE and (trusted or not others_wait)
-        if is_alone or now >= self._full_since + FULL_ANYHOW:
+        if now >= self._full_since + (FULL_AND_ALONE if quickly else patience):
             self.cap = min(self.cap * 2, self._maximum)
             self._full_since = now
             self._doublings += 1

@@ -381,6 +381,12 @@ class Pool:
     def stored(self, cluster: ClusterName, token: int, errors: Mapping[UpstreamPartition, int], now: float) -> None:
         self.commits.committed(cluster, token, errors, now)
 
+    def source_down(self, cluster: ClusterName) -> None:
+        self.commits.source_down(cluster)
+
+    def source_up(self, cluster: ClusterName) -> None:
+        self.commits.source_up(cluster)
+
     def reread(
         self,
         source: UpstreamPartition,

@@ -316,6 +316,8 @@ class Serving:
                 records.append(batch.data)
                 count += batch.record_count
                 end = delivery.end
+            if lane.collected:
+                self.distribution.touched.add(lane.partition)  # what is kept for replays counts in the budgets
             for available in lane.collected or ():
                 redelivered += len(available) if available.deliveries else 0
                 data, end = self._send(lane.window, available)

@@ -248,9 +248,11 @@ class VirtualClusterServer:
             case SourceDown(reason):
                 self.metrics.source(cluster, up=False)
                 log.warning("an upstream cluster is down", cluster=cluster, group=pool.group, reason=reason)
+                pool.source_down(cluster)
             case SourceUp():
                 self.metrics.source(cluster, up=True)
                 log.info("an upstream cluster is up", cluster=cluster, group=pool.group)
+                pool.source_up(cluster)
             case _:
                 assert_never(event)
 
