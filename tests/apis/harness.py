@@ -33,7 +33,7 @@ def versions(api_key: ApiKey) -> list[int]:
 class Mesh(World):
     def __init__(self, settings: PoolSettings | None = None, rules: GroupRules | None = None, **options: bool) -> None:
         super().__init__(settings, rules, **options)
-        self.asked: dict[Request, tuple[Client, Context, RequestMessage]] = {}
+        self.in_work: dict[Request, tuple[Client, Context, RequestMessage]] = {}
         self.ids = itertools.count(100)
 
     def handle(self, client: Client, asked: Request) -> None:
@@ -49,14 +49,14 @@ class Mesh(World):
             self.now,
         )
         message = asked.decode()
-        self.asked[asked] = (client, context, message)
+        self.in_work[asked] = (client, context, message)
         self.do(TABLE[asked.api_key].handle(context, message))
 
     def _answered(self, ticket: object, result: object) -> None:
         if not isinstance(ticket, Request):
             super()._answered(ticket, result)
             return
-        client, context, message = self.asked.pop(ticket)
+        client, context, message = self.in_work.pop(ticket)
         client.wire.answer(ticket, TABLE[ticket.api_key].respond(context, message, result))
 
 

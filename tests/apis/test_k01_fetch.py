@@ -97,7 +97,7 @@ def test_when_another_request_waits_behind_it(version: int) -> None:
     client = joined(mesh)
     positions = client.positions()
     correlation = client.send(ApiKey.FETCH, version, **fetch_values(mesh, positions))
-    (ticket,) = mesh.asked
+    (ticket,) = mesh.in_work
     mesh.do(mesh.cluster.hurry(ticket, mesh.now))
     assert client.answer(correlation) == answered(version, *[partition(at, positions[at]) for at in range(4)])
 
