@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -14,16 +16,21 @@ from mesh.pool.effects import (
     Answer,
     CommitUpstream,
     ConnectionId,
+    ConsumeUpstream,
     Effect,
     GroupId,
+    LeaveUpstream,
     MemberId,
+    PauseUpstream,
     Report,
     RereadUpstream,
+    ResumeUpstream,
+    SubscribeUpstream,
 )
 from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
 from mesh.pool.partition import Standing
 from mesh.pool.pool import Assignment, Pool
-from mesh.pool.results import CommitResult, JoinResult, SyncResult
+from mesh.pool.results import CommitResult, HeartbeatResult, JoinResult, SyncResult
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import GroupRules, VirtualCluster
@@ -61,6 +68,7 @@ class Consumer:
     member_id: MemberId = NOBODY
     generation: int = -1
     instance_id: str | None = None
+    group: GroupId = GROUP
     positions: dict[int, int] = field(default_factory=dict)
     received: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(partition, virtual offset, value), in the order of their arrival."""
@@ -81,7 +89,7 @@ class Consumer:
         )
         request = replace(request, **changes)  # type: ignore[arg-type]
         ticket = self.world.ticket()
-        self.world.do(self.world.cluster.join(self.coordinator, ticket, GROUP, request, self.world.now))
+        self.world.do(self.world.cluster.join(self.coordinator, ticket, self.group, request, self.world.now))
         if ticket not in self.world.answers:
             self.world.advance(0.2)
         result = self.world.answer(ticket, JoinResult)
@@ -91,7 +99,7 @@ class Consumer:
             self.world.do(
                 self.world.cluster.sync(
                     sync,
-                    GROUP,
+                    self.group,
                     SyncRequest(
                         member_id=self.member_id,
                         instance_id=self.instance_id,
@@ -111,7 +119,7 @@ class Consumer:
         """Take the committed positions, as a client does after a join."""
         names = [(ORDERS, partition) for partition in partitions]
         committed, effects = self.world.cluster.committed_offsets(
-            self.coordinator, self.name, GROUP, self.member_id, names, self.world.now
+            self.coordinator, self.name, self.group, self.member_id, names, self.world.now
         )
         self.world.do(effects)
         for (_, partition), (error, offset) in committed.offsets.items():
@@ -135,6 +143,7 @@ class Consumer:
             wait,
         )
         ticket = self.ticket = self.world.ticket()
+        self.world.asked(self)
         self.world.fetches[ticket] = (self, asked)
         self.world.do(self.world.cluster.fetch(self.fetching, self.name, ticket, request, self.world.now))
         return ticket
@@ -160,7 +169,7 @@ class Consumer:
                 assert record.value is not None
                 if record.offset >= position:  # clients drop what lies below their position
                     self.received.append((partition, record.offset, record.value))
-                    self.world.given(partition, record.offset, record.value)
+                    self.world.given(self.group, partition, record.offset, record.value)
             end = max(end, batch.last + 1)
         if fetched.records:
             assert fetched.high_watermark == end
@@ -180,7 +189,7 @@ class Consumer:
             self.world.cluster.commit(
                 self.coordinator,
                 ticket,
-                GROUP,
+                self.group,
                 arguments["member_id"],  # type: ignore[arg-type]
                 arguments["instance_id"],  # type: ignore[arg-type]
                 arguments["generation"],  # type: ignore[arg-type]
@@ -192,13 +201,40 @@ class Consumer:
 
     def leave(self) -> None:
         ticket = self.world.ticket()
-        self.world.do(self.world.cluster.leave(ticket, GROUP, ((self.member_id, None),), self.world.now))
+        self.world.do(
+            self.world.cluster.leave(ticket, self.group, ((self.member_id, self.instance_id),), self.world.now)
+        )
+
+    def heartbeat(self) -> ErrorCode:
+        ticket = self.world.ticket()
+        self.world.do(
+            self.world.cluster.heartbeat(
+                ticket, self.group, self.member_id, self.instance_id, self.generation, self.world.now
+            )
+        )
+        return self.world.answer(ticket, HeartbeatResult).error
 
     def disconnect(self) -> None:
         """Every connection at once, as when the process dies."""
         self.ticket = None
         for connection in (self.fetching, self.coordinator):
-            self.world.do(self.world.cluster.disconnected(connection, self.world.now))
+            self.world.disconnect(connection)
+
+
+@dataclass(slots=True)
+class Upstream:
+    """The upstream clusters as one group sees them.
+
+    logs: the batches of each partition, first and last offset; ends: how far each was read; stored: what is committed.
+    subscribed: clusters that are to be consumed from at all; idle: that are not to be now; paused: nor are these.
+    """
+
+    logs: dict[UpstreamPartition, list[tuple[int, int]]] = field(default_factory=dict)
+    ends: dict[UpstreamPartition, int] = field(default_factory=dict)
+    stored: dict[UpstreamPartition, int] = field(default_factory=dict)
+    subscribed: set[ClusterName] = field(default_factory=set)
+    idle: set[ClusterName] = field(default_factory=set)
+    paused: set[UpstreamPartition] = field(default_factory=set)
 
 
 class World:
@@ -213,11 +249,15 @@ class World:
         assigned: bool = True,
     ) -> None:
         self.now = 1_000.0
+        self.group = GROUP
+        """Whose upstream engines are meant."""
         topics = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(EU, ORDERS), Source(US, ORDERS)))], [])
+        self.memory = MemoryBudget(1 << 30)
         self.cluster = VirtualCluster(
-            "vc", topics, rules or GroupRules(), settings or PoolSettings(), MemoryBudget(1 << 30), random.Random(7)
+            "vc", topics, rules or GroupRules(), settings or PoolSettings(), self.memory, random.Random(7)
         )
         self._tickets = itertools.count(1)
+        self.connections: set[ConnectionId] = set()
         self._connections = itertools.count(1)
         self.auto_store = auto_store
         self.auto_reread = auto_reread
@@ -228,21 +268,47 @@ class World:
         self.commits: dict[object, tuple[Consumer, dict[int, int]]] = {}
         self.pending_stores: list[CommitUpstream] = []
         self.pending_rereads: list[RereadUpstream] = []
-        self.logs: dict[UpstreamPartition, list[tuple[int, int]]] = {}
-        """The batches of each upstream log: first and last offset."""
-        self.ends: dict[UpstreamPartition, int] = {}
-        """How far each log was read."""
-        self.stored: dict[UpstreamPartition, int] = {}
-        self.virtual: dict[tuple[int, int], bytes] = {}
-        """What was ever given at a virtual offset."""
+        self.upstreams: dict[GroupId, Upstream] = defaultdict(Upstream)
+        self.virtual: dict[tuple[int, int], tuple[GroupId, bytes]] = {}
+        """What was ever given at a virtual offset, and to which group."""
         for cluster in (EU, US):
             self.do(self.cluster.topics_changed(cluster, {ORDERS: 2}, self.now))
 
     def ticket(self) -> object:
         return f"ticket {next(self._tickets)}"
 
-    def consumer(self, name: str = "c", joined: bool = True) -> Consumer:
-        consumer = Consumer(self, name, self._connect(), self._connect())
+    @property
+    def logs(self) -> dict[UpstreamPartition, list[tuple[int, int]]]:
+        return self.upstreams[self.group].logs
+
+    @property
+    def ends(self) -> dict[UpstreamPartition, int]:
+        return self.upstreams[self.group].ends
+
+    @property
+    def stored(self) -> dict[UpstreamPartition, int]:
+        return self.upstreams[self.group].stored
+
+    @contextmanager
+    def of(self, group: GroupId) -> Iterator[World]:
+        """What happens upstream meanwhile happens to this group."""
+        before, self.group = self.group, group
+        try:
+            yield self
+        finally:
+            self.group = before
+
+    def consumer(
+        self,
+        name: str = "c",
+        joined: bool = True,
+        group: GroupId = GROUP,
+        instance_id: str | None = None,
+        positions: Mapping[int, int] | None = None,
+    ) -> Consumer:
+        """positions: where a consumer begins that does not join."""
+        consumer = Consumer(self, name, self._connect(), self._connect(), group=group, instance_id=instance_id)
+        consumer.positions.update(positions or {})
         if joined:
             assert consumer.join().error is ErrorCode.NONE
         return consumer
@@ -253,11 +319,16 @@ class World:
     def _connect(self) -> ConnectionId:
         connection = ConnectionId(next(self._connections))
         self.cluster.connected(connection, "10.0.0.1")
+        self.connections.add(connection)
         return connection
+
+    def disconnect(self, connection: ConnectionId) -> None:
+        self.connections.discard(connection)
+        self.do(self.cluster.disconnected(connection, self.now))
 
     @property
     def pool(self) -> Pool:
-        return self.cluster.pools[GROUP]
+        return self.cluster.pools[self.group]
 
     def answer(self, ticket: object, kind: type[Kind]) -> Kind:
         result = self.answers.pop(ticket)
@@ -288,7 +359,22 @@ class World:
                 case Report(level="error"):
                     raise AssertionError(effect)
                 case _:
-                    pass
+                    self._upstream_told(effect)
+
+    def _upstream_told(self, effect: Effect) -> None:
+        match effect:
+            case SubscribeUpstream(group, cluster):
+                self.upstreams[group].subscribed.add(cluster)
+            case ConsumeUpstream(group, cluster, consuming):
+                (self.upstreams[group].idle.discard if consuming else self.upstreams[group].idle.add)(cluster)
+            case PauseUpstream(group, partition):
+                self.upstreams[group].paused.add(partition)
+            case ResumeUpstream(group, partition):
+                self.upstreams[group].paused.remove(partition)
+            case LeaveUpstream(group, offsets):
+                self._left(group, offsets)
+            case _:
+                pass
 
     def _answered(self, ticket: object, result: object) -> None:
         assert ticket not in self.answers, "answered twice"
@@ -304,9 +390,12 @@ class World:
     def committed(self, ticket: object, result: CommitResult) -> None:
         """For those who watch what is acknowledged."""
 
-    def given(self, partition: int, offset: int, value: bytes) -> None:
+    def asked(self, consumer: Consumer) -> None:
+        """For those who watch what is acknowledged by receipt."""
+
+    def given(self, group: GroupId, partition: int, offset: int, value: bytes) -> None:
         """A virtual offset is never given to a second record."""
-        assert self.virtual.setdefault((partition, offset), value) == value
+        assert self.virtual.setdefault((partition, offset), (group, value)) == (group, value)
 
     # Upstream
 
@@ -339,6 +428,23 @@ class World:
             for cluster in (EU, US):
                 self.assign(cluster)
 
+    def is_consumed(self, index: int) -> bool:
+        """Whether the engine may bring records of this partition now."""
+        partition, upstream = source(index), self.upstreams[self.group]
+        known = self.pool.partitions.get(partition)
+        is_active = known is not None and known.standing is Standing.ACTIVE
+        is_asked = partition.cluster in upstream.subscribed - upstream.idle
+        return is_active and is_asked and partition not in upstream.paused
+
+    def _left(self, group: GroupId, offsets: Mapping[UpstreamPartition, int]) -> None:
+        """The pool has ended: its engines commit these and are gone, with whatever they were about to do."""
+        self.upstreams[group].stored.update(offsets)
+        self.upstreams[group].subscribed.clear()
+        self.upstreams[group].idle.clear()
+        self.upstreams[group].paused.clear()
+        self.pending_stores = [each for each in self.pending_stores if each.group != group]
+        self.pending_rereads = [each for each in self.pending_rereads if each.group != group]
+
     def assign(self, cluster: ClusterName, resumed: bool = False, indexes: Iterable[int] = range(4)) -> None:
         assignments = [
             Assignment(
@@ -350,8 +456,9 @@ class World:
             for index in indexes
             if source(index).cluster == cluster
         ]
-        if not resumed:
-            for item in assignments:
+        for item in assignments:
+            self.upstreams[self.group].paused.discard(item.partition)
+            if not resumed:
                 self.ends[item.partition] = item.start
         self.upstream(lambda pool: pool.assigned(cluster, assignments, self.now))
 
@@ -361,33 +468,51 @@ class World:
     def store(self, error: int = 0) -> None:
         """The oldest upstream commit ends."""
         commit = self.pending_stores.pop(0)
-        if not error:
-            for partition, offset in commit.offsets.items():
-                assert offset >= self.stored.get(partition, 0), "the committed offset moved back"
-            self.stored.update(commit.offsets)
-        errors = dict.fromkeys(commit.offsets, error)
-        self.upstream(lambda pool: pool.stored(commit.cluster, commit.token, errors, self.now))
+        with self.of(commit.group):
+            if not error:
+                for partition, offset in commit.offsets.items():
+                    assert offset > self.stored.get(partition, 0), "the committed offset did not move on"
+                self.stored.update(commit.offsets)
+            errors = dict.fromkeys(commit.offsets, error)
+            self.upstream(lambda pool: pool.stored(commit.cluster, commit.token, errors, self.now))
 
-    def reread(self, error: str = "") -> None:
+    def reread(self, error: str = "", gone: Iterable[int] = ()) -> None:
+        """The oldest reread ends; `gone`: offsets that are not there any more."""
         wanted = self.pending_rereads.pop(0)
+        missing = set(gone)
         records = [
             (offset, 0, None, value_of(wanted.partition, offset), None)
             for offset in range(wanted.span.first, wanted.span.last + 1)
+            if offset not in missing
         ]
-        batches = (encode_batch(wanted.span.first, records),) if not error else ()
-        self.upstream(
-            lambda pool: pool.reread(
-                wanted.partition, Span(wanted.span.first, wanted.span.last), batches, True, error, self.now
+        batches = (encode_batch(records[0][0], records),) if records and not error else ()
+        with self.of(wanted.group):
+            self.upstream(
+                lambda pool: pool.reread(
+                    wanted.partition, Span(wanted.span.first, wanted.span.last), batches, True, error, self.now
+                )
             )
-        )
 
     # What must hold
 
     def check(self) -> None:
+        for group in list(self.cluster.pools):
+            with self.of(group):
+                self._check(self.pool)
+
+    def check_empty(self) -> None:
+        """Everybody has left: the virtual cluster holds nothing but its topics."""
+        self.advance(60.0)
+        cluster = self.cluster
+        assert not cluster.pools
+        assert len(cluster.slots) == 0
+        assert len(cluster.connections) == 0
+        assert not cluster._parked
+        assert cluster.next_deadline() is None
+        assert self.memory.used == 0
+
+    def _check(self, pool: Pool) -> None:
         """The invariant, and conservation: every offset received is in exactly one place."""
-        if GROUP not in self.cluster.pools:
-            return
-        pool = self.pool
         members = list(pool.all_members)
         for partition in pool.partitions.values():
             partition.check()
@@ -405,19 +530,33 @@ class World:
                     assert window.held == sum(last - first + 1 for first, last in spans)
             ledger = partition.ledger
             if partition.standing is not Standing.ABSENT:
-                reading = {e.span.first for e in self.pending_rereads if e.partition == partition.source}
                 for offset in range(ledger.committable, ledger.received):
                     held = offset in places
-                    assert held is not ledger.is_settled(offset), (partition, offset, places.get(offset), reading)
+                    assert held is not ledger.is_settled(offset), (partition, offset, places.get(offset))
                 assert all(ledger.committable <= offset < ledger.received for offset in places)
         self._check_waiting(pool)
         assert pool.serving.distribution.backlog_bytes == sum(p.backlog_bytes for p in pool.partitions.values())
+        self._check_budgets(pool)
         for member in members:
             sent = sum(window.held for window in member.windows.values())
             collected = sum(
                 len(entry) for fetch in member.fetches for lane in fetch.lanes for entry in lane.collected or ()
             )
             assert member.in_flight == sent + collected, member
+
+    def _check_budgets(self, pool: Pool) -> None:
+        """What is full is not asked for more."""
+        settings = pool.serving.distribution._settings
+        upstream = self.upstreams[self.group]
+        over = pool.serving.distribution.backlog_bytes >= settings.pool_budget
+        for partition in pool.partitions.values():
+            full = partition.backlog_bytes >= settings.partition_budget or (over and partition.backlog_bytes)
+            if full and partition.is_active and partition.source.cluster in upstream.subscribed:
+                idle = partition.source.cluster in upstream.idle
+                assert idle or partition.source in upstream.paused, partition
+        kept = pool.serving.distribution.backlog_bytes + pool.serving.replays.size
+        assert pool.serving.replays.size <= settings.replay_budget
+        assert self.memory.used >= kept
 
     def _check_waiting(self, pool: Pool) -> None:
         """A parked Fetch waits on a partition while it may take a batch from it, and takes what is there."""

@@ -1,4 +1,4 @@
-"""Random lives of a pool: whatever happens, nothing is lost, held twice, or given under two offsets."""
+"""Random lives of a virtual cluster: whatever happens, nothing is lost, held twice, or given under two offsets."""
 
 from __future__ import annotations
 
@@ -6,117 +6,174 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mesh.pool.partition import Standing
+from mesh.pool.effects import GroupId
 from mesh.pool.results import CommitResult
 from mesh.pool.settings import Policy, PoolSettings
-from mesh.records.spans import UpstreamPartition
+from mesh.pool.virtual_cluster import GROUP_LESS
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source
 
 INDEX = st.integers(0, 3)
+NUMBER = st.integers(0, 5)
+OTHER, CONSOLE = GroupId("other"), GroupId("console-consumer-1")
+GROUPS = st.sampled_from([GROUP, GROUP, OTHER, CONSOLE, GROUP_LESS])
+RECEIPT = (CONSOLE, GROUP_LESS)
+MOST = 5
 
 
 class WatchedWorld(World):
-    """Keeps account of what clients have acknowledged."""
+    """Keeps account of what clients have acknowledged, by commits or by receipt."""
 
     def __init__(self, settings: PoolSettings) -> None:
         super().__init__(settings, auto_store=False, auto_reread=False)
-        self.acknowledged: set[bytes] = set()
+        self.acknowledged: set[tuple[GroupId, bytes]] = set()
 
     def committed(self, ticket: object, result: CommitResult) -> None:
         consumer, positions = self.commits.pop(ticket)
-        for partition, offset in positions.items():
-            if result.errors[ORDERS, partition] is ErrorCode.NONE:
-                for where, virtual, value in consumer.received:
-                    if where == partition and virtual < offset:
-                        self.acknowledged.add(value)
+        # One that is not stored yet, or went elsewhere, may be stored all the same.
+        settled = {
+            partition: offset
+            for partition, offset in positions.items()
+            if result.errors[ORDERS, partition] is not ErrorCode.OFFSET_OUT_OF_RANGE
+        }
+        self._acknowledge(consumer, settled)
+
+    def asked(self, consumer: Consumer) -> None:
+        if consumer.group in RECEIPT:
+            self._acknowledge(consumer, consumer.positions)
+
+    def _acknowledge(self, consumer: Consumer, positions: dict[int, int]) -> None:
+        for partition, virtual, value in consumer.received:
+            if partition in positions and virtual < positions[partition]:
+                self.acknowledged.add((consumer.group, value))
 
 
 class PoolMachine(RuleBasedStateMachine):
     consumers: list[Consumer]
 
     @initialize(
-        policy=st.sampled_from(Policy), window=st.sampled_from([5, 20, 1000]), replay=st.sampled_from([0, 4000])
+        policy=st.sampled_from(Policy), window=st.sampled_from([5, 20, 1000]), replay=st.sampled_from([0, 500, 4000])
     )
     def begin(self, policy: Policy, window: int, replay: int) -> None:
         self.world = WatchedWorld(
-            PoolSettings(policy=policy, initial_window=window, replay_budget=replay, partition_budget=20_000)
+            PoolSettings(
+                policy=policy, initial_window=window, replay_budget=replay, partition_budget=800, pool_budget=2_000
+            )
         )
         self.consumers = [self.world.consumer("c0")]
+        self.count = 1
         self.world.assign_all()
 
     def pick(self, number: int) -> Consumer:
         return self.consumers[number % len(self.consumers)]
 
-    @precondition(lambda self: len(self.consumers) < 4)
-    @rule()
-    def join(self) -> None:
-        self.consumers.append(self.world.consumer(f"c{len(self.consumers)}"))
-        self.world.assign_all()
+    @precondition(lambda self: len(self.consumers) < MOST)
+    @rule(group=GROUPS, is_static=st.booleans())
+    def join(self, group: GroupId, is_static: bool) -> None:
+        instance_id = f"static-{self.count}" if is_static and group is not GROUP_LESS else None
+        name = f"c{self.count}"
+        self.count += 1
+        if group is GROUP_LESS:
+            self.consumers.append(
+                self.world.consumer(name, joined=False, group=group, positions=dict.fromkeys(range(4), 0))
+            )
+            return
+        self.consumers.append(self.world.consumer(name, group=group, instance_id=instance_id))
+        with self.world.of(group):
+            self.world.assign_all()
 
-    @rule(index=INDEX, count=st.integers(1, 12), gap=st.integers(0, 3))
-    def produce(self, index: int, count: int, gap: int) -> None:
-        if self.world.pool.partitions[source(index)].standing is Standing.ACTIVE:
-            self.world.produce(index, count, gap)
+    @rule(number=NUMBER)
+    def take_the_place_of_a_static_member(self, number: int) -> None:
+        older = self.pick(number)
+        if older.instance_id is None:
+            return
+        self.consumers.remove(older)
+        self.consumers.append(self.world.consumer(f"c{self.count}", group=older.group, instance_id=older.instance_id))
+        self.count += 1
+        assert older.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
+        older.disconnect()
+
+    @rule(group=GROUPS, index=INDEX, count=st.integers(1, 12), gap=st.integers(0, 3))
+    def produce(self, group: GroupId, index: int, count: int, gap: int) -> None:
+        if group not in self.world.cluster.pools:
+            return
+        with self.world.of(group):
+            self.world.assign_all()
+            if self.world.is_consumed(index):
+                self.world.produce(index, count, gap)
 
     @rule(
-        number=st.integers(0, 3),
+        number=NUMBER,
         minimum=st.sampled_from([1, 500, 100_000]),
         maximum=st.sampled_from([10, 2000, 1 << 20]),
+        wait=st.sampled_from([0.0, 0.5, 5.0]),
     )
-    def fetch(self, number: int, minimum: int, maximum: int) -> None:
+    def fetch(self, number: int, minimum: int, maximum: int, wait: float) -> None:
         consumer = self.pick(number)
         if not consumer.is_parked:
-            consumer.fetch(minimum=minimum, maximum=maximum, partition_maximum=max(maximum // 2, 1))
+            consumer.fetch(minimum=minimum, maximum=maximum, partition_maximum=max(maximum // 2, 1), wait=wait)
 
-    @rule(number=st.integers(0, 3), back=st.integers(0, 30))
+    @rule(number=NUMBER, partitions=st.sets(INDEX, min_size=1))
+    def fetch_some_on_another_connection(self, number: int, partitions: set[int]) -> None:
+        consumer = self.pick(number)
+        if not consumer.is_parked:
+            self.world.reconnect(consumer)
+            consumer.fetch(partitions=sorted(partitions))
+
+    @rule(number=NUMBER)
+    def hurry(self, number: int) -> None:
+        consumer = self.pick(number)
+        if consumer.is_parked:
+            self.world.do(self.world.cluster.hurry(consumer.ticket, self.world.now))
+            assert not consumer.is_parked
+
+    @rule(number=NUMBER, back=st.integers(0, 30))
     def commit(self, number: int, back: int) -> None:
         consumer = self.pick(number)
-        consumer.commit({partition: max(offset - back, 0) for partition, offset in consumer.positions.items()})
+        if consumer.group is not GROUP_LESS:
+            consumer.commit({partition: max(offset - back, 0) for partition, offset in consumer.positions.items()})
 
-    @rule(number=st.integers(0, 3), index=INDEX, back=st.integers(1, 60))
+    @rule(number=NUMBER, index=INDEX, back=st.integers(1, 60))
     def seek_back(self, number: int, index: int, back: int) -> None:
         consumer = self.pick(number)
         if not consumer.is_parked:
             consumer.positions[index] = max(consumer.positions[index] - back, 0)
 
-    @rule(number=st.integers(0, 3), index=INDEX)
+    @rule(number=NUMBER, index=INDEX)
     def seek_to_end(self, number: int, index: int) -> None:
         consumer = self.pick(number)
         if not consumer.is_parked:
             consumer.positions[index] = self.world.cluster.list_offset(-1)
 
-    @rule(number=st.integers(0, 3))
+    @rule(number=NUMBER)
     def lose_connection(self, number: int) -> None:
         consumer = self.pick(number)
         consumer.ticket = None
-        self.world.do(self.world.cluster.disconnected(consumer.fetching, self.world.now))
+        self.world.disconnect(consumer.fetching)
         self.world.reconnect(consumer)
 
-    @rule(number=st.integers(0, 3))
+    @rule(number=NUMBER)
     def join_again(self, number: int) -> None:
         consumer = self.pick(number)
-        if not consumer.is_parked:
+        if not consumer.is_parked and consumer.group is not GROUP_LESS:
             assert consumer.join().error is ErrorCode.NONE
 
     @precondition(lambda self: len(self.consumers) > 1)
-    @rule(number=st.integers(0, 3), clean=st.booleans())
+    @rule(number=NUMBER, clean=st.booleans())
     def go(self, number: int, clean: bool) -> None:
         consumer = self.pick(number)
+        if sum(each.group == GROUP for each in self.consumers) == 1 and consumer.group == GROUP:
+            return
         self.consumers.remove(consumer)
-        if clean:
+        if clean and consumer.group is not GROUP_LESS:
             consumer.leave()
         consumer.disconnect()
 
     @rule(seconds=st.sampled_from([0.1, 0.6, 1.1, 4.0]))
     def wait(self, seconds: float) -> None:
         for consumer in self.consumers:
-            ticket = self.world.ticket()
-            self.world.do(
-                self.world.cluster.heartbeat(
-                    ticket, GROUP, consumer.member_id, None, consumer.generation, self.world.now
-                )
-            )
+            if consumer.group is not GROUP_LESS:
+                assert consumer.heartbeat() is ErrorCode.NONE
         self.world.advance(seconds)
 
     @precondition(lambda self: self.world.pending_stores)
@@ -129,18 +186,21 @@ class PoolMachine(RuleBasedStateMachine):
     def reread(self, error: str) -> None:
         self.world.reread(error)
 
-    @rule(cluster=st.sampled_from([EU, US]))
-    def rebalance(self, cluster: str) -> None:
-        sources = [source(index) for index in range(4) if source(index).cluster == cluster]
-        self.world.upstream(lambda pool: pool.revoked(sources))
-        self.world.assign(sources[0].cluster, resumed=True)
+    @rule(cluster=st.sampled_from([EU, US]), comes_back=st.booleans())
+    def rebalance(self, cluster: str, comes_back: bool) -> None:
+        """A rebalance begins, and ends with the same assignment, or with only the first partition of it."""
+        indexes = [index for index in range(4) if source(index).cluster == cluster]
+        self.world.upstream(lambda pool: pool.revoked([source(index) for index in indexes]))
+        self.world.check()
+        self.world.assign(source(indexes[0]).cluster, resumed=True, indexes=indexes if comes_back else indexes[:1])
 
     @rule(cluster=st.sampled_from([EU, US]))
     def lose(self, cluster: str) -> None:
         sources = [source(index) for index in range(4) if source(index).cluster == cluster]
         self.world.upstream(lambda pool: pool.lost(sources))
-        self.world.pending_rereads = [each for each in self.world.pending_rereads if each.partition not in sources]
-        self.world.pending_stores = [each for each in self.world.pending_stores if each.cluster != cluster]
+        self.world.pending_stores = [
+            each for each in self.world.pending_stores if each.cluster != cluster or each.group != GROUP
+        ]
         self.world.assign(sources[0].cluster)
 
     @invariant()
@@ -152,20 +212,33 @@ class PoolMachine(RuleBasedStateMachine):
     def what_is_not_acknowledged_is_not_committed(self) -> None:
         if not hasattr(self, "world"):
             return
-        for index in range(4):
-            partition: UpstreamPartition = source(index)
-            produced = {value for (where, _), value in self.world.virtual.items() if where == index}
-            for value in produced - self.world.acknowledged - self._in_commits():
-                assert int(value.rsplit(b"@")[-1]) >= self.world.stored.get(partition, 0), value
+        world = self.world
+        accounted = world.acknowledged | self._in_commits()
+        for (index, _), (group, value) in world.virtual.items():
+            if (group, value) not in accounted:
+                stored = world.upstreams[group].stored.get(source(index), 0)
+                assert int(value.rsplit(b"@")[-1]) >= stored, (group, value)
 
-    def _in_commits(self) -> set[bytes]:
+    def _in_commits(self) -> set[tuple[GroupId, bytes]]:
         """What members have committed and have not been answered for."""
         return {
-            value
+            (consumer.group, value)
             for consumer, positions in self.world.commits.values()
             for where, virtual, value in consumer.received
             if where in positions and virtual < positions[where]
         }
+
+    def teardown(self) -> None:
+        """Whatever was going on: everybody is answered when the mesh stops, and nothing stays behind."""
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        world.do(world.cluster.drain(world.now))
+        assert not any(consumer.is_parked for consumer in self.consumers)
+        assert not world.commits
+        for connection in sorted(world.connections):
+            world.disconnect(connection)
+        world.check_empty()
 
 
 TestPool = PoolMachine.TestCase
