@@ -1,0 +1,143 @@
+"""The bench of the acceptance tests with every client that is told what to do by a script."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections import Counter
+from enum import Enum
+from typing import Any, ClassVar
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME
+
+from tests.clients.building import franz_program, java_classes, node_program
+from tests.clients.script import Script
+from tests.integration.bench import Bench
+from tests.integration.jars import kafka_jars
+from tests.integration.members import KcatMember, Member
+from tests.integration.processes import eventually
+from tests.integration.records import Account, Delivery, Record, View
+
+
+class Client(Enum):
+    """The clients, by the name that docs/clients.md gives them."""
+
+    AIOKAFKA = "aiokafka"
+    KAFKA_PYTHON = "kafka-python"
+    CONFLUENT = "confluent-kafka"
+    KCAT = "kcat"
+    JAVA = "kafka-clients"
+    KAFKAJS = "kafkajs"
+    PLATFORMATIC = "@platformatic/kafka"
+    FRANZ = "franz-go"
+
+
+class ScriptedMember(Member):
+    """A consumer that carries out a `Script`."""
+
+    # 128 + SIGTERM is how a JVM ends that was asked to.
+    _clean_exits = frozenset({0, 143})
+    # librdkafka's constants for the types of timestamps are Kafka's plus one.
+    _TYPES: ClassVar = {0: TIMESTAMP_CREATE_TIME}
+
+    def _parse(self, data: bytes) -> int:
+        whole = data.rfind(b"\n") + 1
+        for line in data[:whole].splitlines():
+            report = json.loads(line)
+            if report["event"] != "record":
+                self._events[report["event"]] += 1
+                continue
+            key, value = _bytes(report["key"]), _bytes(report["value"])
+            headers = tuple((name, _bytes(part)) for name, part in report["headers"])
+            timestamp_type = self._TYPES.get(report["timestamp_type"], 0)
+            record = Record(key, value, headers, report["timestamp"], timestamp_type)
+            fingerprint = record.fingerprint(View.WHOLE)
+            place = (self.name, report["partition"], report["offset"])
+            self._deliveries.append(Delivery(record.id, View.WHOLE, fingerprint, *place))
+        return whole
+
+    def until_acted(self) -> None:
+        """Returns when it has done what its script says."""
+        eventually(f"{self.name} acts", lambda: self.events["acted"])
+
+
+class ClientBench(Bench):
+    """Members of any client."""
+
+    def member(self, client: Client, name: str, **script: Any) -> Member:
+        """Start a member of the bench's group, or one without a group (`group=None`); script: of `Script`."""
+        group = {"group": self.group, **script}
+        chosen = Script(bootstrap_servers=self.mesh.bootstrap_servers, client_id=name, topic=self.topic, **group)
+        if client is Client.KCAT:
+            return self._joined(KcatMember(name, _kcat(chosen), self._folder))
+        command = [*_command(client), chosen.to_json()]
+        return self._joined(ScriptedMember(name, command, self._folder))
+
+    def joined(self, client: Client, name: str, **script: Any) -> Member:
+        """`member`, when it was given partitions."""
+        member = self.member(client, name, **script)
+        member.until_assigned()
+        return member
+
+    def account(self, timeout: float = 30.0) -> Account:
+        """What became of all records, as soon as nothing is missing."""
+        return self.account_when_all_arrived(timeout=timeout)
+
+    def assert_no_errors_of_the_mesh(self) -> None:
+        """AssertionError with the lines of level error in its log."""
+        lines = (self._folder / "mesh.log").read_text().splitlines()
+        assert not (errors := [line for line in lines if '"level": "error"' in line]), errors
+
+    def until_all_committed(self) -> None:
+        """Returns when the upstream groups have committed the end of every partition: no lag."""
+        stored = Counter((each.cluster, each.partition) for each in self.stored().values())
+
+        def committed() -> bool:
+            found = {
+                (cluster.name, partition): offset
+                for cluster in self.clusters
+                for (_, partition), offset in cluster.committed(self.group).items()
+            }
+            return found == stored
+
+        eventually(f"{self.group} has no lag", committed, interval=0.2, timeout=15)
+
+
+def _command(client: Client) -> list[str]:
+    match client:
+        case Client.AIOKAFKA | Client.KAFKA_PYTHON | Client.CONFLUENT:
+            library = client.value.partition("-kafka")[0].replace("-", "_")
+            return [sys.executable, "-m", f"tests.clients.with_{library}"]
+        case Client.JAVA:
+            quick = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+            quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
+            return ["java", *quick, quiet, "-cp", f"{java_classes()}:{kafka_jars()}/*", "Member"]
+        case Client.KAFKAJS | Client.PLATFORMATIC:
+            library = "kafkajs" if client is Client.KAFKAJS else "platformatic"
+            return ["node", str(node_program(f"with_{library}.js"))]
+        case Client.FRANZ:
+            return [str(franz_program())]
+        case Client.KCAT:
+            raise ValueError("kcat takes arguments, not a script")
+
+
+def _kcat(script: Script) -> list[str]:
+    properties = {
+        "client.id": script.client_id,
+        "auto.offset.reset": {"none": "error"}.get(script.reset, script.reset),
+        "auto.commit.interval.ms": script.commit_interval,
+        "session.timeout.ms": script.session_timeout,
+    }
+    if script.instance_id is not None:
+        properties["group.instance.id"] = script.instance_id
+    options = ["-b", script.bootstrap_servers]
+    for name, value in properties.items():
+        options += ["-X", f"{name}={value}"]
+    if script.group is not None:
+        return [*options, "-G", script.group, script.topic]
+    return [*options, "-C", "-o", "end" if script.reset == "latest" else "beginning", "-t", script.topic]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

@@ -1,0 +1,81 @@
+"""Consumers that are not written in Python are built once into the repository's .cache/clients, by the text they are
+built from: a changed text is another folder."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.integration.jars import kafka_jars
+
+SOURCES = Path(__file__).parent
+_CACHE = SOURCES.parents[1] / ".cache" / "clients"
+
+
+def java_classes() -> Path:
+    """The folder with the classes of Member.java."""
+
+    def compile_into(folder: Path) -> None:
+        _run("javac", "-cp", f"{kafka_jars()}/*", "-d", folder, SOURCES / "java" / "Member.java")
+
+    _require("javac", "the Java client needs a JDK")
+    return _built("java", compile_into)
+
+
+def node_program(name: str) -> Path:
+    """The program `name` beside its installed packages, as package-lock.json has them."""
+
+    def install_into(folder: Path) -> None:
+        shutil.copytree(SOURCES / "node", folder, dirs_exist_ok=True)
+        _run("npm", "ci", "--silent", "--ignore-scripts", cwd=folder)
+
+    _require("npm", "kafkajs and @platformatic/kafka need Node.js and npm")
+    return _built("node", install_into) / name
+
+
+def franz_program() -> Path:
+    """The franz-go consumer."""
+
+    def build_into(folder: Path) -> None:
+        _run("go", "build", "-o", folder / "member", ".", cwd=SOURCES / "franz")
+
+    _require("go", "franz-go needs Go")
+    return _built("franz", build_into) / "member"
+
+
+def _require(program: str, why: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{why}; not found: {program}")
+
+
+def _built(language: str, build: Callable[[Path], None]) -> Path:
+    """Renamed into place when it is complete, so that two test runs at once are no trouble."""
+    texts = sorted(path for path in (SOURCES / language).iterdir() if path.is_file())
+    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in texts)).hexdigest()[:12]
+    target = _CACHE / f"{language}-{digest}"
+    if target.is_dir():
+        return target
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=_CACHE, prefix="build-") as folder:
+        complete = Path(folder, "complete")
+        complete.mkdir()
+        build(complete)
+        try:
+            complete.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+    return target
+
+
+def _run(*command: str | Path, cwd: Path | None = None) -> None:
+    arguments: Sequence[str] = [str(part) for part in command]
+    done = subprocess.run(arguments, cwd=cwd, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)}:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,28 @@
+"""The bench of a client test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.bench import ClientBench
+from tests.integration.kafka import KafkaCluster
+
+
+@pytest.fixture
+def bench(
+    kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[ClientBench]:
+    """Two clusters with an empty topic of three partitions each; `start_mesh` puts a mesh in front of them.
+
+    The log of that mesh must hold no error at the end.
+    """
+    name = re.sub(r"\W+|_", "-", request.node.name.removeprefix("test_")).strip("-")
+    bench = ClientBench(kafka_pair, name, tmp_path)
+    bench.create_topics()
+    yield bench
+    bench.end()
+    bench.assert_no_errors_of_the_mesh()

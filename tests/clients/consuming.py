@@ -1,0 +1,159 @@
+"""The poll loop of the consumers written in Python: one script, whichever library carries it out."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from tests.clients.script import Script
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A record as the library shows it; timestamp in ms, of Kafka's types (0 create, 1 log append)."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class Consumer(ABC):
+    """A started consumer: subscribed, or with all partitions assigned."""
+
+    @abstractmethod
+    def poll(self) -> Sequence[Seen]:
+        """At most 0.2 s."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Synchronously, all that was polled."""
+
+    @abstractmethod
+    def pause(self) -> None:
+        """All that is assigned."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """All that is assigned."""
+
+    @abstractmethod
+    def seek(self, partition: int, offset: int) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def sleep(self, seconds: float) -> None:
+        """The work on a record."""
+        time.sleep(seconds)
+
+
+class HandlerFailed(Exception):
+    """What the handler of a script that throws raises."""
+
+
+class Run:
+    """The script from the first poll until SIGTERM."""
+
+    def __init__(self, script: Script, start: Callable[[Script], Consumer]) -> None:
+        self._script = script
+        self._start = start
+        self._handled = 0
+        self._uncommitted: dict[int, int] = {}
+        self._has_acted = not script.act
+        self._stopped = False
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, self._stop)
+        while not self._stopped:
+            consumer = self._start(self._script)
+            try:
+                while not self._stopped:
+                    self._round(consumer)
+            except HandlerFailed:
+                report("acted")
+            finally:
+                consumer.close()
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._stopped = True
+
+    def _round(self, consumer: Consumer) -> None:
+        seen = consumer.poll()
+        for record in seen:
+            self._handle(record, consumer)
+        sys.stdout.flush()
+        if not self._has_acted and self._handled >= self._script.act_after:
+            self._act(consumer)
+        elif seen and self._script.commit == "sync" and (self._has_acted or self._script.act != "seek"):
+            consumer.commit()
+            self._uncommitted.clear()
+            report("committed")
+
+    def _handle(self, record: Seen, consumer: Consumer) -> None:
+        self._handled += 1
+        show(record)
+        self._uncommitted.setdefault(record.partition, record.offset)
+        consumer.sleep(self._script.seconds_per_record)
+        if self._has_acted or self._handled != self._script.act_after:
+            return
+        match self._script.act:
+            case "throw":
+                self._has_acted = True
+                raise HandlerFailed
+            case "stall":
+                sys.stdout.flush()
+                time.sleep(self._script.act_seconds)
+
+    def _act(self, consumer: Consumer) -> None:
+        self._has_acted = True
+        if self._script.act == "pause":
+            consumer.pause()
+            for _ in range(3):
+                for record in consumer.poll():
+                    self._handle(record, consumer)
+            consumer.resume()
+        elif self._script.act == "seek":
+            for partition, offset in self._uncommitted.items():
+                consumer.seek(partition, offset)
+        report("acted")
+
+
+def show(record: Seen) -> None:
+    """Write the line of a record; not flushed."""
+    line = {
+        "event": "record",
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "timestamp_type": record.timestamp_type,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [(name, _text(value)) for name, value in record.headers],
+    }
+    sys.stdout.write(json.dumps(line) + "\n")
+
+
+def report(event: str, partitions: Iterable[int] = (), text: str = "") -> None:
+    """Write the line of anything else."""
+    sys.stdout.write(json.dumps({"event": event, "partitions": sorted(partitions), "text": text}) + "\n")
+    sys.stdout.flush()
+
+
+def run(start: Callable[[Script], Consumer]) -> None:
+    """`python -m MODULE SCRIPT`."""
+    Run(Script(**json.loads(sys.argv[1])), start).run()
+
+
+def _text(part: bytes | None) -> str | None:
+    return None if part is None else base64.b64encode(part).decode()

@@ -1,0 +1,79 @@
+// kafkajs: eachBatch, which shows what was committed; eachMessage where the handler throws.
+
+import kafkajs from 'kafkajs'
+import { onTerminate, report, script, show, sleep, work } from './reporting.js'
+
+const { Kafka, logLevel } = kafkajs
+const kafka = new Kafka({
+  clientId: script.client_id,
+  brokers: [script.bootstrap_servers],
+  logLevel: logLevel.WARN,
+  retry: { initialRetryTime: 100, retries: 20 }
+})
+const consumer = kafka.consumer({ groupId: script.group, sessionTimeout: script.session_timeout, maxWaitTimeInMs: 500 })
+const uncommitted = new Map()
+let handled = 0
+let acted = script.act === ''
+
+consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+  report('assigned', { partitions: payload.memberAssignment[script.topic] ?? [] })
+})
+consumer.on(consumer.events.REBALANCING, () => report('revoked'))
+consumer.on(consumer.events.CRASH, ({ payload }) => report('error', { text: String(payload.error) }))
+
+// A header that stands several times is an array here.
+const headersOf = message =>
+  Object.entries(message.headers ?? {}).flatMap(([name, value]) => [value].flat().map(each => [name, each]))
+
+async function handle(partition, message) {
+  handled++
+  show(partition, message.offset, message.timestamp, message.key, message.value, headersOf(message))
+  if (!uncommitted.has(partition)) uncommitted.set(partition, message.offset)
+  await work()
+}
+
+function act() {
+  acted = true
+  const topics = [{ topic: script.topic }]
+  if (script.act === 'pause') {
+    consumer.pause(topics)
+    sleep(600).then(() => consumer.resume(topics))
+  } else if (script.act === 'seek') {
+    for (const [partition, offset] of uncommitted) consumer.seek({ topic: script.topic, partition, offset })
+  }
+  report('acted')
+}
+
+async function eachBatch({ batch, resolveOffset, heartbeat, isRunning, isStale, commitOffsetsIfNecessary }) {
+  for (const message of batch.messages) {
+    if (!isRunning() || isStale()) return
+    await handle(batch.partition, message)
+    resolveOffset(message.offset)
+    await heartbeat()
+    if (!acted && handled >= script.act_after) return act()
+    if (script.commit === 'auto') await commitOffsetsIfNecessary()
+  }
+  if (script.commit !== 'sync' || (!acted && script.act === 'seek')) return
+  const next = String(BigInt(batch.lastOffset()) + 1n)
+  await consumer.commitOffsets([{ topic: script.topic, partition: batch.partition, offset: next }])
+  uncommitted.delete(batch.partition)
+  report('committed')
+}
+
+async function eachMessage({ partition, message }) {
+  if (!acted && handled >= script.act_after) {
+    acted = true
+    report('acted')
+    throw new Error('the handler failed')
+  }
+  await handle(partition, message)
+}
+
+onTerminate(() => consumer.disconnect())
+await consumer.connect()
+await consumer.subscribe({ topic: script.topic, fromBeginning: script.reset === 'earliest' })
+await consumer.run({
+  autoCommit: script.commit === 'auto',
+  autoCommitInterval: script.commit_interval,
+  ...(script.act === 'throw' ? { eachMessage } : { eachBatch })
+})

@@ -1,0 +1,46 @@
+"""What a consumer of these tests does and reports, whatever language it is written in.
+
+A consumer takes the JSON of `Script` as its only argument and writes a JSON line for whatever happens: `record` with
+all there is to see of it (bytes in base64), `assigned`, `revoked`, `lost`, `committed`, `commit failed`, `acted`,
+`error`. SIGTERM closes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """group: None to assign all `partitions` without one. Times in milliseconds, seconds where the name says so.
+
+    commit: `auto` is the client's own, every `commit_interval`; `sync` after each poll. Before an act that is to find
+    something un-committed, `sync` commits nothing.
+    act: what to do once, after the poll in which record number `act_after` was handled:
+    pause: all partitions, poll for a moment, resume;  seek: back to the first record it has not committed;
+    throw: out of the handler of that record, close, and start anew (kafkajs: it starts anew by itself);
+    stall: handle that one record for `act_seconds`.
+    """
+
+    bootstrap_servers: str
+    client_id: str
+    group: str | None
+    topic: str
+    partitions: int = 0
+    reset: Literal["earliest", "latest", "none"] = "earliest"
+    commit: Literal["auto", "sync", "none"] = "auto"
+    commit_interval: int = 500
+    instance_id: str | None = None
+    session_timeout: int = 10_000
+    max_poll_interval: int = 300_000
+    records_per_poll: int = 100
+    seconds_per_record: float = 0.0
+    act: Literal["", "pause", "seek", "throw", "stall"] = ""
+    act_after: int = 0
+    act_seconds: float = 0.0
+
+    def to_json(self) -> str:
+        """What a consumer takes as its argument."""
+        return json.dumps(asdict(self))

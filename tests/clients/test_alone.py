@@ -1,0 +1,36 @@
+"""Each client by itself: consumes all of a topic of two clusters once, commits it, and shares it with its like."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.bench import Client, ClientBench
+from tests.clients.selection import clients
+
+
+@pytest.mark.parametrize("client", clients(quick=True))
+def test_alone(bench: ClientBench, client: Client) -> None:
+    """Records stored before it came and after, its usual commits, a clean end."""
+    bench.start_mesh()
+    bench.feed(1_000)
+    member = bench.joined(client, "member")
+    bench.feed(1_000, rate=1_000)
+    bench.account().assert_each_once()
+    bench.until_all_committed()
+    member.assert_running()
+    assert member.events["assigned"] == 1, member.events
+    assert not member.events["revoked"] + member.events["lost"] + member.events["error"], member.events
+    member.close()
+
+
+@pytest.mark.parametrize("client", clients())
+def test_two_share(bench: ClientBench, client: Client) -> None:
+    bench.start_mesh()
+    members = [bench.joined(client, name) for name in ("member-1", "member-2")]
+    bench.feed(3_000, rate=1_500)
+    bench.account().assert_each_once()
+    bench.until_all_committed()
+    for member in members:
+        assert len(member.deliveries) >= 300  # how fair that is, longer tests count
+        assert not member.events["revoked"] + member.events["lost"] + member.events["error"], member.events
+    bench.close_members()

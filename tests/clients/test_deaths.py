@@ -1,0 +1,75 @@
+"""A member is killed, the mesh is killed, a static member comes back: nothing is lost, little comes twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.bench import Client, ClientBench
+from tests.clients.selection import clients
+from tests.integration.processes import eventually
+
+# kafkajs cannot name itself.
+STATIC = [client for client in Client if client is not Client.KAFKAJS]
+
+
+def commits(client: Client) -> str:
+    """kcat has its own commits only."""
+    return "auto" if client is Client.KCAT else "sync"
+
+
+@pytest.mark.parametrize("client", clients(quick=True))
+def test_killed_member(bench: ClientBench, client: Client) -> None:
+    """kill -9 of one of two: twice comes at most what it had shown, and that to the other one."""
+    mesh = bench.start_mesh()
+    doomed = bench.joined(client, "doomed", commit=commits(client), seconds_per_record=0.002)
+    other = bench.joined(client, "other", commit=commits(client))
+    with bench.feeding(3_000, rate=1_500):
+        doomed.until_delivered(100)
+        eventually("it holds records", lambda: mesh.in_flight("doomed") > 0)
+        doomed.kill()
+        seen = {each.id for each in doomed.deliveries}
+    account = bench.account()
+    account.assert_nothing_lost_or_altered()
+    assert account.twice.keys() <= seen, str(account)
+    assert all(len(several) == 2 for several in account.twice.values()), str(account)
+    bench.until_all_committed()
+    assert not other.events["revoked"] + other.events["lost"], other.events
+
+
+@pytest.mark.parametrize("client", clients())
+def test_restarted_mesh(bench: ClientBench, client: Client) -> None:
+    """kill -9 of the mesh under two members: they go on by themselves."""
+    mesh = bench.start_mesh()
+    members = [bench.joined(client, name, commit=commits(client)) for name in ("member-1", "member-2")]
+    with bench.feeding(4_000, rate=1_000):
+        for member in members:
+            member.until_delivered(200)
+        mesh.kill()
+        at_kill = {member.name: len(member.deliveries) for member in members}
+        mesh.restart()
+    bench.account(timeout=60).assert_nothing_lost_or_altered()
+    bench.until_all_committed()
+    for member in members:
+        member.assert_running()
+        assert len(member.deliveries) > at_kill[member.name]
+
+
+@pytest.mark.parametrize("client", clients(STATIC))
+def test_static_member_comes_back(bench: ClientBench, client: Client) -> None:
+    """It is killed and started again under its name: what it held is delivered at once, not when a session ends."""
+    mesh = bench.start_mesh(fast_expiry="5m")
+    named = {"instance_id": "named", "session_timeout": 60_000, "commit": commits(client)}
+    other = bench.joined(client, "other", commit=commits(client), session_timeout=60_000)
+    before = bench.joined(client, "before", seconds_per_record=0.002, **named)
+    with bench.feeding(3_000, rate=1_500):
+        before.until_delivered(100)
+        eventually("it holds records", lambda: mesh.in_flight("before") > 0)
+        before.kill()
+        seen = {each.id for each in before.deliveries}
+        after = bench.joined(client, "after", **named)
+    account = bench.account()
+    account.assert_nothing_lost_or_altered()
+    assert account.twice.keys() <= seen, str(account)
+    assert after.deliveries
+    assert not other.events["revoked"] + other.events["lost"], other.events
+    bench.until_all_committed()

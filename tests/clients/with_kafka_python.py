@@ -1,0 +1,70 @@
+"""kafka-python, driven by the common loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.errors import CommitFailedError
+
+from tests.clients.consuming import Consumer, Seen, report, run
+from tests.clients.script import Script
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        report("assigned", (each.partition for each in assigned))
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        if revoked:
+            report("revoked", (each.partition for each in revoked))
+
+
+class KafkaPythonConsumer(Consumer):
+    def __init__(self, script: Script) -> None:
+        self._topic = script.topic
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=script.bootstrap_servers,
+            client_id=script.client_id,
+            group_id=script.group,
+            group_instance_id=script.instance_id,
+            auto_offset_reset=script.reset,
+            enable_auto_commit=script.group is not None and script.commit == "auto",
+            auto_commit_interval_ms=script.commit_interval,
+            session_timeout_ms=script.session_timeout,
+            max_poll_interval_ms=script.max_poll_interval,
+            max_poll_records=script.records_per_poll,
+        )
+        if script.group is not None:
+            self._consumer.subscribe([script.topic], listener=_Listener())
+        else:
+            self._consumer.assign([TopicPartition(script.topic, partition) for partition in range(script.partitions)])
+
+    def poll(self) -> Sequence[Seen]:
+        return [
+            Seen(each.partition, each.offset, each.timestamp, each.timestamp_type, each.key, each.value, each.headers)
+            for several in self._consumer.poll(timeout_ms=200).values()
+            for each in several
+        ]
+
+    def commit(self) -> None:
+        try:
+            self._consumer.commit()
+        except CommitFailedError as failure:
+            report("commit failed", text=str(failure))
+
+    def pause(self) -> None:
+        self._consumer.pause(*self._consumer.assignment())
+
+    def resume(self) -> None:
+        self._consumer.resume(*self._consumer.assignment())
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._consumer.seek(TopicPartition(self._topic, partition), offset)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+if __name__ == "__main__":
+    run(KafkaPythonConsumer)
