@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test test-long lint fmt bench lock fuzz clean
+.PHONY: help install demo test test-long lint fmt lock fuzz clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -34,8 +34,9 @@ fmt: install ## format and fix what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-fuzz: install ## hostile requests by the million, e.g. make fuzz ARGS="--seed 7 --requests 2000000"
+fuzz: install ## hostile requests by the million, against the decoder and the whole server, e.g. make fuzz ARGS="--seed 7 --requests 2000000"
 	$(BIN)/python -m tests.wire.fuzz $(ARGS)
+	$(BIN)/python -m tests.server.fuzz $(ARGS)
 
 lock: ## renew requirements.lock from pyproject.toml
 	$(BIN)/pip install --quiet pip-tools
