@@ -189,7 +189,7 @@ class VirtualCluster:
     def sync(self, ticket: Ticket, group: GroupId, request: SyncRequest, now: float) -> list[Effect]:
         pool = self.pools.get(group)
         if pool is None:
-            return [Answer(ticket, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))]
+            return [Answer(ticket, SyncResult(_unknown(group)))]
         with self._step(pool, now):
             pool.coordinator.sync(ticket, request, now)
         return self._drain()
@@ -205,7 +205,7 @@ class VirtualCluster:
     ) -> list[Effect]:
         pool = self.pools.get(group)
         if pool is None:
-            return [Answer(ticket, HeartbeatResult(ErrorCode.UNKNOWN_MEMBER_ID))]
+            return [Answer(ticket, HeartbeatResult(_unknown(group)))]
         with self._step(pool, now):
             pool.coordinator.heartbeat(ticket, member_id, instance_id, generation, now)
         return self._drain()
@@ -215,7 +215,7 @@ class VirtualCluster:
     ) -> list[Effect]:
         pool = self.pools.get(group)
         if pool is None:
-            results = tuple((member, instance, ErrorCode.UNKNOWN_MEMBER_ID) for member, instance in members)
+            results = tuple((member, instance, _unknown(group)) for member, instance in members)
             return [Answer(ticket, LeaveResult(results))]
         with self._step(pool, now):
             pool.coordinator.leave(ticket, members, now)
@@ -449,3 +449,8 @@ class VirtualCluster:
         effects = self._effects[:]
         self._effects.clear()
         return effects
+
+
+def _unknown(group: GroupId) -> ErrorCode:
+    """The error of a request about a member of a group that has no pool."""
+    return ErrorCode.UNKNOWN_MEMBER_ID if group else ErrorCode.INVALID_GROUP_ID
