@@ -194,6 +194,7 @@ class Serving:
     def window(self, member: Member, source: UpstreamPartition) -> Window:
         window = member.windows.get(source)
         if window is None:
+            self.partition(source)
             window = member.windows[source] = Window(member, self._slots.start(member.slot))
         return window
 
@@ -221,15 +222,17 @@ class Serving:
         if source is None:
             lane.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return lane
-        lane.partition = self.partition(source)
-        lane.window = window = self.window(member, source)
+        window = self.window(member, source)
         if window.fetch is not None:
             self._supersede(window.fetch, now)
         if asked.offset > window.end:
             lane.error = self._move(member, source, window, asked.offset, now)
+            if lane.error is not ErrorCode.NONE:
+                return lane
         elif member.acknowledge is Acknowledge.RECEIPT and window.committed < asked.offset <= window.end:
             count = self.settle(member, source, asked.offset)
             member.flow.committed(count, member.in_flight, now)
+        lane.partition, lane.window = self.partition(source), window
         return lane
 
     def _supersede(self, older: Fetch, now: float) -> None:
