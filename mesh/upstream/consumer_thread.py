@@ -23,6 +23,7 @@ from typing import Literal
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.upstream.admin import LazyAdmin
 from mesh.upstream.assignment import Assignment
 from mesh.upstream.commits import Commits, Errors
 from mesh.upstream.engine import (
@@ -33,6 +34,7 @@ from mesh.upstream.engine import (
 )
 from mesh.upstream.events import EventChannel
 from mesh.upstream.intake import Intake
+from mesh.upstream.log_ends import LogEnds
 from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
 from mesh.upstream.reachability import Reachability
 from mesh.upstream.runs import size_of
@@ -73,7 +75,11 @@ class ConsumerThread(threading.Thread):
         self._assignment = Assignment(cluster, start, False, channel.put)
         self._commits = Commits()
         self._reachability = Reachability(cluster, properties, channel.put)
-        self._topic_ids = TopicIds(properties)
+        self._admin = LazyAdmin(properties)
+        self._topic_ids = TopicIds(self._admin.client)
+        self._log_ends = LogEnds(
+            self._admin.client, properties["isolation.level"], channel.put, self._reachability.unanswered
+        )
         self._intake = Intake(
             cluster, self._assignment, channel.put, self._reachability.suspect, self._topic_ids.forget
         )
@@ -133,7 +139,7 @@ class ConsumerThread(threading.Thread):
     ) -> None:
         """Commit a last time, leave the group, end. `ended` gets the errors when all that is done."""
         self._running = False
-        self._topic_ids.close()
+        self._admin.close()
         errors: Mapping[UpstreamPartition, int] = dict.fromkeys(positions, REQUEST_TIMED_OUT)
         try:
             if self._consumer is not None:
@@ -228,10 +234,12 @@ class ConsumerThread(threading.Thread):
             self._assignment.open(consumer)
             self._open_at = 0.0
             self._begin_unpaused()
+            self._log_ends.forget()
             self._reachability.reached()
         self._send_commits()
         for topic in self._topic_ids.made_anew(self._topics, now) if self._assignment.positions else ():
             self._assignment.begin_anew(consumer, topic)
+        self._log_ends.look(self._assignment.positions, now)
         self._reachability.probe(consumer, self._topics, now)
         if self._reachability.is_fatal:
             self._close()

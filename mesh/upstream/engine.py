@@ -83,7 +83,8 @@ class EndReached:
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarks:
-    """How far the logs of assigned partitions go, every few seconds; for lag."""
+    """How far the logs of all assigned partitions go that could be asked, looked at every second, told when one has
+    changed; for lag. Last stable offsets under read_committed, as far as consumers are served."""
 
     offsets: Mapping[UpstreamPartition, int]
 

@@ -69,6 +69,11 @@ class Reachability:
         else:
             log.warning("an upstream cluster complains", cluster=self._cluster, reason=error.str())
 
+    def unanswered(self, error: KafkaError) -> None:
+        """A request of ours failed; what is wrong with it alone is told by others."""
+        if error.code() in UNREACHABLE:
+            self._suspicion = self._suspicion or error.str()
+
     def refuse(self, reason: str) -> None:
         """It does not work, for a reason that needs no confirmation."""
         if not self._down:

@@ -6,7 +6,7 @@ would be lost. Only the topic's id tells.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Any
 
@@ -14,7 +14,6 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from mesh.records.spans import TopicName
-from mesh.upstream.properties import Properties, connection_properties
 
 INTERVAL = 5.0
 REQUEST_TIMEOUT = 5.0
@@ -25,9 +24,8 @@ _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 class TopicIds:
     """Asks every `INTERVAL` seconds, and waits for nothing."""
 
-    def __init__(self, properties: Properties) -> None:
-        self._properties = properties
-        self._admin: AdminClient | None = None
+    def __init__(self, admin: Callable[[], AdminClient]) -> None:
+        self._admin = admin
         self._ids: dict[TopicName, str] = {}
         self._answers: dict[TopicName, Future[Any]] = {}
         self._ask_at = 0.0
@@ -43,9 +41,7 @@ class TopicIds:
                 self._ids[name] = topic_id
         if topics and not self._answers and now >= self._ask_at:
             self._ask_at = now + INTERVAL
-            # The client must outlive its futures, or they never end.
-            self._admin = self._admin or AdminClient(connection_properties(self._properties))
-            answers = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=REQUEST_TIMEOUT)
+            answers = self._admin().describe_topics(TopicCollection(sorted(topics)), request_timeout=REQUEST_TIMEOUT)
             self._answers = {TopicName(name): answer for name, answer in answers.items()}
         return changed
 
@@ -53,10 +49,6 @@ class TopicIds:
         """It was noticed in another way: whatever its id is now, it is not told again."""
         self._ids.pop(topic, None)
         self._answers.pop(topic, None)
-
-    def close(self) -> None:
-        """Ask no more."""
-        self._admin, self._answers = None, {}
 
 
 def _id_of(answer: Future[Any]) -> str | None:
