@@ -84,6 +84,8 @@ class Distribution:
                 lane.partition.parked.pop(fetch, None)
         if fetch.member is not None:
             fetch.member.fetches.discard(fetch)
+            if fetch.has_records:
+                fetch.member.asking = 0
 
     def give_back(self, fetch: Fetch, lanes: Iterable[Lane]) -> list[Partition]:
         """What was collected for these lanes goes back to where it was taken from, as if it had never been taken."""
@@ -230,7 +232,6 @@ class Distribution:
     def _collect(self, fetch: Fetch, lane: Lane, available: Available, member: Member, now: float) -> None:
         self._served += 1
         member.served = self._served
-        member.asking = 0
         member.in_flight += len(available)
         member.flow.sent(now)
         fetch.collect(lane, available)
