@@ -92,6 +92,7 @@ class TopicCatalog:
                 self._look.clear()
 
     def _topics(self, admin: AdminClient) -> dict[TopicName, int]:
+        admin.poll(0)  # else the lines of its log pile up
         metadata = admin.list_topics(timeout=REQUEST_TIMEOUT)
         return {
             TopicName(name): len(topic.partitions)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
+
+from mesh.upstream.librdkafka_log import LOG
 
 Properties: TypeAlias = Mapping[str, Any]
 """librdkafka's, and what confluent-kafka adds to them: callbacks and a logger. They hold secrets: never log them."""
@@ -17,7 +18,6 @@ EAGER = "range,roundrobin"
 COOPERATIVE = "cooperative-sticky"
 """librdkafka joins with assignors of one family only."""
 
-_LIBRDKAFKA = logging.getLogger("librdkafka")
 _SMALLEST_QUEUE = 64 << 10
 _LARGEST_PARTITION_FETCH = 1 << 20
 _LARGEST_FETCH = 50 << 20
@@ -38,7 +38,7 @@ _ALWAYS: Properties = {
     "fetch.queue.backoff.ms": 10,
     "statistics.interval.ms": 0,
     "enable.metrics.push": False,
-    "logger": _LIBRDKAFKA,
+    "logger": LOG,
 }
 _CONNECTION = (
     *("bootstrap.", "broker.", "client.", "https.", "reconnect.", "sasl.", "security.", "socket.", "ssl."),
@@ -101,6 +101,6 @@ def connection_properties(properties: Properties) -> dict[str, Any]:
     """Those by which a client finds a cluster and is let in, for a client that consumes nothing."""
     return {
         **{name: value for name, value in _CUSTOMARY.items() if name.startswith(_CONNECTION)},
-        "logger": _LIBRDKAFKA,
+        "logger": LOG,
         **{name: value for name, value in properties.items() if name.startswith(_CONNECTION)},
     }
