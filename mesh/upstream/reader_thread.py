@@ -18,6 +18,9 @@ PIECE_BYTES = 256 << 10
 MOST_MESSAGES = 500
 MOST_UNDELIVERED = 64
 POLL = 0.1
+IDLE = 30.0
+"""Seconds without a span to read after which the consumer is closed."""
+REQUEST_TIMEOUT = 5.0
 GIVE_UP = 15.0
 """Seconds without any progress after which a span is reported as not readable now."""
 
@@ -42,14 +45,23 @@ class ReaderThread(threading.Thread):
         self._spans.put(None)
 
     def run(self) -> None:
+        while not self._stopping.is_set():
+            self._read_until_idle(self._spans.get())
+
+    def _read_until_idle(self, wanted: tuple[UpstreamPartition, Span] | None) -> None:
+        # A consumer that nobody polls keeps its connections and all lines of its log.
         consumer: Consumer | None = None
-        while (wanted := self._spans.get()) is not None and not self._stopping.is_set():
+        while wanted is not None and not self._stopping.is_set():
             partition, span = wanted
             try:
                 consumer = consumer or Consumer(dict(self._properties))
                 _Reading(consumer, partition, span, self._channel).read(self._stopping)
             except KafkaException as problem:
                 self._channel.put(Reread(partition, span, (), True, problem.args[0].str()))
+            try:
+                wanted = self._spans.get(timeout=IDLE)
+            except queue.Empty:
+                wanted = None
         if consumer is not None:
             consumer.close()
 
@@ -70,8 +82,15 @@ class _Reading:
 
     def read(self, stopping: threading.Event) -> None:
         """Raises KafkaException."""
-        where = TopicPartition(self._partition.topic, self._partition.partition, self._span.first)
-        self._consumer.assign([where])
+        self._consumer.assign([TopicPartition(self._partition.topic, self._partition.partition, self._span.first)])
+        try:
+            error = self._read(stopping)
+        finally:
+            self._consumer.unassign()
+        self._deliver(complete=True, error=error)
+
+    def _read(self, stopping: threading.Event) -> str:
+        """Why it ended early, "" if it did not."""
         progress = time.monotonic()
         complaint = ""
         while not stopping.is_set():
@@ -81,31 +100,42 @@ class _Reading:
             first = self._consumer.poll(POLL)
             for message in [] if first is None else [first, *self._consumer.consume(MOST_MESSAGES, 0)]:
                 error = message.error()
-                if error is None or error.code() == KafkaError._PARTITION_EOF:
-                    progress = time.monotonic()
-                    if error is not None or not self._add(message):
-                        self._deliver(complete=True)
-                        return
-                else:
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     complaint = error.str()
+                    continue
+                progress = time.monotonic()
+                offset = offset_of(message)
+                if offset > self._span.last:
+                    return ""
+                if error is not None or offset < self._next:
+                    return self._is_not_gone(max(offset, self._next))
+                self._add(message)
+                if offset == self._span.last:
+                    return ""
             if time.monotonic() - progress > GIVE_UP:
-                self._deliver(complete=True, error=complaint or f"nothing came within {GIVE_UP:g} s")
-                return
+                return complaint or f"nothing came within {GIVE_UP:g} s"
+        return ""
 
-    def _add(self, message: Message) -> bool:
-        """Whether more is to come."""
-        offset = offset_of(message)
-        # A lower one: the log was cut off or made anew, and reading fell back to its beginning.
-        if not self._next <= offset <= self._span.last:
-            return False
-        self._next = offset + 1
+    def _is_not_gone(self, position: int) -> str:
+        """Why the rest of the span, from `position` on, may exist though reading came to an end or fell back; "" if the
+        log was cut off, or begins behind it."""
+        # A new leader does not know at first how far the log is committed, and its consumers are told of an end below
+        # it. Whoever asks for the end is told to wait until it does (KIP-207).
+        where = TopicPartition(self._partition.topic, self._partition.partition)
+        bounds = self._consumer.get_watermark_offsets(where, timeout=REQUEST_TIMEOUT, cached=False)
+        if bounds is None:
+            return f"the log seemed to end at {position}, and nobody says where it does"
+        low, high = bounds
+        if max(position, low) >= min(self._span.last + 1, high):
+            return ""
+        return f"the log seemed to end at {position}, and goes from {low} to {high}"
+
+    def _add(self, message: Message) -> None:
+        self._next = offset_of(message) + 1
         self._piece.append(message)
         self._size += size_of([message])
-        if offset == self._span.last:
-            return False
-        if self._size >= PIECE_BYTES:
+        if self._size >= PIECE_BYTES and self._next <= self._span.last:
             self._deliver(complete=False)
-        return True
 
     def _deliver(self, complete: bool, error: str = "") -> None:
         batches = tuple(batches_of(self._piece))
