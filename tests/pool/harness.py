@@ -34,7 +34,7 @@ from mesh.pool.results import CommitResult, HeartbeatResult, JoinResult, SyncRes
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import GroupRules, VirtualCluster
-from mesh.records.batch import split_batches
+from mesh.records.batch import Batch, split_batches
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
@@ -55,6 +55,12 @@ def source(index: int) -> UpstreamPartition:
 
 def value_of(partition: UpstreamPartition, offset: int) -> bytes:
     return f"{partition}@{offset}".encode()
+
+
+def batch_of(partition: UpstreamPartition, first: int, last: int) -> Batch:
+    return encode_batch(
+        first, [(offset, 0, None, value_of(partition, offset), None) for offset in range(first, last + 1)]
+    )
 
 
 @dataclass(slots=True)
@@ -413,8 +419,7 @@ class World:
             log.append(again)
         first, last = max(again[0], position), again[1]
         self.ends[partition] = last + 1
-        records = [(offset, 0, None, value_of(partition, offset), None) for offset in range(first, last + 1)]
-        batch = encode_batch(first, records)
+        batch = batch_of(partition, first, last)
         self.upstream(lambda pool: pool.received(partition, [batch], self.now))
 
     def assign_all(self) -> None:
@@ -480,12 +485,13 @@ class World:
         """The oldest reread ends; `gone`: offsets that are not there any more."""
         wanted = self.pending_rereads.pop(0)
         missing = set(gone)
-        records = [
-            (offset, 0, None, value_of(wanted.partition, offset), None)
-            for offset in range(wanted.span.first, wanted.span.last + 1)
-            if offset not in missing
-        ]
-        batches = (encode_batch(records[0][0], records),) if records and not error else ()
+        runs: list[list[int]] = []
+        for offset in range(wanted.span.first, wanted.span.last + 1) if not error else ():
+            if offset not in missing:
+                if not runs or runs[-1][-1] + 1 != offset:
+                    runs.append([])
+                runs[-1].append(offset)
+        batches = tuple(batch_of(wanted.partition, run[0], run[-1]) for run in runs)
         with self.of(wanted.group):
             self.upstream(
                 lambda pool: pool.reread(
