@@ -241,13 +241,12 @@ class Coordinator:
         if membership.session is not None:
             membership.session.cancel()  # the request may have brought another session timeout
         self._hear(membership, now)
-        self._timers.at(now + self._settings.join_delay, lambda then: self._complete_join(membership, ticket, then))
+        self._timers.at(now + self._settings.join_delay, lambda _: self._complete_join(membership, ticket))
 
-    def _complete_join(self, membership: Membership, ticket: Ticket, now: float) -> None:
+    def _complete_join(self, membership: Membership, ticket: Ticket) -> None:
         if membership.joining is not ticket:
             return
         request = membership.request
-        self._hear(membership, now)
         result = JoinResult(
             ErrorCode.NONE,
             membership.member_id,

@@ -476,7 +476,7 @@ class World:
         with self.of(commit.group):
             if not error:
                 for partition, offset in commit.offsets.items():
-                    assert offset > self.stored.get(partition, 0), "the committed offset did not move on"
+                    assert offset > self.stored.get(partition, -1), "the committed offset did not move on"
                 self.stored.update(commit.offsets)
             errors = dict.fromkeys(commit.offsets, error)
             self.upstream(lambda pool: pool.stored(commit.cluster, commit.token, errors, self.now))

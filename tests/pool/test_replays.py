@@ -260,6 +260,8 @@ def test_spans_that_are_gone_upstream_are_reported_counted_and_skipped(gone: lis
         rewind(consumer, 5)
         consumer.fetch(partitions=[0], wait=30.0)
     world.reread(gone=gone)
+    while not reader.is_parked:
+        reader.fetch(partitions=[0], wait=30.0)
     left = [value_of(source(0), offset) for offset in range(5) if offset not in gone]
     assert [value for _, _, value in reader.received] == left
     assert world.pool.serving.rereads.gone == len(gone)
@@ -267,8 +269,6 @@ def test_spans_that_are_gone_upstream_are_reported_counted_and_skipped(gone: lis
     assert len(reports) == bool(gone)
     world.check()
     world.produce(0, 2)
-    if not reader.is_parked:
-        reader.fetch(partitions=[0])
     reader.commit({0: reader.positions[0]})
     assert world.stored == {source(0): 7}
 
