@@ -4,8 +4,8 @@ Behaviour:
 * Settles what the member's slot still holds below the offset; answered when what can be stored of it is stored in the
   upstream group: NONE, or within 3 s COORDINATOR_LOAD_IN_PROGRESS (clients retry), or REBALANCE_IN_PROGRESS for a
   partition that moved to another process.
-* Below the committed position: NONE, no effect. Above what was sent, or an offset of another member:
-  OFFSET_OUT_OF_RANGE, nothing settled.
+* Below the committed position, or an offset of a member that is gone: NONE, no effect. Above what was sent, or an
+  offset of another member: OFFSET_OUT_OF_RANGE, nothing settled.
 * A wrong member id or generation: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID. No member id: only for
   slots of consumers that fetch without having joined.
 

@@ -31,7 +31,7 @@ from mesh.pool.partition import Partition, Standing
 from mesh.pool.results import TopicPartition
 from mesh.pool.serving import Serving
 from mesh.pool.settings import Acknowledge, PoolSettings
-from mesh.pool.slots import Slots, is_end, slot_of
+from mesh.pool.slots import SLOTS, Slots, is_end, slot_of
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available
@@ -275,14 +275,16 @@ class Pool:
 
     def _acknowledge(self, member: Member, source: UpstreamPartition, offset: int) -> tuple[ErrorCode, int]:
         owner = self._slots.owner(slot_of(offset)) if offset >= 0 and not is_end(offset) else member
-        if owner is not member and owner is not None:
+        # A client that joined again may commit what it had before; some give up when they are refused.
+        is_gone = owner is None and slot_of(offset) < SLOTS
+        if owner is not member and not is_gone:
             return ErrorCode.OFFSET_OUT_OF_RANGE, 0
         window = member.windows.get(source)
         committed, end = (window.committed, window.end) if window is not None else (self._slots.start(member.slot),) * 2
-        if window is not None and committed < offset <= end:
+        if owner is member and window is not None and committed < offset <= end:
             window.is_forfeited = False
             return ErrorCode.NONE, self.serving.settle(member, source, offset)
-        if offset > end and not is_end(offset):
+        if owner is member and offset > end and not is_end(offset):
             return ErrorCode.OFFSET_OUT_OF_RANGE, 0
         if window is not None and window.is_forfeited:
             # Told once: clients that keep their position would join again for ever.
