@@ -64,9 +64,15 @@ class LogEnds:
         problem: KafkaError | None = None
         for source, answer in answers.items():
             try:
-                ends[source] = answer.result().offset
+                end = answer.result().offset
             except KafkaException as failure:
                 problem = failure.args[0]
+                continue
+            if end >= 0:
+                ends[source] = end
+            else:
+                # What librdkafka answers when a broker does not, instead of an error (2.16).
+                problem = KafkaError(KafkaError._TIMED_OUT)
         if problem is not None:
             self._complain(problem)
         if ends and ends != self._told:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import cast
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
@@ -91,10 +92,11 @@ def test_what_was_revoked_in_between_is_not_told() -> None:
     assert bed.told == [{BOTH[1]: 7}]
 
 
-def test_what_was_not_answered_is_a_complaint() -> None:
+@pytest.mark.parametrize("nothing", [KafkaError(KafkaError._TIMED_OUT), OFFSET_INVALID])
+def test_what_was_not_answered_is_a_complaint(nothing: int | KafkaError) -> None:
     bed = Bed()
     bed.look()
-    bed.answer(5, KafkaError(KafkaError._TIMED_OUT))
+    bed.answer(5, nothing)
     bed.look()
     assert (bed.told, bed.complaints) == ([{BOTH[0]: 5}], [KafkaError._TIMED_OUT])
 
