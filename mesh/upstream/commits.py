@@ -1,7 +1,8 @@
 """Commits on their way to the upstream group: one at a time, for librdkafka names none of them in its answers.
 
 They are asynchronous. A synchronous commit keeps the thread until the coordinator answers, which is a network away and
-may hang; librdkafka even keeps one for the length of a session while there is no coordinator.
+may hang; librdkafka even keeps one for the length of a session while there is no coordinator. Who waits is told so at
+the deadline; the next one is sent when librdkafka has answered all the same, or its answer would be mistaken.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mesh.records.spans import UpstreamPartition
 from mesh.upstream.engine import CommitPosition
 
+REQUEST_TIMED_OUT = 7
+ILLEGAL_GENERATION = 22
 REBALANCE_IN_PROGRESS = 27
 
 Errors = dict[UpstreamPartition, int]
@@ -26,6 +30,8 @@ class _Commit:
 
     positions: Mapping[UpstreamPartition, CommitPosition]
     answered: Callable[[Errors], None]
+    deadline: float
+    is_answered: bool = False
     errors: Errors = field(default_factory=dict)
     sent: dict[tuple[str, int, int], UpstreamPartition] = field(default_factory=dict)
 
@@ -41,8 +47,24 @@ class Commits:
     def in_flight(self) -> bool:
         return self._in_flight is not None
 
-    def offer(self, positions: Mapping[UpstreamPartition, CommitPosition], answered: Callable[[Errors], None]) -> None:
-        self._waiting.append(_Commit(positions, answered))
+    def offer(
+        self,
+        positions: Mapping[UpstreamPartition, CommitPosition],
+        answered: Callable[[Errors], None],
+        deadline: float = inf,
+    ) -> None:
+        self._waiting.append(_Commit(positions, answered, deadline))
+
+    def expire(self, now: float) -> bool:
+        """Answer those whose deadline is over; whether there was one. They may be stored all the same."""
+        waiting = deque(commit for commit in self._waiting if commit.deadline > now)
+        late = [commit for commit in self._waiting if commit.deadline <= now]
+        self._waiting = waiting
+        if (flying := self._in_flight) is not None and not flying.is_answered and flying.deadline <= now:
+            late.insert(0, flying)
+        for commit in late:
+            self._answer(commit, dict.fromkeys(commit.positions.keys() - commit.errors.keys(), REQUEST_TIMED_OUT))
+        return bool(late)
 
     def send(self, consumer: Consumer | None, ours: Container[UpstreamPartition]) -> None:
         """Send the next one unless one is in flight. What is not ours any more is not sent."""
@@ -56,7 +78,7 @@ class Commits:
                 else:
                     commit.errors[source] = REBALANCE_IN_PROGRESS
             if not offers or consumer is None:
-                commit.answered(commit.errors)
+                self._answer(commit, {})
                 continue
             self._in_flight = commit
             try:
@@ -72,7 +94,9 @@ class Commits:
         errors: Errors = {}
         for key, source in commit.sent.items():
             problem = answers[key] or error
-            errors[source] = 0 if problem is None else problem.code()
+            code = 0 if problem is None else problem.code()
+            # The group has gone on to another generation, and does not say what of it is still ours.
+            errors[source] = REBALANCE_IN_PROGRESS if code == ILLEGAL_GENERATION else code
         self._end(commit, errors)
 
     def abandon(self) -> None:
@@ -82,4 +106,9 @@ class Commits:
 
     def _end(self, commit: _Commit, errors: Errors) -> None:
         self._in_flight = None
-        commit.answered({**commit.errors, **errors})
+        self._answer(commit, errors)
+
+    def _answer(self, commit: _Commit, errors: Errors) -> None:
+        if not commit.is_answered:
+            commit.is_answered = True
+            commit.answered({**commit.errors, **errors})

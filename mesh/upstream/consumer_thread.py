@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
 from mesh.upstream.assignment import Assignment
-from mesh.upstream.commits import Commits, Errors
+from mesh.upstream.commits import REQUEST_TIMED_OUT, Commits, Errors
 from mesh.upstream.engine import (
     CommitPosition,
     Committed,
@@ -52,7 +52,6 @@ MOST_UNDELIVERED = 64
 TRICKLE_BYTES = 256 << 10
 LAST_COMMIT = 3.0
 LEAVE = 2.0
-REQUEST_TIMED_OUT = 7
 
 Ended = asyncio.Future[Mapping[UpstreamPartition, int]]
 
@@ -127,8 +126,10 @@ class ConsumerThread(threading.Thread):
         if not self._all_paused:
             self._resume(ours)
 
-    def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
-        self._commits.offer(positions, lambda errors: self._channel.put(Committed(token, errors)))
+    def commit(
+        self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition], deadline: float
+    ) -> None:
+        self._commits.offer(positions, lambda errors: self._channel.put(Committed(token, errors)), deadline)
         self._send_commits()
 
     def stop(
@@ -164,6 +165,8 @@ class ConsumerThread(threading.Thread):
             raise
 
     def _turn(self) -> None:
+        if self._commits.expire(time.monotonic()):
+            self._reachability.complain("a commit was not answered in time")
         if self._consumer is None and self._topics and time.monotonic() >= self._create_at:
             self._create_at = time.monotonic() + REJOIN
             self._consumer = self._create()
@@ -229,7 +232,9 @@ class ConsumerThread(threading.Thread):
 
     def _tend(self, consumer: Consumer) -> None:
         now = time.monotonic()
-        if self._assignment.is_waiting and now >= self._open_at:
+        self._reachability.probe(consumer, self._topics, now)
+        # Its requests wait, and with them all commands: not for a cluster that may hang.
+        if self._assignment.is_waiting and now >= self._open_at and not self._reachability.is_suspected:
             self._open_at = now + RETRY
             self._assignment.open(consumer)
             self._open_at = 0.0
@@ -240,7 +245,6 @@ class ConsumerThread(threading.Thread):
         for topic in self._topic_ids.made_anew(self._topics, now) if self._assignment.positions else ():
             self._assignment.begin_anew(consumer, topic)
         self._log_ends.look(self._assignment.positions, now)
-        self._reachability.probe(consumer, self._topics, now)
         if self._reachability.is_fatal:
             self._close()
         elif self._reachability.wants(cooperative := not self._assignment.cooperative):
@@ -281,8 +285,12 @@ class ConsumerThread(threading.Thread):
             sorted(self._topics),
             on_assign=self._assignment.on_assign,
             on_revoke=self._assignment.on_revoke,
-            on_lost=self._assignment.on_lost,
+            on_lost=self._lose,
         )
+
+    def _lose(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._assignment.on_lost(consumer, partitions)
+        self._reachability.complain("the membership in the group was lost")
 
     def _resume(self, sources: Collection[UpstreamPartition]) -> None:
         if self._consumer is not None and sources:

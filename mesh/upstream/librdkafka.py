@@ -8,17 +8,20 @@ that is in no group (`reader_thread`).
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Literal
 
 from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
-from mesh.upstream.commits import REBALANCE_IN_PROGRESS
-from mesh.upstream.consumer_thread import REQUEST_TIMED_OUT, ConsumerThread
+from mesh.upstream.commits import REBALANCE_IN_PROGRESS, REQUEST_TIMED_OUT
+from mesh.upstream.consumer_thread import ConsumerThread
 from mesh.upstream.engine import CommitPosition, CommitToken, EngineEvent
 from mesh.upstream.events import EventChannel
 from mesh.upstream.properties import consumer_properties, reader_properties
 from mesh.upstream.reader_thread import ReaderThread
 
+COMMIT_TIMEOUT = 3.0
+"""Seconds from the command on; one that the thread's own requests hold up is answered right behind them."""
 CLOSE_TIMEOUT = 10.0
 """Seconds. A thread that has not ended by then is left behind; its session times out upstream."""
 
@@ -68,7 +71,8 @@ class LibrdkafkaEngine:
         self._consumer.command(lambda: self._consumer.resume(partitions))
 
     def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
-        self._consumer.command(lambda: self._consumer.commit(token, positions))
+        deadline = time.monotonic() + COMMIT_TIMEOUT
+        self._consumer.command(lambda: self._consumer.commit(token, positions, deadline))
 
     def reread(self, partition: UpstreamPartition, span: Span) -> None:
         if self._reader is None:

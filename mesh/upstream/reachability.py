@@ -57,6 +57,11 @@ class Reachability:
         self._assignor: str | None = None
         self._describe = False
 
+    @property
+    def is_suspected(self) -> bool:
+        """Whether the next probe is to find out if it works."""
+        return self._suspicion is not None
+
     def suspect(self, error: KafkaError) -> None:
         """librdkafka complains."""
         self.is_fatal = self.is_fatal or error.fatal()
@@ -72,7 +77,11 @@ class Reachability:
     def unanswered(self, error: KafkaError) -> None:
         """A request of ours failed; what is wrong with it alone is told by others."""
         if error.code() in UNREACHABLE:
-            self._suspicion = self._suspicion or error.str()
+            self.complain(error.str())
+
+    def complain(self, reason: str) -> None:
+        """Something of ours does not work."""
+        self._suspicion = self._suspicion or reason
 
     def refuse(self, reason: str) -> None:
         """It does not work, for a reason that needs no confirmation."""

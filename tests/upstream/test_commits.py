@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from confluent_kafka import KafkaError, TopicPartition
 
 from mesh.records.spans import UpstreamPartition
@@ -19,10 +21,11 @@ class Bed:
         self.fake = FakeConsumer()
         self.answers: list[Errors] = []
 
-    def offer(self, **positions: int) -> None:
+    def offer(self, deadline: float = inf, **positions: int) -> None:
         self.commits.offer(
             {source("orders", int(name[1:])): CommitPosition(offset, "text") for name, offset in positions.items()},
             self.answers.append,
+            deadline,
         )
 
     def send(self, ours: set[UpstreamPartition] = OURS) -> list[list[tuple[int, int, str | None]]]:
@@ -64,8 +67,46 @@ def test_errors() -> None:
     bed.offer(p0=2)
     bed.send()
     assert bed.answers == [{source("orders", 0): KafkaError._STATE}]
-    bed.answer(place(0, 2), error=KafkaError(22))
-    assert bed.answers[1:] == [{source("orders", 0): 22}]
+    bed.answer(place(0, 2), error=KafkaError(16))
+    assert bed.answers[1:] == [{source("orders", 0): 16}]
+
+
+def test_another_generation_means_a_rebalance() -> None:
+    bed = Bed()
+    bed.offer(p0=1)
+    bed.send()
+    bed.answer(place(0, 1), error=KafkaError(KafkaError.ILLEGAL_GENERATION))
+    assert bed.answers == [{source("orders", 0): 27}]
+
+
+def test_a_deadline() -> None:
+    """What waits is told at its deadline, and never sent; what is in flight is told once, and still awaited."""
+    bed = Bed()
+    bed.offer(deadline=3, p0=1, p7=1)
+    bed.offer(deadline=4, p0=2)
+    bed.offer(deadline=5, p0=3)
+    bed.send()
+    assert not bed.commits.expire(2.9)
+    assert bed.commits.expire(3)
+    assert bed.answers == [{source("orders", 0): 7, source("orders", 7): 27}]
+    assert bed.commits.expire(4)
+    assert bed.answers[1:] == [{source("orders", 0): 7}]
+    assert not bed.commits.expire(4)
+    assert len(bed.send()) == 1
+    bed.answer(place(0, 1))
+    assert [commit[0][:2] for commit in bed.send()] == [(0, 1), (0, 3)]
+    bed.answer(place(0, 3))
+    assert bed.answers[2:] == [{source("orders", 0): 0}]
+
+
+def test_what_was_told_at_its_deadline_is_not_told_again_when_the_consumer_goes() -> None:
+    bed = Bed()
+    bed.offer(deadline=3, p0=1)
+    bed.send()
+    bed.commits.expire(3)
+    bed.commits.abandon()
+    assert bed.answers == [{source("orders", 0): 7}]
+    assert not bed.commits.in_flight
 
 
 def test_the_answer_to_another_commit_is_not_taken_for_ours() -> None:
