@@ -28,8 +28,13 @@ RESERVED: Final[Mapping[str, str]] = {
     "allow.auto.create.topics": "",
     "heartbeat.interval.ms": "",
     "fetch.queue.backoff.ms": "",
+    "fetch.max.bytes": "budgets",
     "fetch.message.max.bytes": "budgets",
     "max.partition.fetch.bytes": "budgets",
+    "message.max.bytes": "",
+    "statistics.interval.ms": "",
+    "enable.metrics.push": "",
+    "logger": "",
     "topic.metadata.refresh.interval.ms": "metadata_refresh",
 }
 """Properties the mesh sets itself, and the key of the configuration that decides, if there is one."""

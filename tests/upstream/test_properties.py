@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
@@ -42,7 +43,15 @@ def test_librdkafka_takes_them_whatever_the_budget() -> None:
     for budget in (1, 64 << 10, 1 << 20, 1 << 30):
         made = consumer_properties("host:1", {}, "group", None, "read_committed", budget, None)
         Consumer(made).close()
-    Consumer(reader_properties("host:1", {"group.instance.id": "x"}, "group", "read_committed")).close()
+    user = {"message.max.bytes": "10000000"}
+    Consumer(consumer_properties("host:1", user, "group", None, "read_committed", 1, None)).close()
+    Consumer(reader_properties("host:1", {**user, "group.instance.id": "x"}, "group", "read_committed")).close()
+
+
+@pytest.mark.parametrize(("budget", "fetched"), [(1, 64 << 10), (4 << 20, 256 << 10), (1 << 30, 1 << 20)])
+def test_one_partition_takes_a_small_part_of_the_budget(budget: int, fetched: int) -> None:
+    made = consumer_properties("host:1", {}, "group", None, "read_committed", budget, None)
+    assert made["max.partition.fetch.bytes"] == fetched
 
 
 def test_a_reader_is_no_member() -> None:
