@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from mesh.records.spans import Span
-from mesh.upstream import reader_thread
+from mesh.upstream import catalog as catalog_module
+from mesh.upstream import librdkafka, reader_thread
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
 from mesh.upstream.engine import CommitPosition, PositionReset, Reread, SourceDown, SourceUp
-from mesh.upstream.librdkafka import CLOSE_TIMEOUT
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import CLUSTER, RunningEngine, engine, new_name, produce, run, source
@@ -106,14 +106,16 @@ def test_a_broker_that_hangs_is_noticed(broker: KafkaCluster, topic: str) -> Non
     run(test)
 
 
-def test_closing_while_the_broker_hangs(broker: KafkaCluster, topic: str) -> None:
+def test_closing_while_the_broker_hangs(broker: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(librdkafka, "CLOSE_TIMEOUT", 3.0)
+
     async def test() -> None:
         running = RunningEngine(broker.bootstrap_servers, new_name("group"), properties=QUICK)
         running.engine.subscribe(frozenset([source(topic).topic]))
         await running.ends()
         broker.freeze()
         try:
-            async with asyncio.timeout(CLOSE_TIMEOUT + 5):
+            async with asyncio.timeout(8):
                 errors = await running.engine.close({source(topic): CommitPosition(7)})
             assert errors[source(topic)] != 0
         finally:
@@ -141,7 +143,9 @@ def test_a_topic_that_is_made_anew(broker: KafkaCluster, topic: str, again: int)
     run(test)
 
 
-def test_the_catalog(broker: KafkaCluster, topic: str) -> None:
+def test_the_catalog(broker: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog_module, "REQUEST_TIMEOUT", 1.0)
+
     async def test() -> None:
         events: asyncio.Queue[CatalogEvent] = asyncio.Queue()
         loop = asyncio.get_running_loop()
