@@ -139,11 +139,13 @@ def test_a_partition_that_failed_is_tried_again_with_what_was_settled_since() ->
 
 def test_an_outcome_of_a_commit_that_is_not_under_way_is_ignored() -> None:
     world, consumer = begin()
-    consumer.commit({0: consumer.positions[0]})
+    ticket = consumer.commit({0: consumer.positions[0]})
     commit = world.pending_stores[0]
     world.upstream(lambda pool: pool.stored(EU, commit.token + 7, dict.fromkeys(commit.offsets, 0), world.now))
+    assert ticket not in world.answers
     assert not [effect for effect in world.effects if isinstance(effect, CommitUpstream)][1:]
     world.store()
+    assert errors(world, ticket) == {0: NONE}
     world.upstream(lambda pool: pool.stored(EU, commit.token, dict.fromkeys(commit.offsets, 0), world.now))
 
 
@@ -178,6 +180,16 @@ def test_a_member_is_told_also_when_the_partition_is_back_already() -> None:
     consumer.fetch()
     assert errors(world, consumer.commit({0: consumer.positions[0]})) == {0: NONE}
     assert world.stored == {source(0): 6}
+
+
+def test_a_member_is_told_that_what_it_has_committed_was_not_stored_before_it_moved_away() -> None:
+    world, consumer = begin()
+    position = {0: consumer.positions[0]}
+    ticket = consumer.commit(position)
+    world.advance(3.0)
+    assert errors(world, ticket) == {0: LATER}
+    world.upstream(lambda pool: pool.lost([source(0)]))
+    assert errors(world, consumer.commit(position)) == {0: MOVED}
 
 
 def test_a_member_that_lost_nothing_is_told_nothing() -> None:

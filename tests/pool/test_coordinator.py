@@ -90,6 +90,18 @@ def test_a_second_join_takes_the_place_of_the_one_that_waits() -> None:
     assert world.answer(ticket, JoinResult).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_the_delay_of_a_join_counts_from_the_last_one() -> None:
+    world = World()
+    consumer = world.consumer()
+    begin_to_join_again(consumer)
+    world.advance(0.1)
+    ticket = begin_to_join_again(consumer)
+    world.advance(0.1)
+    assert ticket not in world.answers
+    world.advance(0.1)
+    assert world.answer(ticket, JoinResult).generation == 3
+
+
 def test_while_it_joins_its_heartbeats_and_syncs_are_told_so() -> None:
     world = World()
     consumer = world.consumer()

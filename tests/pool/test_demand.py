@@ -153,3 +153,17 @@ def test_a_pool_that_is_full_goes_on_when_a_member_takes_from_it() -> None:
 def take_all(consumer: Consumer) -> None:
     while not consumer.is_parked:
         consumer.fetch(wait=30.0)
+
+
+def test_a_partition_that_comes_back_unpaused_is_paused_again_while_it_is_full() -> None:
+    world = World(PoolSettings(partition_budget=300, pool_budget=10_000))
+    consumer = world.consumer()
+    world.assign_all()
+    consumer.fetch(partitions=[1], wait=30.0)
+    while world.is_consumed(0):
+        world.produce(0, 10)
+    assert source(0) in world.upstreams[GROUP].paused
+    world.upstream(lambda pool: pool.revoked([source(0), source(1)]))
+    world.assign(EU, resumed=True)
+    assert source(0) in world.upstreams[GROUP].paused
+    world.check()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mesh.pool.distribution import FEW
 from mesh.pool.settings import Policy, PoolSettings
 from mesh.records.encode import encode_batch
-from tests.pool.harness import EU, Consumer, World, source, value_of
+from tests.pool.harness import EU, Consumer, World, batch_of, source, value_of
 
 EVERY_POLICY = pytest.mark.parametrize("policy", Policy)
 
@@ -304,3 +304,32 @@ def test_a_partition_that_comes_back_is_shared_by_all_who_wait() -> None:
     world.assign(EU, resumed=True)
     assert sorted([len(first.received), len(second.received)]) == [2, 3]
     world.check()
+
+
+def test_a_fetch_of_a_member_that_another_of_its_fetches_has_filled_does_not_wait() -> None:
+    world = world_of(window=10)
+    member, other = world.consumer("member"), world.consumer("other")
+    other.fetch(partitions=[1], wait=30.0)
+    member.fetch(partitions=[0], minimum=100_000, wait=30.0)
+    world.reconnect(member)
+    member.fetch(partitions=[1], wait=30.0)
+    world.produce(0, 10)
+    for _ in range(3):
+        world.produce(1, 1)
+        if not other.is_parked:
+            other.fetch(partitions=[1], wait=30.0)
+    assert len(other.received) == 3
+    assert not member.received
+    world.check()
+
+
+def test_the_end_of_a_batch_that_holds_no_record_is_settled_when_it_is_cut_off() -> None:
+    world = world_of(window=10)
+    first, _ = crowd(world, 2)
+    batch = batch_of(source(0), 0, 4)
+    batch.last = 39
+    world.assign_all()
+    world.upstream(lambda pool: pool.received(source(0), [batch], world.now))
+    world.check()
+    first.commit({0: first.positions[0]})
+    assert world.stored == {source(0): 40}

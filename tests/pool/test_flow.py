@@ -120,7 +120,7 @@ def test_what_it_says_when_to_ask_again_always_leads_somewhere(began: float, oth
     if not trusted:
         member.committed(10, 0, began)
     now = began
-    for _ in range(6):
+    for _ in range(5):
         when = member.asked_while_full(now)
         assert when > now
         now = when

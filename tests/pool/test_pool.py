@@ -283,6 +283,16 @@ def test_a_longer_rebalance_timeout_makes_silence_longer() -> None:
     assert world.pool.members[silent.member_id].in_flight == 0
 
 
+def test_a_member_whose_fetch_waits_is_not_silent() -> None:
+    world = World(PoolSettings(lock_timeout=10.0))
+    consumer = member(world)
+    world.produce(0, 3)
+    consumer.fetch()
+    consumer.fetch(wait=25.0)
+    world.advance(24.0)
+    assert world.pool.members[consumer.member_id].in_flight == 3
+
+
 def test_a_member_that_asks_or_commits_is_not_silent() -> None:
     world = World(PoolSettings(lock_timeout=10.0))
     consumer = member(world)

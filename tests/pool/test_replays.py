@@ -310,3 +310,47 @@ def test_a_client_that_comes_and_goes_has_one_reread_under_way() -> None:
         world.reconnect(consumer)
         consumer.fetch(partitions=[0])
     assert len([effect for effect in world.effects if isinstance(effect, RereadUpstream)]) == 1
+
+
+def test_a_replay_does_not_wait_for_min_bytes() -> None:
+    _, consumer = begin(replay=1 << 20)
+    expected = rewind(consumer, 5)
+    consumer.fetch(minimum=100_000, wait=30.0)
+    assert consumer.received == expected
+
+
+def test_what_was_settled_while_a_reread_rests_is_not_read_again() -> None:
+    world, consumer = begin(replay=0)
+    end = consumer.positions[0]
+    rewind(consumer, 5)
+    consumer.fetch(partitions=[0], wait=30.0)
+    world.reread("broker away")
+    consumer.commit({0: end})
+    world.advance(2.0)
+    assert not world.pending_rereads
+    world.check()
+
+
+def test_a_replay_that_is_asked_for_during_a_rebalance_is_read_again_after_it() -> None:
+    world, consumer = begin(replay=0)
+    expected = rewind(consumer, 5)
+    world.upstream(lambda pool: pool.revoked([source(0), source(1)]))
+    consumer.fetch(partitions=[0], wait=30.0)
+    assert not world.pending_rereads
+    world.assign(EU, resumed=True)
+    world.reread()
+    assert consumer.received == expected
+
+
+def test_spans_that_are_read_again_for_others_do_not_stop_new_ones_for_who_gave_them_up() -> None:
+    world, consumer = begin(replay=0)
+    other = world.consumer("other")
+    other.fetch(partitions=[3], wait=30.0)
+    consumer.positions[0] += 1_000
+    consumer.received.clear()
+    consumer.fetch(partitions=[0], wait=30.0)
+    world.reread()
+    assert consumer.is_parked, "they are for the other one first"
+    world.check()
+    world.produce(0, 2)
+    assert [value for _, _, value in consumer.received] == [value_of(source(0), offset) for offset in (5, 6)]
