@@ -189,7 +189,7 @@ class Application:
             f"kafka-mesh.{process}.{name}.{group}" if process is not None else None,
             pool.start.value,
             pool.isolation.value,
-            pool.budgets.partition,
+            pool.budgets.pool // 4,  # what librdkafka has fetched and we have not taken counts too
             None,
             deliver,
             asyncio.get_running_loop(),
