@@ -34,3 +34,17 @@ def test_two_share(bench: ClientBench, client: Client) -> None:
         assert len(member.deliveries) >= 300  # how fair that is, longer tests count
         assert not member.events["revoked"] + member.events["lost"] + member.events["error"], member.events
     bench.close_members()
+
+
+@pytest.mark.long
+def test_console_consumer(bench: ClientBench) -> None:
+    """Its group is of its own making and it commits nothing: what it is sent is settled by receipt."""
+    mesh = bench.start_mesh()
+    bench.feed(1_000)
+    arguments = ("--bootstrap-server", mesh.bootstrap_servers, "--topic", bench.topic, "--from-beginning")
+    limits = ("--max-messages", "1000", "--timeout-ms", "30000")
+    output = bench.clusters[0].run_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, *limits)
+    values = sorted(line.partition("|")[0] for line in output.splitlines())
+    assert values == sorted(
+        "null" if each.record.value is None else identity for identity, each in bench.stored().items()
+    )

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import CommitFailedError
+from aiokafka.errors import KafkaError
 
 from tests.clients.consuming import Consumer, Seen, report, run
 from tests.clients.script import Script
@@ -60,14 +60,20 @@ class AiokafkaConsumer(Consumer):
     def commit(self) -> None:
         try:
             self._wait(self._consumer.commit())
-        except CommitFailedError as failure:
+        except KafkaError as failure:  # also while the mesh is away
             report("commit failed", text=str(failure))
 
     def pause(self) -> None:
-        self._consumer.pause(*self._consumer.assignment())
+        async def paused() -> None:  # it makes futures
+            self._consumer.pause(*self._consumer.assignment())
+
+        self._wait(paused())
 
     def resume(self) -> None:
-        self._consumer.resume(*self._consumer.assignment())
+        async def resumed() -> None:
+            self._consumer.resume(*self._consumer.assignment())
+
+        self._wait(resumed())
 
     def seek(self, partition: int, offset: int) -> None:
         self._consumer.seek(TopicPartition(self._script.topic, partition), offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from kafka.errors import CommitFailedError
+from kafka.errors import KafkaConnectionError, KafkaError
 
 from tests.clients.consuming import Consumer, Seen, report, run
 from tests.clients.script import Script
@@ -41,16 +41,21 @@ class KafkaPythonConsumer(Consumer):
             self._consumer.assign([TopicPartition(script.topic, partition) for partition in range(script.partitions)])
 
     def poll(self) -> Sequence[Seen]:
+        try:
+            records = self._consumer.poll(timeout_ms=200)
+        except KafkaConnectionError as failure:
+            report("connection failed", text=str(failure))
+            return []
         return [
             Seen(each.partition, each.offset, each.timestamp, each.timestamp_type, each.key, each.value, each.headers)
-            for several in self._consumer.poll(timeout_ms=200).values()
+            for several in records.values()
             for each in several
         ]
 
     def commit(self) -> None:
         try:
             self._consumer.commit()
-        except CommitFailedError as failure:
+        except KafkaError as failure:  # also while the mesh is away
             report("commit failed", text=str(failure))
 
     def pause(self) -> None:

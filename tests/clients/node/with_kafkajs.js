@@ -55,9 +55,14 @@ async function eachBatch({ batch, resolveOffset, heartbeat, isRunning, isStale, 
   }
   if (script.commit !== 'sync' || (!acted && script.act === 'seek')) return
   const next = String(BigInt(batch.lastOffset()) + 1n)
-  await consumer.commitOffsets([{ topic: script.topic, partition: batch.partition, offset: next }])
-  uncommitted.delete(batch.partition)
-  report('committed')
+  try {
+    await consumer.commitOffsets([{ topic: script.topic, partition: batch.partition, offset: next }])
+    uncommitted.delete(batch.partition)
+    report('committed')
+  } catch (error) {
+    // Thrown on, it would end the consumer for good: kafkajs starts anew only after errors that can be retried.
+    report('commit failed', { text: String(error) })
+  }
 }
 
 async function eachMessage({ partition, message }) {
@@ -75,5 +80,6 @@ await consumer.subscribe({ topic: script.topic, fromBeginning: script.reset === 
 await consumer.run({
   autoCommit: script.commit === 'auto',
   autoCommitInterval: script.commit_interval,
+  eachBatchAutoResolve: false, // a batch is left in the middle where the script acts
   ...(script.act === 'throw' ? { eachMessage } : { eachBatch })
 })
