@@ -95,17 +95,34 @@ def test_oldest_first_goes_to_who_has_asked_for_the_longest_time() -> None:
         assert not consumer.is_parked
 
 
+def test_oldest_first_and_round_robin_differ_when_one_asks_late() -> None:
+    for policy, next_one in ((Policy.OLDEST_FIRST, "c1"), (Policy.ROUND_ROBIN, "c0")):
+        world = world_of(policy)
+        consumers = crowd(world, 2)
+        world.produce(0, 1)  # for c0
+        world.produce(0, 1)  # for c1, which asks again at once
+        for consumer in reversed(consumers):
+            consumer.fetch(wait=30.0)
+        world.produce(0, 1)
+        assert [consumer.name for consumer in consumers if not consumer.is_parked] == [next_one]
+
+
 def test_least_loaded_passes_over_a_member_that_holds_more_than_is_usual_for_it() -> None:
-    world = world_of(window=40)
+    world = world_of(window=100)
     behind, quick = crowd(world, 2)
-    world.produce(0, 35)
+    world.produce(0, 95)
     world.advance(6.0)
-    behind.commit({0: behind.positions[0] - 34})
-    behind.fetch(wait=30.0)
+    behind.commit({0: behind.positions[0] - 47})
+    behind.fetch(wait=30.0, partitions=[0])
+    world.do(world.cluster.hurry(quick.ticket, world.now))
+    world.produce(0, 35)
+    for consumer in (behind, quick):
+        consumer.fetch(wait=30.0)
+    assert not world.pool.serving.distribution.is_full(world.pool.members[behind.member_id])
     for _ in range(3):
         world.produce(1, 2)
         again([quick])
-    assert (len(behind.received), len(quick.received)) == (35, 6)
+    assert (len(behind.received), len(quick.received)) == (130, 6)
 
 
 def test_a_slow_member_never_holds_back_others() -> None:

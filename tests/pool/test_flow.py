@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mesh.pool.flow import FULL_ANYHOW, OVERDUE, SMALLEST_WINDOW, USUAL, Flow
 
+WORST = 7.7
+"""WORST + 5 - WORST is less than 5."""
 TIMES = st.floats(0, 1e9, allow_nan=False)
 
 
@@ -112,6 +114,7 @@ def test_a_commit_that_leaves_no_room_does_not() -> None:
     assert member.grow(others_wait=False, now=1.0)
 
 
+@example(began=WORST, others_wait=True, trusted=False)
 @given(began=TIMES, others_wait=st.booleans(), trusted=st.booleans())
 def test_what_it_says_when_to_ask_again_always_leads_somewhere(began: float, others_wait: bool, trusted: bool) -> None:
     """A timer that fires at the very time it was set for either doubles the cap, or is set for a later time."""

@@ -283,27 +283,24 @@ def test_a_longer_rebalance_timeout_makes_silence_longer() -> None:
     assert world.pool.members[silent.member_id].in_flight == 0
 
 
-def test_a_member_whose_fetch_waits_is_not_silent() -> None:
+@pytest.mark.parametrize("sign", ["a fetch that waits", "fetches", "commits"])
+def test_a_member_that_asks_or_commits_is_not_silent(sign: str) -> None:
     world = World(PoolSettings(lock_timeout=10.0))
-    consumer = member(world)
+    consumer = world.consumer(joined=False)
+    consumer.join(rebalance_timeout=5.0)
     world.produce(0, 3)
     consumer.fetch()
-    consumer.fetch(wait=25.0)
-    world.advance(24.0)
-    assert world.pool.members[consumer.member_id].in_flight == 3
-
-
-def test_a_member_that_asks_or_commits_is_not_silent() -> None:
-    world = World(PoolSettings(lock_timeout=10.0))
-    consumer = member(world)
-    world.produce(0, 3)
-    consumer.fetch()
-    for number in range(10):
+    for _ in range(3):
+        match sign:
+            case "fetches":
+                consumer.fetch(wait=0.0)
+            case "commits":
+                consumer.commit({1: consumer.positions[1]})
+            case _ if not consumer.is_parked:
+                consumer.fetch(wait=25.0)
+            case _:
+                pass
         world.advance(8.0)
-        if number % 2:
-            consumer.commit({1: consumer.positions[1]})
-        else:
-            consumer.fetch(wait=0.0)
     assert world.pool.members[consumer.member_id].in_flight == 3
 
 
@@ -476,3 +473,12 @@ def test_unknown_names_are_looked_for_upstream_only_if_they_may_exist() -> None:
     world = World()
     assert world.cluster.missing_topic(ORDERS)
     assert not world.cluster.missing_topic(TopicName("nothing"))
+
+
+def test_deadlines_of_fetches_that_were_answered_are_let_go() -> None:
+    world = World()
+    consumer = member(world)
+    for number in range(1_000):
+        consumer.fetch(wait=30.0)
+        world.produce(number % 4, 1)
+    assert len(world.pool.timers) < 300

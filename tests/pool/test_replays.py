@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.effects import Report, RereadUpstream
+from mesh.pool.effects import Answer, Report, RereadUpstream
+from mesh.pool.fetching import FetchResult
 from mesh.pool.replays import CHUNK, SWEEP
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import Span
@@ -354,3 +355,13 @@ def test_spans_that_are_read_again_for_others_do_not_stop_new_ones_for_who_gave_
     world.check()
     world.produce(0, 2)
     assert [value for _, _, value in consumer.received] == [value_of(source(0), offset) for offset in (5, 6)]
+
+
+def test_more_is_to_come_while_a_replay_is_read_again() -> None:
+    """librdkafka takes a high watermark at its position for the end."""
+    world, consumer = begin(replay=0)
+    rewind(consumer, 5)
+    ticket = consumer.fetch(partitions=[0], wait=0.0)
+    (result,) = [e.result for e in world.effects if isinstance(e, Answer) and e.ticket == ticket]
+    assert isinstance(result, FetchResult)
+    assert result.partitions[0].high_watermark == consumer.positions[0] + 1

@@ -122,6 +122,21 @@ def test_a_member_that_seeks_to_the_end_again_and_again_uses_up_no_slots() -> No
     world.check()
 
 
+def test_partitions_it_has_not_fetched_yet_still_begin_where_it_was_told() -> None:
+    world = World()
+    consumer = world.consumer()
+    told = consumer.positions[1]
+    for _ in range(5):
+        consumer.positions[0] = world.cluster.list_offset(-1)
+        consumer.fetch(partitions=[0], wait=0.0)
+    consumer.reset([1])
+    assert consumer.positions[1] == told
+    world.reconnect(consumer)
+    world.produce(1, 2)
+    consumer.fetch(partitions=[1])
+    assert offsets(consumer, 1) == [told, told + 1]
+
+
 def test_what_a_seek_gives_back_goes_to_others_first() -> None:
     world = World()
     consumer, other = world.consumer(), world.consumer("other")
@@ -284,6 +299,18 @@ def test_a_guess_is_taken_back_as_soon_as_the_member_itself_shows_up() -> None:
     stranger.fetch(wait=0.0)
     assert len(world.cluster.pools) == 2, "from now on the stranger is one without a group"
     world.check()
+
+
+def test_who_was_taken_for_another_by_mistake_is_not_taken_for_a_third() -> None:
+    world = World()
+    member, idle = world.consumer("same"), world.consumer("same")
+    stranger = world.consumer("same", joined=False)
+    stranger.positions = dict.fromkeys(range(4), 0)
+    stranger.fetch(wait=0.0)
+    member.fetch(wait=0.0)
+    stranger.fetch(wait=0.0)
+    assert not member_of(world, idle).has_fetched
+    assert len(world.cluster.pools) == 2
 
 
 def test_a_client_of_an_earlier_run_waits_for_its_group_to_join_again() -> None:
