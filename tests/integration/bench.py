@@ -88,11 +88,11 @@ class Bench:
             if member.process.exit_code is None:
                 member.close()
 
-    def stored(self) -> dict[str, Stored]:
+    def stored(self, may_repeat: bool = False) -> dict[str, Stored]:
         """What is stored on all clusters, read without the mesh; exactly what was fed, or AssertionError."""
         stored: dict[str, Stored] = {}
         for feed in self._feeds:
-            here = upstream_records(feed.cluster, self.topic)
+            here = upstream_records(feed.cluster, self.topic, may_repeat=may_repeat)
             assert here.keys() == feed.ids(), f"fed, not stored: {sorted(feed.ids() - here.keys())[:10]}"
             stored |= here
         return stored
@@ -101,9 +101,11 @@ class Bench:
         """What these members (all unless named) got so far."""
         return [delivery for member in members or self.members for delivery in member.deliveries]
 
-    def account_when_all_arrived(self, timeout: float = 60.0, members: Sequence[Member] | None = None) -> Account:
+    def account_when_all_arrived(
+        self, timeout: float = 60.0, members: Sequence[Member] | None = None, may_repeat: bool = False
+    ) -> Account:
         """The account of these members (all unless named) as soon as nothing is missing, or after `timeout`."""
-        stored = self.stored()
+        stored = self.stored(may_repeat)
 
         def all_arrived() -> bool:
             return stored.keys() <= {delivery.id for delivery in self.deliveries(members)}

@@ -77,8 +77,11 @@ class Feed:
             self._failed.append(error)
 
 
-def upstream_records(cluster: KafkaCluster, *topics: str) -> dict[str, Stored]:
-    """Everything stored in these topics up to now, by id, read straight from the cluster."""
+def upstream_records(cluster: KafkaCluster, *topics: str, may_repeat: bool = False) -> dict[str, Stored]:
+    """Everything stored in these topics up to now, by id, read straight from the cluster.
+
+    may_repeat: a broker was killed while it was fed, which may make even an idempotent producer store a record again.
+    """
     properties = {
         **CLIENT_PROPERTIES,
         "bootstrap.servers": cluster.bootstrap_servers,
@@ -101,7 +104,7 @@ def upstream_records(cluster: KafkaCluster, *topics: str) -> dict[str, Stored]:
                 unfinished.discard(_place(message)[:2])
                 continue
             record = Record.of(message)
-            assert record.id not in stored, f"{record.id} is stored twice"
+            assert may_repeat or record.id not in stored, f"{record.id} is stored twice"
             stored[record.id] = Stored(record, cluster.name, *_place(message))
     consumer.close()
     return stored

@@ -58,7 +58,7 @@ def test_a_client_that_asks_and_never_reads() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             is_blocked = False
-            for _ in range(500):
+            for _ in range(20_000):
                 writer.write(asking)
                 with anyio.move_on_after(2) as waited:
                     await writer.drain()
