@@ -7,10 +7,9 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mesh.pool.coordinator import JoinRequest, SyncRequest
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import (
     Answer,
@@ -20,211 +19,41 @@ from mesh.pool.effects import (
     Effect,
     GroupId,
     LeaveUpstream,
-    MemberId,
     PauseUpstream,
     Report,
     RereadUpstream,
     ResumeUpstream,
     SubscribeUpstream,
 )
-from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.fetching import FetchResult
 from mesh.pool.partition import Standing
 from mesh.pool.pool import Assignment, Pool
-from mesh.pool.results import CommitResult, HeartbeatResult, JoinResult, SyncResult
+from mesh.pool.results import CommitResult
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import GroupRules, VirtualCluster
-from mesh.records.batch import Batch, split_batches
-from mesh.records.decode import decode_records
-from mesh.records.encode import encode_batch
-from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, Span, UpstreamPartition
 from mesh.wire.errors import ErrorCode
+from tests.pool.checks import check_pool
+from tests.pool.consumer import Consumer
+from tests.pool.names import EU, GROUP, MAXIMUM, NOBODY, ORDERS, US, batch_of, source, value_of
 
-EU, US = ClusterName("eu"), ClusterName("us")
-ORDERS = TopicName("orders")
-GROUP = GroupId("shop")
-MAXIMUM = 1 << 20
-NOBODY = MemberId("")
+__all__ = [
+    "EU",
+    "GROUP",
+    "MAXIMUM",
+    "NOBODY",
+    "ORDERS",
+    "US",
+    "Consumer",
+    "Upstream",
+    "World",
+    "batch_of",
+    "source",
+    "value_of",
+]
+
 Kind = TypeVar("Kind")
-
-
-def source(index: int) -> UpstreamPartition:
-    """The upstream partition behind partition 0-3 of the topic: two on eu, two on us."""
-    return UpstreamPartition(EU if index < 2 else US, ORDERS, index % 2)
-
-
-def value_of(partition: UpstreamPartition, offset: int) -> bytes:
-    return f"{partition}@{offset}".encode()
-
-
-def batch_of(partition: UpstreamPartition, first: int, last: int) -> Batch:
-    return encode_batch(
-        first, [(offset, 0, None, value_of(partition, offset), None) for offset in range(first, last + 1)]
-    )
-
-
-@dataclass(slots=True)
-class Consumer:
-    """A client: its identity, and where it stands."""
-
-    world: World
-    name: str
-    coordinator: ConnectionId
-    fetching: ConnectionId
-    member_id: MemberId = NOBODY
-    generation: int = -1
-    instance_id: str | None = None
-    group: GroupId = GROUP
-    positions: dict[int, int] = field(default_factory=dict)
-    received: list[tuple[int, int, bytes]] = field(default_factory=list)
-    """(partition, virtual offset, value), in the order of their arrival."""
-    ticket: object | None = None
-    """Of the Fetch that is parked."""
-
-    def join(self, **changes: object) -> JoinResult:
-        request = JoinRequest(
-            member_id=self.member_id,
-            instance_id=self.instance_id,
-            protocol_type="consumer",
-            protocols=(("range", b"subscription"),),
-            session_timeout=45.0,
-            rebalance_timeout=60.0,
-            must_know_id=False,
-            client_id=self.name,
-            client_host="10.0.0.1",
-        )
-        request = replace(request, **changes)  # type: ignore[arg-type]
-        ticket = self.world.ticket()
-        self.world.do(self.world.cluster.join(self.coordinator, ticket, self.group, request, self.world.now))
-        if ticket not in self.world.answers:
-            self.world.advance(0.2)
-        result = self.world.answer(ticket, JoinResult)
-        if result.error is ErrorCode.NONE:
-            self.member_id, self.generation = result.member_id, result.generation
-            sync = self.world.ticket()
-            self.world.do(
-                self.world.cluster.sync(
-                    sync,
-                    self.group,
-                    SyncRequest(
-                        member_id=self.member_id,
-                        instance_id=self.instance_id,
-                        generation=self.generation,
-                        protocol_type="consumer",
-                        protocol_name="range",
-                        assignment=b"all",
-                    ),
-                    self.world.now,
-                )
-            )
-            assert self.world.answer(sync, SyncResult).assignment == b"all"
-            self.reset()
-        return result
-
-    def reset(self, partitions: Iterable[int] = range(4)) -> None:
-        """Take the committed positions, as a client does after a join."""
-        names = [(ORDERS, partition) for partition in partitions]
-        committed, effects = self.world.cluster.committed_offsets(
-            self.coordinator, self.name, self.group, self.member_id, names, self.world.now
-        )
-        self.world.do(effects)
-        for (_, partition), (error, offset) in committed.offsets.items():
-            assert error is ErrorCode.NONE
-            assert offset >= 0
-            self.positions[partition] = offset
-
-    def fetch(
-        self,
-        minimum: int = 1,
-        wait: float = 0.5,
-        maximum: int = MAXIMUM,
-        partitions: Iterable[int] | None = None,
-        partition_maximum: int = MAXIMUM,
-    ) -> object:
-        asked = list(partitions) if partitions is not None else sorted(self.positions)
-        request = FetchRequest(
-            [FetchPartition(ORDERS, partition, self.positions[partition], partition_maximum) for partition in asked],
-            minimum,
-            maximum,
-            wait,
-        )
-        ticket = self.ticket = self.world.ticket()
-        self.world.asked(self)
-        self.world.fetches[ticket] = (self, asked)
-        self.world.do(self.world.cluster.fetch(self.fetching, self.name, ticket, request, self.world.now))
-        return ticket
-
-    @property
-    def is_parked(self) -> bool:
-        return self.ticket is not None
-
-    def take(self, asked: list[int], result: FetchResult) -> None:
-        self.ticket = None
-        for partition, fetched in zip(asked, result.partitions, strict=True):
-            self._take(partition, fetched)
-
-    def _take(self, partition: int, fetched: FetchedPartition) -> None:
-        if fetched.error is not ErrorCode.NONE:
-            assert fetched.high_watermark == -1
-            return
-        position = self.positions[partition]
-        end = position
-        for data in fetched.records:
-            (batch,) = split_batches(bytes(data))
-            for record in decode_records(batch):
-                assert record.value is not None
-                if record.offset >= position:  # clients drop what lies below their position
-                    self.received.append((partition, record.offset, record.value))
-                    self.world.given(self.group, partition, record.offset, record.value)
-            end = max(end, batch.last + 1)
-        if fetched.records:
-            assert fetched.high_watermark == end
-        self.positions[partition] = end
-
-    def commit(self, positions: dict[int, int] | None = None, **changes: object) -> object:
-        ticket = self.world.ticket()
-        wanted = self.positions if positions is None else positions
-        arguments: dict[str, object] = {
-            "member_id": self.member_id,
-            "instance_id": self.instance_id,
-            "generation": self.generation,
-            **changes,
-        }
-        self.world.commits[ticket] = (self, dict(wanted))
-        self.world.do(
-            self.world.cluster.commit(
-                self.coordinator,
-                ticket,
-                self.group,
-                arguments["member_id"],  # type: ignore[arg-type]
-                arguments["instance_id"],  # type: ignore[arg-type]
-                arguments["generation"],  # type: ignore[arg-type]
-                [(ORDERS, partition, offset) for partition, offset in wanted.items()],
-                self.world.now,
-            )
-        )
-        return ticket
-
-    def leave(self) -> None:
-        ticket = self.world.ticket()
-        self.world.do(
-            self.world.cluster.leave(ticket, self.group, ((self.member_id, self.instance_id),), self.world.now)
-        )
-
-    def heartbeat(self) -> ErrorCode:
-        ticket = self.world.ticket()
-        self.world.do(
-            self.world.cluster.heartbeat(
-                ticket, self.group, self.member_id, self.instance_id, self.generation, self.world.now
-            )
-        )
-        return self.world.answer(ticket, HeartbeatResult).error
-
-    def disconnect(self) -> None:
-        """Every connection at once, as when the process dies."""
-        self.ticket = None
-        for connection in (self.fetching, self.coordinator):
-            self.world.disconnect(connection)
 
 
 @dataclass(slots=True)
@@ -504,7 +333,7 @@ class World:
     def check(self) -> None:
         for group in list(self.cluster.pools):
             with self.of(group):
-                self._check(self.pool)
+                check_pool(self, self.pool)
 
     def check_empty(self) -> None:
         """Everybody has left: the virtual cluster holds nothing but its topics."""
@@ -516,73 +345,3 @@ class World:
         assert not cluster._parked
         assert cluster.next_deadline() is None
         assert self.memory.used == 0
-
-    def _check(self, pool: Pool) -> None:
-        """The invariant, and conservation: every offset received is in exactly one place."""
-        members = list(pool.all_members)
-        for partition in pool.partitions.values():
-            partition.check()
-            assert partition.backlog_bytes == sum(entry.size for entry in partition.backlog.values())
-            places: dict[int, str] = {}
-            self._place(places, "backlog", [(e.batch.first, e.batch.last) for e in partition.backlog.values()])
-            self._place(places, "released", [(e.span.first, e.span.last) for e in partition.released.values()])
-            for lane in partition.parked.values():
-                self._place(places, "collected", [(e.batch.first, e.batch.last) for e in lane.collected or ()])
-            for member in members:
-                window = member.windows.get(partition.source)
-                if window is not None:
-                    spans = [(delivery.first, delivery.last) for delivery in window]
-                    self._place(places, "in flight", spans)
-                    assert window.held == sum(last - first + 1 for first, last in spans)
-            ledger = partition.ledger
-            if partition.standing is not Standing.ABSENT:
-                for offset in range(ledger.committable, ledger.received):
-                    held = offset in places
-                    assert held is not ledger.is_settled(offset), (partition, offset, places.get(offset))
-                assert all(ledger.committable <= offset < ledger.received for offset in places)
-        self._check_waiting(pool)
-        assert pool.serving.distribution.backlog_bytes == sum(p.backlog_bytes for p in pool.partitions.values())
-        self._check_budgets(pool)
-        for member in members:
-            sent = sum(window.held for window in member.windows.values())
-            collected = sum(
-                len(entry) for fetch in member.fetches for lane in fetch.lanes for entry in lane.collected or ()
-            )
-            assert member.in_flight == sent + collected, member
-
-    def _check_budgets(self, pool: Pool) -> None:
-        """What is full is not asked for more."""
-        settings = pool.serving.distribution._settings
-        upstream = self.upstreams[self.group]
-        over = pool.serving.distribution.backlog_bytes >= settings.pool_budget
-        for partition in pool.partitions.values():
-            full = partition.backlog_bytes >= settings.partition_budget or (over and partition.backlog_bytes)
-            if full and partition.is_active and partition.source.cluster in upstream.subscribed:
-                idle = partition.source.cluster in upstream.idle
-                assert idle or partition.source in upstream.paused, partition
-        kept = pool.serving.distribution.backlog_bytes + pool.serving.replays.size
-        assert pool.serving.replays.size <= settings.replay_budget
-        assert self.memory.used >= kept
-
-    def _check_waiting(self, pool: Pool) -> None:
-        """A parked Fetch waits on a partition while it may take a batch from it, and takes what is there."""
-        for partition in pool.partitions.values():
-            for fetch, lane in partition.parked.items():
-                assert fetch.member is not None
-                may = not pool.serving.distribution.is_full(fetch.member) and not lane.behind and partition.is_active
-                if may and not partition.backlog:
-                    assert fetch in partition.waiting, (partition, fetch)
-                if may and partition.backlog:
-                    assert partition.first_for(fetch.member) is None, (partition, fetch)
-                    assert fetch in partition.aside, (partition, fetch)
-                if not may:
-                    assert fetch not in partition.waiting
-                    assert fetch not in partition.aside
-            assert partition.waiting.keys() | partition.aside.keys() <= partition.parked.keys()
-
-    @staticmethod
-    def _place(places: dict[int, str], place: str, spans: list[tuple[int, int]]) -> None:
-        for first, last in spans:
-            for offset in range(first, last + 1):
-                assert offset not in places, f"offset {offset} is {places[offset]} and {place}"
-                places[offset] = place

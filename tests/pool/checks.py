@@ -1,0 +1,84 @@
+"""What must hold after every step of a pool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mesh.pool.partition import Standing
+from mesh.pool.pool import Pool
+
+if TYPE_CHECKING:
+    from tests.pool.harness import World
+
+
+def check_pool(world: World, pool: Pool) -> None:
+    """The invariant, and conservation: every offset received is in exactly one place."""
+    members = list(pool.all_members)
+    for partition in pool.partitions.values():
+        partition.check()
+        assert partition.backlog_bytes == sum(entry.size for entry in partition.backlog.values())
+        places: dict[int, str] = {}
+        _place(places, "backlog", [(e.batch.first, e.batch.last) for e in partition.backlog.values()])
+        _place(places, "released", [(e.span.first, e.span.last) for e in partition.released.values()])
+        for lane in partition.parked.values():
+            _place(places, "collected", [(e.batch.first, e.batch.last) for e in lane.collected or ()])
+        for member in members:
+            window = member.windows.get(partition.source)
+            if window is not None:
+                spans = [(delivery.first, delivery.last) for delivery in window]
+                _place(places, "in flight", spans)
+                assert window.held == sum(last - first + 1 for first, last in spans)
+        ledger = partition.ledger
+        if partition.standing is not Standing.ABSENT:
+            for offset in range(ledger.committable, ledger.received):
+                held = offset in places
+                assert held is not ledger.is_settled(offset), (partition, offset, places.get(offset))
+            assert all(ledger.committable <= offset < ledger.received for offset in places)
+    _check_waiting(pool)
+    assert pool.serving.distribution.backlog_bytes == sum(p.backlog_bytes for p in pool.partitions.values())
+    _check_budgets(world, pool)
+    for member in members:
+        sent = sum(window.held for window in member.windows.values())
+        collected = sum(
+            len(entry) for fetch in member.fetches for lane in fetch.lanes for entry in lane.collected or ()
+        )
+        assert member.in_flight == sent + collected, member
+
+
+def _check_budgets(world: World, pool: Pool) -> None:
+    """What is full is not asked for more."""
+    settings = pool.serving.distribution._settings
+    upstream = world.upstreams[world.group]
+    over = pool.serving.distribution.backlog_bytes >= settings.pool_budget
+    for partition in pool.partitions.values():
+        full = partition.backlog_bytes >= settings.partition_budget or (over and partition.backlog_bytes)
+        if full and partition.is_active and partition.source.cluster in upstream.subscribed:
+            idle = partition.source.cluster in upstream.idle
+            assert idle or partition.source in upstream.paused, partition
+    kept = pool.serving.distribution.backlog_bytes + pool.serving.replays.size
+    assert pool.serving.replays.size <= settings.replay_budget
+    assert world.memory.used >= kept
+
+
+def _check_waiting(pool: Pool) -> None:
+    """A parked Fetch waits on a partition while it may take a batch from it, and takes what is there."""
+    for partition in pool.partitions.values():
+        for fetch, lane in partition.parked.items():
+            assert fetch.member is not None
+            may = not pool.serving.distribution.is_full(fetch.member) and not lane.behind and partition.is_active
+            if may and not partition.backlog:
+                assert fetch in partition.waiting, (partition, fetch)
+            if may and partition.backlog:
+                assert partition.first_for(fetch.member) is None, (partition, fetch)
+                assert fetch in partition.aside, (partition, fetch)
+            if not may:
+                assert fetch not in partition.waiting
+                assert fetch not in partition.aside
+        assert partition.waiting.keys() | partition.aside.keys() <= partition.parked.keys()
+
+
+def _place(places: dict[int, str], place: str, spans: list[tuple[int, int]]) -> None:
+    for first, last in spans:
+        for offset in range(first, last + 1):
+            assert offset not in places, f"offset {offset} is {places[offset]} and {place}"
+            places[offset] = place

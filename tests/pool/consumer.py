@@ -1,0 +1,183 @@
+"""A client that exists only as plain values: it joins, fetches, commits and leaves as real ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from mesh.pool.coordinator import JoinRequest, SyncRequest
+from mesh.pool.effects import ConnectionId, GroupId, MemberId
+from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.results import HeartbeatResult, JoinResult, SyncResult
+from mesh.records.batch import split_batches
+from mesh.records.decode import decode_records
+from mesh.wire.errors import ErrorCode
+from tests.pool.names import GROUP, MAXIMUM, NOBODY, ORDERS
+
+if TYPE_CHECKING:
+    from tests.pool.harness import World
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A client: its identity, and where it stands."""
+
+    world: World
+    name: str
+    coordinator: ConnectionId
+    fetching: ConnectionId
+    member_id: MemberId = NOBODY
+    generation: int = -1
+    instance_id: str | None = None
+    group: GroupId = GROUP
+    positions: dict[int, int] = field(default_factory=dict)
+    received: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """(partition, virtual offset, value), in the order of their arrival."""
+    ticket: object | None = None
+    """Of the Fetch that is parked."""
+
+    def join(self, **changes: object) -> JoinResult:
+        request = JoinRequest(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            protocol_type="consumer",
+            protocols=(("range", b"subscription"),),
+            session_timeout=45.0,
+            rebalance_timeout=60.0,
+            must_know_id=False,
+            client_id=self.name,
+            client_host="10.0.0.1",
+        )
+        request = replace(request, **changes)  # type: ignore[arg-type]
+        ticket = self.world.ticket()
+        self.world.do(self.world.cluster.join(self.coordinator, ticket, self.group, request, self.world.now))
+        if ticket not in self.world.answers:
+            self.world.advance(0.2)
+        result = self.world.answer(ticket, JoinResult)
+        if result.error is ErrorCode.NONE:
+            self.member_id, self.generation = result.member_id, result.generation
+            sync = self.world.ticket()
+            self.world.do(
+                self.world.cluster.sync(
+                    sync,
+                    self.group,
+                    SyncRequest(
+                        member_id=self.member_id,
+                        instance_id=self.instance_id,
+                        generation=self.generation,
+                        protocol_type="consumer",
+                        protocol_name="range",
+                        assignment=b"all",
+                    ),
+                    self.world.now,
+                )
+            )
+            assert self.world.answer(sync, SyncResult).assignment == b"all"
+            self.reset()
+        return result
+
+    def reset(self, partitions: Iterable[int] = range(4)) -> None:
+        """Take the committed positions, as a client does after a join."""
+        names = [(ORDERS, partition) for partition in partitions]
+        committed, effects = self.world.cluster.committed_offsets(
+            self.coordinator, self.name, self.group, self.member_id, names, self.world.now
+        )
+        self.world.do(effects)
+        for (_, partition), (error, offset) in committed.offsets.items():
+            assert error is ErrorCode.NONE
+            assert offset >= 0
+            self.positions[partition] = offset
+
+    def fetch(
+        self,
+        minimum: int = 1,
+        wait: float = 0.5,
+        maximum: int = MAXIMUM,
+        partitions: Iterable[int] | None = None,
+        partition_maximum: int = MAXIMUM,
+    ) -> object:
+        asked = list(partitions) if partitions is not None else sorted(self.positions)
+        request = FetchRequest(
+            [FetchPartition(ORDERS, partition, self.positions[partition], partition_maximum) for partition in asked],
+            minimum,
+            maximum,
+            wait,
+        )
+        ticket = self.ticket = self.world.ticket()
+        self.world.asked(self)
+        self.world.fetches[ticket] = (self, asked)
+        self.world.do(self.world.cluster.fetch(self.fetching, self.name, ticket, request, self.world.now))
+        return ticket
+
+    @property
+    def is_parked(self) -> bool:
+        return self.ticket is not None
+
+    def take(self, asked: list[int], result: FetchResult) -> None:
+        self.ticket = None
+        for partition, fetched in zip(asked, result.partitions, strict=True):
+            self._take(partition, fetched)
+
+    def _take(self, partition: int, fetched: FetchedPartition) -> None:
+        if fetched.error is not ErrorCode.NONE:
+            assert fetched.high_watermark == -1
+            return
+        position = self.positions[partition]
+        end = position
+        for data in fetched.records:
+            (batch,) = split_batches(bytes(data))
+            for record in decode_records(batch):
+                assert record.value is not None
+                if record.offset >= position:  # clients drop what lies below their position
+                    self.received.append((partition, record.offset, record.value))
+                    self.world.given(self.group, partition, record.offset, record.value)
+            end = max(end, batch.last + 1)
+        if fetched.records:
+            assert fetched.high_watermark == end
+        self.positions[partition] = end
+
+    def commit(self, positions: dict[int, int] | None = None, **changes: object) -> object:
+        ticket = self.world.ticket()
+        wanted = self.positions if positions is None else positions
+        arguments: dict[str, object] = {
+            "member_id": self.member_id,
+            "instance_id": self.instance_id,
+            "generation": self.generation,
+            **changes,
+        }
+        self.world.commits[ticket] = (self, dict(wanted))
+        self.world.do(
+            self.world.cluster.commit(
+                self.coordinator,
+                ticket,
+                self.group,
+                arguments["member_id"],  # type: ignore[arg-type]
+                arguments["instance_id"],  # type: ignore[arg-type]
+                arguments["generation"],  # type: ignore[arg-type]
+                [(ORDERS, partition, offset) for partition, offset in wanted.items()],
+                self.world.now,
+            )
+        )
+        return ticket
+
+    def leave(self) -> None:
+        ticket = self.world.ticket()
+        self.world.do(
+            self.world.cluster.leave(ticket, self.group, ((self.member_id, self.instance_id),), self.world.now)
+        )
+
+    def heartbeat(self) -> ErrorCode:
+        ticket = self.world.ticket()
+        self.world.do(
+            self.world.cluster.heartbeat(
+                ticket, self.group, self.member_id, self.instance_id, self.generation, self.world.now
+            )
+        )
+        return self.world.answer(ticket, HeartbeatResult).error
+
+    def disconnect(self) -> None:
+        """Every connection at once, as when the process dies."""
+        self.ticket = None
+        for connection in (self.fetching, self.coordinator):
+            self.world.disconnect(connection)

@@ -1,0 +1,29 @@
+"""The upstream clusters, topics and records of the tests of pools."""
+
+from __future__ import annotations
+
+from mesh.pool.effects import GroupId, MemberId
+from mesh.records.batch import Batch
+from mesh.records.encode import encode_batch
+from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+
+EU, US = ClusterName("eu"), ClusterName("us")
+ORDERS = TopicName("orders")
+GROUP = GroupId("shop")
+MAXIMUM = 1 << 20
+NOBODY = MemberId("")
+
+
+def source(index: int) -> UpstreamPartition:
+    """The upstream partition behind partition 0-3 of the topic: two on eu, two on us."""
+    return UpstreamPartition(EU if index < 2 else US, ORDERS, index % 2)
+
+
+def value_of(partition: UpstreamPartition, offset: int) -> bytes:
+    return f"{partition}@{offset}".encode()
+
+
+def batch_of(partition: UpstreamPartition, first: int, last: int) -> Batch:
+    return encode_batch(
+        first, [(offset, 0, None, value_of(partition, offset), None) for offset in range(first, last + 1)]
+    )
