@@ -1,8 +1,9 @@
 """Whose request is it? A Fetch names no group and no member; a connection may carry either.
 
 Offsets tell (a slot is unique over the virtual cluster); then the connection, by what came on it before. A client that
-seeks before its first Fetch has told nothing yet: it is taken for a member of the same client that is about to fetch.
-That is a guess, and it is taken back as soon as the member itself shows up, or commits what another one was sent.
+seeks before the first Fetch of a connection has told nothing yet: it is taken for a member of the same client that
+fetches nowhere. That is a guess, and it is taken back as soon as the member itself shows up, or commits what another
+one was sent.
 """
 
 from __future__ import annotations
@@ -68,8 +69,15 @@ class Connections:
                 continue
             source = self._topics.partition(asked.topic, asked.partition)
             window = owner.windows.get(source) if source is not None else None
-            begins = window is None and asked.offset == self._slots.start(owner.slot)
-            if begins or (window is not None and asked.offset in window):
+            if window is None:
+                is_its_own = asked.offset == self._slots.start(owner.slot)
+            else:
+                # Below its window stands a client whose answers were lost; but also one of an earlier run, perhaps.
+                start = self._slots.start(slot_of(asked.offset))
+                is_its_own = asked.offset in window or (
+                    start <= asked.offset < window.committed and _is_same_client(state, owner)
+                )
+            if is_its_own:
                 if owner is not state.fetching:
                     self._take_back_guesses(owner, state)
                 return owner
@@ -86,12 +94,14 @@ class Connections:
             self._connections[fetch.connection].strangers.discard(fetch)
 
     def about_to_fetch(self, state: Connection, pools: Iterable[Pool]) -> Member | None:
-        for pool in pools:
-            for member in pool.all_members:
-                same = member.client_id == state.client_id and member.client_host == state.client_host
-                if same and not member.has_fetched:
-                    return member
-        return None
+        """A member of the same client that is connected and fetches nowhere; rather one that never has."""
+        idle = [
+            member
+            for pool in pools
+            for member in pool.all_members
+            if _is_same_client(state, member) and member.connections and not self._is_fetching(member)
+        ]
+        return min(idle, key=lambda member: member.has_fetched, default=None)
 
     def correct(self, pool: Pool, committer: Member, offsets: Iterable[int]) -> Member:
         """A member commits: if these are offsets that another member of its pool was sent on a guess, the two were
@@ -104,6 +114,9 @@ class Connections:
                     return owner
                 return committer
         return committer
+
+    def _is_fetching(self, member: Member) -> bool:
+        return any(state.fetching is member for state in self._of(member))
 
     def _of(self, member: Member) -> Iterator[Connection]:
         for connection in member.connections:
@@ -134,6 +147,10 @@ class Connections:
         one.instance_id, other.instance_id = other.instance_id, one.instance_id
         one.rebalance_timeout, other.rebalance_timeout = other.rebalance_timeout, one.rebalance_timeout
         pool.members[one.id], pool.members[other.id] = one, other
+
+
+def _is_same_client(state: Connection, member: Member) -> bool:
+    return member.client_id == state.client_id and member.client_host == state.client_host
 
 
 def is_of_an_earlier_run(request: FetchRequest) -> bool:

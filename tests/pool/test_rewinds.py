@@ -287,6 +287,50 @@ def test_two_members_that_both_seek_before_their_first_fetch_are_told_apart_by_t
     world.check()
 
 
+def test_a_member_that_seeks_before_its_first_fetch_on_a_new_connection_stays_itself() -> None:
+    """Else it would be given the records of those without a group."""
+    world = World()
+    consumer = world.consumer()
+    world.produce(0, 3)
+    consumer.fetch()
+    world.disconnect(consumer.fetching)
+    world.reconnect(consumer)
+    consumer.positions = dict.fromkeys(range(4), world.cluster.list_offset(-1))
+    consumer.fetch(wait=0.0)
+    assert len(world.cluster.pools) == 1
+    assert not world.pool.groupless
+    world.check()
+
+
+def test_a_member_below_its_window_on_a_new_connection_is_itself_at_once() -> None:
+    """Its partition went and came back while its last answer was on its way, and lost."""
+    world = World()
+    consumer = world.consumer()
+    consumer.positions = {0: consumer.positions[0]}
+    before = dict(consumer.positions)
+    world.produce(0, 3)
+    consumer.fetch()
+    world.upstream(lambda pool: pool.lost([source(0)]))
+    world.assign(source(0).cluster)
+    world.disconnect(consumer.fetching)
+    world.reconnect(consumer)
+    consumer.positions = before
+    world.produce(0)
+    consumer.fetch()
+    assert [value for _, _, value in consumer.received[3:]] == [value for _, _, value in consumer.received[:3]]
+    world.check()
+
+
+def test_a_stranger_is_not_taken_for_a_member_that_is_dead() -> None:
+    world = World()
+    dead = world.consumer("same")
+    dead.fetch(wait=0.0)
+    dead.disconnect()
+    stranger = world.consumer("same", joined=False, positions={0: 0})
+    stranger.fetch(wait=0.0)
+    assert len(world.cluster.pools) == 2
+
+
 def test_a_guess_is_taken_back_as_soon_as_the_member_itself_shows_up() -> None:
     world = World()
     member, stranger = world.consumer("same"), world.consumer("same", joined=False)

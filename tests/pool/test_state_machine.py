@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mesh.pool.effects import GroupId
+from mesh.pool.effects import ConnectionId, GroupId
 from mesh.pool.results import CommitResult
 from mesh.pool.settings import Policy, PoolSettings
 from mesh.pool.virtual_cluster import GROUP_LESS
@@ -62,6 +64,8 @@ class PoolMachine(RuleBasedStateMachine):
         )
         self.consumers = [self.world.consumer("c0")]
         self.count = 1
+        self.half_open: dict[str, list[ConnectionId]] = defaultdict(list)
+        self.sought: dict[str, set[int]] = defaultdict(set)
         self.world.assign_all()
 
     def pick(self, number: int) -> Consumer:
@@ -111,14 +115,18 @@ class PoolMachine(RuleBasedStateMachine):
     def fetch(self, number: int, minimum: int, maximum: int, wait: float) -> None:
         consumer = self.pick(number)
         if not consumer.is_parked:
+            self.sought[consumer.name].clear()
             consumer.fetch(minimum=minimum, maximum=maximum, partition_maximum=max(maximum // 2, 1), wait=wait)
 
     @rule(number=NUMBER, partitions=st.sets(INDEX, min_size=1))
     def fetch_some_on_another_connection(self, number: int, partitions: set[int]) -> None:
+        """The older connection is half open for a while; who seeks just then could not be told from a stranger."""
         consumer = self.pick(number)
-        if not consumer.is_parked:
-            self.world.reconnect(consumer)
-            consumer.fetch(partitions=sorted(partitions))
+        if consumer.is_parked or self.sought[consumer.name]:
+            return
+        self.half_open[consumer.name].append(consumer.fetching)
+        self.world.reconnect(consumer)
+        consumer.fetch(partitions=sorted(partitions))
 
     @rule(number=NUMBER)
     def hurry(self, number: int) -> None:
@@ -138,18 +146,27 @@ class PoolMachine(RuleBasedStateMachine):
         consumer = self.pick(number)
         if not consumer.is_parked:
             consumer.positions[index] = max(consumer.positions[index] - back, 0)
+            self.seeks(consumer, index)
 
     @rule(number=NUMBER, index=INDEX)
     def seek_to_end(self, number: int, index: int) -> None:
         consumer = self.pick(number)
         if not consumer.is_parked:
             consumer.positions[index] = self.world.cluster.list_offset(-1)
+            self.seeks(consumer, index)
+
+    def seeks(self, consumer: Consumer, index: int) -> None:
+        for connection in self.half_open.pop(consumer.name, ()):
+            self.world.disconnect(connection)
+        self.sought[consumer.name].add(index)
 
     @rule(number=NUMBER)
     def lose_connection(self, number: int) -> None:
         consumer = self.pick(number)
         consumer.ticket = None
         self.world.disconnect(consumer.fetching)
+        for connection in self.half_open.pop(consumer.name, ()):
+            self.world.disconnect(connection)
         self.world.reconnect(consumer)
 
     @rule(number=NUMBER)
