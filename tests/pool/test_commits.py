@@ -161,6 +161,14 @@ def test_a_commit_of_a_partition_that_moves_away_while_it_waits_is_answered_so()
     assert errors(world, ticket) == {0: MOVED, 1: NONE}
 
 
+def test_a_commit_whose_partitions_have_all_moved_away_is_answered_in_that_step() -> None:
+    world, consumer = begin()
+    ticket = consumer.commit({0: consumer.positions[0]})
+    world.upstream(lambda pool: pool.lost([source(0)]))
+    assert errors(world, ticket) == {0: MOVED}
+    assert world.pool.commits.waiting == 0
+
+
 def test_a_member_is_told_once_that_what_it_holds_has_moved_away() -> None:
     """Told again and again, a client that keeps its position would join again for ever."""
     world, consumer = begin(store=True)

@@ -162,6 +162,19 @@ def test_the_cap_doubles_when_it_asked_with_a_full_window_for_a_second_and_nobod
     world.check()
 
 
+def test_the_cap_doubles_too_for_a_fetch_that_fills_the_window_and_waits_for_min_bytes() -> None:
+    world = world_of(window=10)
+    first, second = world.consumer("first"), world.consumer("second")
+    second.fetch(wait=30.0, partitions=[3])
+    first.fetch(wait=30.0, partitions=[0], minimum=1_000)
+    for _ in range(6):
+        world.produce(0, 10)
+    assert world.pool.members[first.member_id].in_flight == 10
+    world.advance(5.0)
+    assert world.pool.members[first.member_id].in_flight > 10
+    world.check()
+
+
 def test_the_cap_doubles_after_five_seconds_in_any_case() -> None:
     """A client that commits every 1,000 must not starve at 500."""
     world = world_of(window=10)

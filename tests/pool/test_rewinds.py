@@ -321,6 +321,17 @@ def test_a_member_below_its_window_on_a_new_connection_is_itself_at_once() -> No
     world.check()
 
 
+def test_a_stranger_is_rather_taken_for_one_that_has_never_fetched() -> None:
+    world = World()
+    reconnecting, new = world.consumer("same"), world.consumer("same")
+    reconnecting.fetch(wait=0.0)
+    world.disconnect(reconnecting.fetching)
+    new.positions = dict.fromkeys(range(4), 0)
+    new.fetch(wait=0.0)
+    assert new.fetching in member_of(world, new).connections
+    assert new.fetching not in member_of(world, reconnecting).connections
+
+
 def test_a_stranger_is_not_taken_for_a_member_that_is_dead() -> None:
     world = World()
     dead = world.consumer("same")
