@@ -1,7 +1,8 @@
 """Fetch: v4-v17
 
 Behaviour:
-* Parked until min_bytes are there, max_wait_ms is over, it can take no more, or another request queues up behind it.
+* Parked until min_bytes (1 MiB at most) are there, max_wait_ms is over, it can take no more, or another request queues
+  up behind it.
 * Every partition of the request is answered, with empty records where there are none, never with null.
 * The offset says whose Fetch it is (mesh/pool/identity.py); records come at virtual offsets.
 * high watermark = last stable offset = last offset + 1 with data; the offset asked for (+ 1 while there is a backlog
@@ -30,6 +31,8 @@ from mesh.wire.errors import ErrorCode
 
 LONGEST_WAIT = 30.0
 """Seconds. No client asks for more than 10."""
+LARGEST_MINIMUM = 1 << 20
+"""Bytes. What a parked Fetch may collect; a client that asks for more is answered with this much."""
 LARGEST_ANSWER = 64 << 20
 """Bytes. A client that asks for more gets this much."""
 FULL_FETCH = (-1, 0)
@@ -47,7 +50,7 @@ def handle(context: Context, request: messages.FetchRequest) -> list[Effect]:
     ]
     pool_request = FetchRequest(
         partitions,
-        max(request.min_bytes, 0),
+        min(max(request.min_bytes, 0), LARGEST_MINIMUM),
         min(max(request.max_bytes, 0), LARGEST_ANSWER),
         min(max(request.max_wait_ms, 0) / 1000, LONGEST_WAIT),
     )

@@ -18,6 +18,10 @@ from mesh.pool.timers import Timer, Timers
 from mesh.wire.errors import ErrorCode
 
 CONSUMER_PROTOCOL = "consumer"
+PROMISE = 10.0
+"""Seconds within which a client must come back with the member id it was given. They do so at once."""
+LARGEST_METADATA = 256 << 10
+"""Bytes of subscription, and of assignment, that one member may have the coordinator keep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +135,8 @@ class Coordinator:
                 error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             elif membership.joining is not None:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
+            elif len(request.assignment or b"") > LARGEST_METADATA:
+                error = ErrorCode.INVALID_REQUEST
         if error is not ErrorCode.NONE or membership is None:
             self._effects.append(Answer(ticket, SyncResult(error)))
             return
@@ -193,6 +199,8 @@ class Coordinator:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         if request.protocol_type != CONSUMER_PROTOCOL or not request.protocols:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if sum(len(metadata) for _, metadata in request.protocols) > LARGEST_METADATA:
+            return ErrorCode.INVALID_REQUEST
         known = request.member_id in self._members
         replaces = request.instance_id in self._static and not request.member_id
         if not known and not replaces and len(self._members) >= self._settings.max_members:
@@ -211,9 +219,7 @@ class Coordinator:
             self._effects.append(Answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, MemberId(""))))
             return
         member_id = _new_member_id(request)
-        self._promised[member_id] = self._timers.at(
-            now + request.session_timeout, lambda _: self._break_promise(member_id)
-        )
+        self._promised[member_id] = self._timers.at(now + PROMISE, lambda _: self._break_promise(member_id))
         self._effects.append(Answer(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
 
     def _break_promise(self, member_id: MemberId) -> None:

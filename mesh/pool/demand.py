@@ -28,6 +28,10 @@ class MemoryBudget:
     def is_used_up(self) -> bool:
         return self.used >= self.limit
 
+    @property
+    def excess(self) -> int:
+        return max(self.used - self.limit, 0)
+
 
 class Demand:
     def __init__(self, group: GroupId, settings: PoolSettings, shared: MemoryBudget, effects: list[Effect]) -> None:
@@ -47,6 +51,11 @@ class Demand:
         """A new assignment: no partition is paused in it."""
         self._paused.discard(partition)
         self._backlogged.discard(partition)
+
+    def begin_anew(self, partition: Partition) -> None:
+        """Its offsets begin anew in the same assignment: the engine still has it paused."""
+        if partition in self._paused:
+            self._resume(partition)
 
     def close(self) -> None:
         """The pool has ended, and keeps nothing any more."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mesh.pool.commits import Commits
-from mesh.pool.coordinator import Coordinator, JoinRequest, Membership
+from mesh.pool.coordinator import PROMISE, Coordinator, JoinRequest, Membership
 from mesh.pool.demand import Demand, MemoryBudget
 from mesh.pool.effects import (
     ConnectionId,
@@ -83,6 +83,7 @@ class Pool:
         self.serving = Serving(group, settings, topics, slots, parked, timers, effects)
         self.commits = Commits(group, timers, settings.commit_timeout, effects)
         self.coordinator = Coordinator(settings, timers, effects, self._admitted, self._gone)
+        self._memory = memory
         self._demand = Demand(group, settings, memory, effects)
         self.members: dict[MemberId, Member] = {}
         self.groupless: set[Member] = set()
@@ -109,10 +110,16 @@ class Pool:
     # Members
 
     def add_groupless(self, client_id: str, client_host: str, acknowledge: Acknowledge, now: float) -> Member:
-        """A consumer that fetches without having joined the group."""
+        """A consumer that fetches without having joined the group, or is about to; if it does not, it is forgotten."""
         member = self._new_member(MemberId(""), client_id, client_host, acknowledge, now)
         self.groupless.add(member)
+        self.timers.at(now + PROMISE, lambda then: self._forget_if_idle(member, then))
         return member
+
+    def _forget_if_idle(self, member: Member, now: float) -> None:
+        if member in self.groupless and not member.has_fetched:
+            self.groupless.discard(member)
+            self._drop(member, "it never fetched", now)
 
     def join(self, ticket: Ticket, request: JoinRequest, connection: ConnectionId, now: float) -> Member | None:
         """Returns the member when the request was accepted; its answer comes later."""
@@ -375,6 +382,7 @@ class Pool:
             return
         fields = {"group": self.group, "partition": str(source), "start": start, "reason": reason}
         self._effects.append(Report("an upstream partition begins anew", fields, "warning"))
+        self._demand.begin_anew(partition)
         self._lose(partition)
         partition.ledger = Ledger(start, -1)
         partition.standing = Standing.ACTIVE
@@ -430,6 +438,7 @@ class Pool:
             if partition.released:
                 self.serving.rereads.pump(partition)
         if touched:
+            self.serving.replays.trim(self._memory.excess)
             self._demand.update(
                 touched, distribution.backlog_bytes, self.serving.replays.size, distribution.waiting > 0
             )

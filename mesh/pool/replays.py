@@ -42,6 +42,12 @@ class Replays:
         while self.size > self._budget or (self._kept and not self._kept[0][1].held):
             self._drop()
 
+    def trim(self, excess: int) -> None:
+        """Give up so many bytes, the oldest first: all pools together keep too much."""
+        aim = max(self.size - excess, 0)
+        while self._kept and self.size > aim:
+            self._drop()
+
     def _sweep(self) -> None:
         """Let go of what was settled behind an old one that is held; as often as the number has doubled."""
         self._kept = deque(entry for entry in self._kept if entry[1].held)

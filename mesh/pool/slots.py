@@ -28,6 +28,8 @@ SLOTS = 1 << SLOT_BITS
 RESERVED = 1 << 16
 END_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 """The sequence of no record: `latest` of ListOffsets. A window moves to a new slot before it gets there."""
+HIGHEST_OF_EARLIER_RUNS = SLOTS // 2 + SLOTS // 8
+"""A run begins in the lower half; one that has given a quarter of a million slots may have come so far."""
 FIRST_SEQUENCES = range(1 << 20, 1 << 31)
 """Where sequences begin. Not at 0: the base offset of a batch whose front is settled lies below its first record."""
 
@@ -89,11 +91,11 @@ class Slots(Generic[Owner]):
     def give_above(self, owner: Owner, offset: int) -> Slot:
         """A slot for a member that is to go on above `offset`.
 
-        Raises SlotsExhausted when there is none, or when the offset lies so high that following it would use up the
-        slots of everybody else: only offsets that we gave ourselves may lead into the reserved ones.
+        Raises SlotsExhausted when there is none, or when the offset is none of ours and lies higher than an earlier run
+        is likely to have come: following it would use up the slots of everybody else.
         """
         asked = slot_of(offset)
-        limit = SLOTS if asked <= self._highest else SLOTS - RESERVED
+        limit = SLOTS if asked <= self._highest else HIGHEST_OF_EARLIER_RUNS
         unused = range(max(asked + 1, self._next), limit)
         for slot in itertools.chain(unused, range(asked + 1, limit)):
             if slot not in self._owners:

@@ -48,10 +48,14 @@ class Assignment:
     # What librdkafka calls
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._unopened = self._sources(partitions) | (self._unopened or set())
+        assigned = self._sources(partitions)
         if self.cooperative:
+            self._unopened = assigned | (self._unopened or set())
             consumer.incremental_assign([])
         else:
+            # What is not in this generation was somebody else's for a while, whatever comes after.
+            self._unopened = assigned
+            self._kept = {source: at for source, at in self._kept.items() if source in assigned}
             consumer.assign([])
 
     def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -58,6 +58,8 @@ class ReaderThread(threading.Thread):
                 _Reading(consumer, partition, span, self._channel).read(self._stopping)
             except KafkaException as problem:
                 self._channel.put(Reread(partition, span, (), True, problem.args[0].str()))
+            except Exception as problem:  # noqa: BLE001 - told to the pool, which tries again; the thread must live on
+                self._channel.put(Reread(partition, span, (), True, repr(problem)))
             try:
                 wanted = self._spans.get(timeout=IDLE)
             except queue.Empty:

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from mesh.wire.errors import ProtocolError
 
-MAX_ELEMENTS: Final = 100_000
-"""Elements of all arrays of a request together, and its tagged fields: a Fetch of that many partitions has 3 MB."""
+MAX_ELEMENTS: Final = 20_000
+"""Elements of all arrays of a request together, and its tagged fields: a Fetch of that many partitions has 600 KB."""
 
 MAX_VARINT_BYTES: Final = 5
 

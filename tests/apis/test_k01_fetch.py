@@ -297,10 +297,10 @@ def test_of_nothing(version: int) -> None:
 def test_thousands_of_partitions() -> None:
     mesh = Mesh()
     client = joined(mesh)
-    positions = {index: 5 for index in range(20_000)} | client.positions()
+    positions = {index: 5 for index in range(15_000)} | client.positions()
     answer = client.ask(ApiKey.FETCH, 12, **fetch_values(mesh, positions))
     known = [partition(index, positions[index]) for index in range(4)]
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    unknown = [partition(index, -1, error=error) for index in range(4, 20_000)]
+    unknown = [partition(index, -1, error=error) for index in range(4, 15_000)]
     assert answer == answered(12, *known, *unknown)
     assert len(mesh.pool.partitions) <= 4, "what does not exist leaves nothing behind"

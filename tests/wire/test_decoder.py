@@ -26,6 +26,7 @@ from mesh.wire.messages import (
     OffsetFetchTopic,
 )
 from mesh.wire.reader import MAX_ELEMENTS, Cursor
+from mesh.wire.writer import encode_unsigned_varint
 from tests.wire.entities import ALL_BUT_FETCH, ALL_VERSIONS, encode, entities, lift, sample, values
 
 
@@ -174,7 +175,7 @@ def test_elements_are_counted_over_the_whole_request() -> None:
 
 
 def test_tagged_fields_count_as_elements() -> None:
-    count = b"\xa1\x8d\x06"  # 100,001
+    count = encode_unsigned_varint(MAX_ELEMENTS + 1)
     body = b"\x02g\0" + count + b"\x05\0" * (MAX_ELEMENTS + 1)
     with pytest.raises(ProtocolError) as caught:
         decode_request(ApiKey.FIND_COORDINATOR, 3, Cursor(body))
