@@ -21,9 +21,10 @@ from mesh.config.model import VirtualCluster as VirtualClusterConfig
 from mesh.pool import topics as pool_topics
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import GroupId
+from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
-from mesh.pool.virtual_cluster import GroupRules, VirtualCluster
+from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.admin import serve_admin
 from mesh.server.logs import configure_logs, get_logger

@@ -7,7 +7,6 @@ checked (`finish`). Nothing here does IO or reads a clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mesh.pool.commits import Commits
 from mesh.pool.coordinator import PROMISE, Coordinator, JoinRequest, Membership
@@ -16,16 +15,14 @@ from mesh.pool.effects import (
     ConnectionId,
     Effect,
     GroupId,
-    HurryUpstream,
     LeaveUpstream,
     MemberId,
     Report,
-    SubscribeUpstream,
     Ticket,
 )
 from mesh.pool.fetching import Fetch, FetchRequest
 from mesh.pool.flow import Flow
-from mesh.pool.ledger import Ledger
+from mesh.pool.inflow import Inflow
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Standing
 from mesh.pool.results import TopicPartition
@@ -34,25 +31,8 @@ from mesh.pool.settings import Acknowledge, PoolSettings
 from mesh.pool.slots import SLOTS, Slots, is_end, slot_of
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
-from mesh.pool.window import Available
-from mesh.records.batch import Batch
-from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """One partition of a new upstream assignment.
-
-    It is read from `start`, `committed` is stored in the group, and its log ends at `end`, as far as that is known.
-    resumed: what was received before is still valid.
-    """
-
-    partition: UpstreamPartition
-    start: int
-    committed: int
-    resumed: bool
-    end: int = 0
 
 
 class Pool:
@@ -85,12 +65,9 @@ class Pool:
         self.coordinator = Coordinator(settings, timers, effects, self._admitted, self._gone)
         self._memory = memory
         self._demand = Demand(group, settings, memory, effects)
+        self.inflow = Inflow(group, topics, self.serving, self.commits, self._demand, lambda: self.all_members, effects)
         self.members: dict[MemberId, Member] = {}
         self.groupless: set[Member] = set()
-        self._wanted: set[TopicName] = set()
-        self._subscribed: dict[ClusterName, frozenset[TopicName]] = {}
-        self._outstanding: dict[ClusterName, set[Partition]] = {}
-        self._eager: set[ClusterName] = set()
         self._empty_since: float | None = now  # nobody has joined yet, and perhaps nobody will
         self._watch_silence(now)
         self.timers.at(now + settings.linger, self._end_if_empty)
@@ -238,9 +215,8 @@ class Pool:
         self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchRequest, now: float
     ) -> None:
         for asked in request.partitions:
-            if asked.topic is not None and asked.topic not in self._wanted and asked.topic in self._topics:
-                self._wanted.add(asked.topic)
-                self.topics_changed()
+            if asked.topic is not None:
+                self.inflow.want(asked.topic)
         self.bind(member, connection)
         self.serving.fetch(member, connection, ticket, request, now)
 
@@ -299,123 +275,6 @@ class Pool:
             return ErrorCode.REBALANCE_IN_PROGRESS, 0
         return ErrorCode.NONE, 0
 
-    # Upstream
-
-    def topics_changed(self) -> None:
-        """Consume what stands behind the wanted topics; the set only grows while members are there."""
-        wanted: dict[ClusterName, set[TopicName]] = {}
-        for name in self._wanted:
-            for source in self._topics.partitions(name):
-                wanted.setdefault(source.cluster, set()).add(source.topic)
-        for cluster, topics in wanted.items():
-            before = self._subscribed.get(cluster, frozenset())
-            if not topics <= before:
-                self._subscribed[cluster] = before | topics
-                self._demand.add_cluster(cluster)
-                self._effects.append(SubscribeUpstream(self.group, cluster, self._subscribed[cluster]))
-
-    def assigned(self, cluster: ClusterName, assignments: Sequence[Assignment], now: float) -> None:
-        """The whole assignment on one cluster after a rebalance."""
-        kept = {assignment.partition for assignment in assignments}
-        for source, partition in self.partitions.items():
-            if source.cluster == cluster and source not in kept and partition.standing is not Standing.ABSENT:
-                self._lose(partition)
-        for assignment in assignments:
-            source = assignment.partition
-            partition = self.serving.partition(source)
-            if not (assignment.resumed and partition.standing is not Standing.ABSENT):
-                if partition.standing is not Standing.ABSENT:
-                    self._lose(partition)
-                partition.ledger = Ledger(assignment.start, assignment.committed)
-            partition.end = max(assignment.end, partition.end if assignment.resumed else 0)
-            partition.standing = Standing.ACTIVE
-            self._demand.forget(partition)
-            self.serving.distribution.activate(partition, now)
-            self.serving.rereads.pump(partition)
-        fields = {"group": self.group, "cluster": cluster, "partitions": len(assignments)}
-        self._effects.append(Report("upstream partitions were assigned", fields))
-
-    def revoked(self, sources: Iterable[UpstreamPartition]) -> None:
-        """A rebalance began: these may come back or not."""
-        for source in sources:
-            partition = self.partitions.get(source)
-            if partition is not None and partition.is_active:
-                self.serving.distribution.suspend(partition)
-                partition.standing = Standing.SUSPENDED
-
-    def lost(self, sources: Iterable[UpstreamPartition]) -> None:
-        """Others own these already."""
-        for source in sources:
-            partition = self.partitions.get(source)
-            if partition is not None and partition.standing is not Standing.ABSENT:
-                self._lose(partition)
-
-    def received(self, source: UpstreamPartition, batches: Sequence[Batch], now: float) -> None:
-        partition = self.partitions.get(source)
-        if partition is None or partition.standing is Standing.ABSENT:
-            return
-        fresh: list[Available] = []
-        for batch in batches:
-            span = partition.ledger.receive(batch.first, batch.last)
-            if span is not None:
-                batch.first = span.first
-                fresh.append(Available(batch))
-        self.serving.distribution.offer(partition, fresh, now)
-
-    def reached_end(self, source: UpstreamPartition, offset: int) -> None:
-        partition = self.partitions.get(source)
-        if partition is not None and partition.standing is not Standing.ABSENT:
-            partition.ledger.reach(offset)
-            self.serving.distribution.touched.add(partition)
-
-    def ends_known(self, ends: Mapping[UpstreamPartition, int]) -> None:
-        """High watermarks of upstream partitions."""
-        for source, end in ends.items():
-            partition = self.partitions.get(source)
-            if partition is not None:
-                partition.end = end
-
-    def position_reset(self, source: UpstreamPartition, start: int, reason: str, now: float) -> None:
-        """The offsets of a partition begin anew: what was known of it is void, also what is stored upstream."""
-        partition = self.partitions.get(source)
-        if partition is None or partition.standing is Standing.ABSENT:
-            return
-        fields = {"group": self.group, "partition": str(source), "start": start, "reason": reason}
-        self._effects.append(Report("an upstream partition begins anew", fields, "warning"))
-        self._demand.begin_anew(partition)
-        self._lose(partition)
-        partition.ledger = Ledger(start, -1)
-        partition.standing = Standing.ACTIVE
-        self.serving.distribution.activate(partition, now)
-
-    def stored(self, cluster: ClusterName, token: int, errors: Mapping[UpstreamPartition, int], now: float) -> None:
-        self.commits.committed(cluster, token, errors, now)
-
-    def source_down(self, cluster: ClusterName) -> None:
-        self.commits.source_down(cluster)
-
-    def source_up(self, cluster: ClusterName) -> None:
-        self.commits.source_up(cluster)
-
-    def reread(
-        self,
-        source: UpstreamPartition,
-        span: Span,
-        batches: tuple[Batch, ...],
-        complete: bool,
-        error: str,
-        now: float,
-    ) -> None:
-        partition = self.partitions.get(source)
-        if partition is not None:
-            self.serving.rereads.arrived(partition, span, batches, complete, error, now)
-
-    def _lose(self, partition: Partition) -> None:
-        self.serving.void(partition, self.all_members)
-        partition.standing = Standing.ABSENT
-        self.commits.gone([partition.source])
-        self._demand.forget(partition)
-
     # The end of a step
 
     def finish(self, now: float) -> None:
@@ -429,12 +288,7 @@ class Pool:
         for partition in touched:
             partition.check()
             self.commits.changed(partition)
-            ledger = partition.ledger
-            outstanding = self._outstanding.setdefault(partition.source.cluster, set())
-            if partition.is_active and ledger.committable < ledger.received:
-                outstanding.add(partition)
-            else:
-                outstanding.discard(partition)
+            self.inflow.changed(partition)
             if partition.released:
                 self.serving.rereads.pump(partition)
         if touched:
@@ -442,12 +296,5 @@ class Pool:
             self._demand.update(
                 touched, distribution.backlog_bytes, self.serving.replays.size, distribution.waiting > 0
             )
-            self._hurry()
+            self.inflow.hurry()
         self.commits.send()
-
-    def _hurry(self) -> None:
-        for cluster in self._subscribed:
-            eager = bool(self._outstanding.get(cluster))
-            if eager != (cluster in self._eager):
-                (self._eager.add if eager else self._eager.discard)(cluster)
-                self._effects.append(HurryUpstream(self.group, cluster, eager))

@@ -5,19 +5,16 @@ Every public method is one step and returns the effects to be carried out, in or
 
 from __future__ import annotations
 
-import fnmatch
-import itertools
 import random
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
 
 from mesh.pool.coordinator import JoinRequest, SyncRequest
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, RefreshTopics, Report, Ticket
-from mesh.pool.fetching import Fetch, FetchedPartition, FetchRequest, FetchResult, Lane
+from mesh.pool.fetching import Fetch, FetchedPartition, FetchRequest, FetchResult
 from mesh.pool.identity import Connection, Connections, is_of_an_earlier_run
 from mesh.pool.member import Member
 from mesh.pool.pool import Pool
@@ -30,9 +27,10 @@ from mesh.pool.results import (
     SyncResult,
     TopicPartition,
 )
-from mesh.pool.settings import Acknowledge, PoolSettings
+from mesh.pool.rules import GroupRules
+from mesh.pool.settings import PoolSettings
 from mesh.pool.slots import Slots, SlotsExhausted, slot_of
-from mesh.pool.timers import Timers
+from mesh.pool.strangers import Strangers
 from mesh.pool.topics import VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
 from mesh.wire.errors import ErrorCode
@@ -43,35 +41,6 @@ class ListOffset(IntEnum):
 
     EARLIEST = -2
     LATEST = -1
-
-
-GROUP_LESS = GroupId("kafka-mesh")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRules:
-    """admitted: patterns of group ids; group_less: the group of consumers without one, None to refuse them;
-    acknowledge: (pattern, mode), tried in order before the built-in rule."""
-
-    admitted: tuple[str, ...] = ("*",)
-    maximum: int = 100
-    group_less: GroupId | None = GROUP_LESS
-    acknowledge: tuple[tuple[str, Acknowledge], ...] = ()
-
-    def refusal(self, group: str) -> ErrorCode:
-        """Why consumers may not use a group, NONE if they may. That of the group-less may be named like any other."""
-        if not group:
-            return ErrorCode.INVALID_GROUP_ID
-        admitted = group == self.group_less or any(fnmatch.fnmatchcase(group, pattern) for pattern in self.admitted)
-        return ErrorCode.NONE if admitted else ErrorCode.GROUP_AUTHORIZATION_FAILED
-
-    def mode(self, group: str) -> Acknowledge:
-        """Tools that never commit settle by receipt; everybody else by commits."""
-        for pattern, mode in self.acknowledge:
-            if fnmatch.fnmatchcase(group, pattern):
-                return mode
-        receipt = group == self.group_less or fnmatch.fnmatchcase(group, "console-consumer-*")
-        return Acknowledge.RECEIPT if receipt else Acknowledge.COMMIT
 
 
 class VirtualCluster:
@@ -88,8 +57,6 @@ class VirtualCluster:
         self.topics = topics
         self.rules = rules
         self._settings = settings
-        self._timers = Timers()
-        """Of Fetches that belong to no pool; every pool has its own."""
         self._effects: list[Effect] = []
         self._memory = memory
         self.slots: Slots[Member] = Slots(generator)
@@ -97,19 +64,21 @@ class VirtualCluster:
         self.connections = Connections(topics, self.slots)
         self._parked: dict[Ticket, Fetch] = {}
         """Every Fetch that waits: those of the pools, and those of strangers, which belong to none."""
-        self._sequence = itertools.count(1)
+        self._strangers = Strangers(self.connections, self._parked, self._effects)
         self.violations = 0
 
     # Time and topics
 
     def next_deadline(self) -> float | None:
         """When `tick` has something to do next, None for never."""
-        deadlines = [timers.next() for timers in (self._timers, *(pool.timers for pool in self.pools.values()))]
+        deadlines = [
+            timers.next() for timers in (self._strangers.timers, *(pool.timers for pool in self.pools.values()))
+        ]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def tick(self, now: float) -> list[Effect]:
         """Do what is due."""
-        while self._timers.fire_next(now):
+        while self._strangers.timers.fire_next(now):
             pass
         for pool in list(self.pools.values()):
             with self._step(pool, now):
@@ -122,7 +91,7 @@ class VirtualCluster:
         if self.topics.update(cluster, topics):
             for pool in list(self.pools.values()):
                 with self._step(pool, now):
-                    pool.topics_changed()
+                    pool.inflow.topics_changed()
         return self._drain()
 
     def missing_topic(self, name: TopicName) -> list[Effect]:
@@ -146,8 +115,8 @@ class VirtualCluster:
 
     def disconnected(self, connection: ConnectionId, now: float) -> list[Effect]:
         state = self.connections.close(connection)
-        for stranger in state.strangers.copy() if state is not None else ():
-            self._end_stranger(stranger)
+        if state is not None:
+            self._strangers.disconnected(state)
         for member in state.members if state is not None else ():
             pool = self._pool_of(member)
             if pool is not None:
@@ -159,7 +128,7 @@ class VirtualCluster:
         """Another request waits behind this one on its connection: if it is a parked Fetch, answer it."""
         fetch = self._parked.get(ticket)
         if fetch is not None and fetch.member is None:
-            self._answer_stranger(fetch)
+            self._strangers.answer(fetch)
         elif fetch is not None and fetch.member is not None:
             pool = self.pools[fetch.member.group]
             with self._step(pool, now):
@@ -320,11 +289,7 @@ class VirtualCluster:
         if self.rules.group_less is None and state.stranger_since is None:
             refused = FetchedPartition(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
             return [Answer(ticket, FetchResult(tuple(refused for _ in request.partitions)))]
-        lanes = [Lane(asked.offset, asked.maximum) for asked in request.partitions]
-        stranger = Fetch(ticket, connection, None, lanes, request, next(self._sequence), now)
-        self._parked[ticket] = stranger
-        state.strangers.add(stranger)
-        stranger.timer = self._timers.at(stranger.deadline, lambda _: self._answer_stranger(stranger))
+        self._strangers.park(state, ticket, request, now)
         return self._drain()
 
     def _fetching_member(self, state: Connection, request: FetchRequest, now: float) -> tuple[Member | None, bool]:
@@ -360,17 +325,6 @@ class VirtualCluster:
         pool = self._pool(group, now)
         return pool.add_groupless(state.client_id, state.client_host, self.rules.mode(group), now)
 
-    def _answer_stranger(self, fetch: Fetch) -> None:
-        self._end_stranger(fetch)
-        results = tuple(FetchedPartition(ErrorCode.NONE, lane.offset) for lane in fetch.lanes)
-        self._effects.append(Answer(fetch.ticket, FetchResult(results)))
-
-    def _end_stranger(self, fetch: Fetch) -> None:
-        del self._parked[fetch.ticket]
-        self.connections.forget_stranger(fetch)
-        if fetch.timer is not None:
-            fetch.timer.cancel()
-
     # Upstream
 
     def upstream(self, pool: Pool, event: Callable[[Pool], None], now: float) -> list[Effect]:
@@ -382,8 +336,7 @@ class VirtualCluster:
 
     def drain(self, now: float) -> list[Effect]:
         """The process stops: answer what waits, and leave every upstream group."""
-        for fetch in [fetch for fetch in self._parked.values() if fetch.member is None]:
-            self._answer_stranger(fetch)
+        self._strangers.answer_all()
         for pool in list(self.pools.values()):
             with self._step(pool, now):
                 pool.answer_all(now)

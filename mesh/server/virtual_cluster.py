@@ -29,7 +29,8 @@ from mesh.pool.effects import (
     SubscribeUpstream,
 )
 from mesh.pool.fetching import Delivered, FetchResult
-from mesh.pool.pool import Assignment, Pool
+from mesh.pool.inflow import Assignment
+from mesh.pool.pool import Pool
 from mesh.pool.results import CommitResult
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
@@ -224,35 +225,35 @@ class VirtualClusterServer:
         match event:
             case Received(partition, batches):
                 self.metrics.received(cluster, partition.topic, batches)
-                pool.received(partition, batches, now)
+                pool.inflow.received(partition, batches, now)
             case Committed(token, errors):
-                pool.stored(cluster, token, errors, now)
+                pool.commits.committed(cluster, token, errors, now)
             case EndReached(partition, offset):
-                pool.reached_end(partition, offset)
+                pool.inflow.reached_end(partition, offset)
             case HighWatermarks(offsets):
-                pool.ends_known(offsets)
+                pool.inflow.ends_known(offsets)
             case Assigned(partitions):
                 assignments = [
                     Assignment(item.partition, item.start, item.committed.offset, item.resumed, item.end or 0)
                     for item in partitions
                 ]
-                pool.assigned(cluster, assignments, now)
+                pool.inflow.assigned(cluster, assignments, now)
             case Revoked(sources):
-                pool.revoked(sources)
+                pool.inflow.revoked(sources)
             case Lost(sources):
-                pool.lost(sources)
+                pool.inflow.lost(sources)
             case PositionReset(partition, start, reason):
-                pool.position_reset(partition, start, reason, now)
+                pool.inflow.position_reset(partition, start, reason, now)
             case Reread(partition, span, batches, complete, error):
-                pool.reread(partition, span, batches, complete, error, now)
+                pool.inflow.reread(partition, span, batches, complete, error, now)
             case SourceDown(reason):
                 self.metrics.source(cluster, up=False)
                 log.warning("an upstream cluster is down", cluster=cluster, group=pool.group, reason=reason)
-                pool.source_down(cluster)
+                pool.commits.source_down(cluster)
             case SourceUp():
                 self.metrics.source(cluster, up=True)
                 log.info("an upstream cluster is up", cluster=cluster, group=pool.group)
-                pool.source_up(cluster)
+                pool.commits.source_up(cluster)
             case _:
                 assert_never(event)
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from mesh.apis import TABLE
 from mesh.apis.api import Address, Context, Endpoint
 from mesh.pool.effects import ConnectionId, MemberId
+from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
-from mesh.pool.virtual_cluster import GroupRules
 from mesh.records.batch import split_batches
 from mesh.records.decode import decode_records
 from mesh.wire.apis import APIS, ApiKey

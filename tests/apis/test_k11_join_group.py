@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from mesh.pool.effects import GroupId
+from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
-from mesh.pool.virtual_cluster import GroupRules
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.apis.harness import Client, Mesh, join_values, joined, member_of, versions

@@ -26,12 +26,14 @@ from mesh.pool.effects import (
     SubscribeUpstream,
 )
 from mesh.pool.fetching import FetchResult
+from mesh.pool.inflow import Assignment
 from mesh.pool.partition import Standing
-from mesh.pool.pool import Assignment, Pool
+from mesh.pool.pool import Pool
 from mesh.pool.results import CommitResult
+from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
-from mesh.pool.virtual_cluster import GroupRules, VirtualCluster
+from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, Span, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 from tests.pool.checks import check_pool
@@ -249,7 +251,7 @@ class World:
         first, last = max(again[0], position), again[1]
         self.ends[partition] = last + 1
         batch = batch_of(partition, first, last)
-        self.upstream(lambda pool: pool.received(partition, [batch], self.now))
+        self.upstream(lambda pool: pool.inflow.received(partition, [batch], self.now))
 
     def assign_all(self) -> None:
         missing = [
@@ -294,7 +296,7 @@ class World:
             self.upstreams[self.group].paused.discard(item.partition)
             if not resumed:
                 self.ends[item.partition] = item.start
-        self.upstream(lambda pool: pool.assigned(cluster, assignments, self.now))
+        self.upstream(lambda pool: pool.inflow.assigned(cluster, assignments, self.now))
 
     def upstream(self, event: object) -> None:
         self.do(self.cluster.upstream(self.pool, event, self.now))  # type: ignore[arg-type]
@@ -308,7 +310,7 @@ class World:
                     assert offset > self.stored.get(partition, -1), "the committed offset did not move on"
                 self.stored.update(commit.offsets)
             errors = dict.fromkeys(commit.offsets, error)
-            self.upstream(lambda pool: pool.stored(commit.cluster, commit.token, errors, self.now))
+            self.upstream(lambda pool: pool.commits.committed(commit.cluster, commit.token, errors, self.now))
 
     def reread(self, error: str = "", gone: Iterable[int] = ()) -> None:
         """The oldest reread ends; `gone`: offsets that are not there any more."""
@@ -323,7 +325,7 @@ class World:
         batches = tuple(batch_of(wanted.partition, run[0], run[-1]) for run in runs)
         with self.of(wanted.group):
             self.upstream(
-                lambda pool: pool.reread(
+                lambda pool: pool.inflow.reread(
                     wanted.partition, Span(wanted.span.first, wanted.span.last), batches, True, error, self.now
                 )
             )

@@ -141,12 +141,14 @@ def test_an_outcome_of_a_commit_that_is_not_under_way_is_ignored() -> None:
     world, consumer = begin()
     ticket = consumer.commit({0: consumer.positions[0]})
     commit = world.pending_stores[0]
-    world.upstream(lambda pool: pool.stored(EU, commit.token + 7, dict.fromkeys(commit.offsets, 0), world.now))
+    world.upstream(
+        lambda pool: pool.commits.committed(EU, commit.token + 7, dict.fromkeys(commit.offsets, 0), world.now)
+    )
     assert ticket not in world.answers
     assert not [effect for effect in world.effects if isinstance(effect, CommitUpstream)][1:]
     world.store()
     assert errors(world, ticket) == {0: NONE}
-    world.upstream(lambda pool: pool.stored(EU, commit.token, dict.fromkeys(commit.offsets, 0), world.now))
+    world.upstream(lambda pool: pool.commits.committed(EU, commit.token, dict.fromkeys(commit.offsets, 0), world.now))
 
 
 # Rebalances
@@ -164,7 +166,7 @@ def test_a_commit_of_a_partition_that_moves_away_while_it_waits_is_answered_so()
 def test_a_commit_whose_partitions_have_all_moved_away_is_answered_in_that_step() -> None:
     world, consumer = begin()
     ticket = consumer.commit({0: consumer.positions[0]})
-    world.upstream(lambda pool: pool.lost([source(0)]))
+    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
     assert errors(world, ticket) == {0: MOVED}
     assert world.pool.commits.waiting == 0
 
@@ -181,7 +183,7 @@ def test_a_member_is_told_once_that_what_it_holds_has_moved_away() -> None:
 
 def test_a_member_is_told_also_when_the_partition_is_back_already() -> None:
     world, consumer = begin(store=True)
-    world.upstream(lambda pool: pool.lost([source(0)]))
+    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
     world.assign(EU)
     assert errors(world, consumer.commit({0: consumer.positions[0]})) == {0: MOVED}
     world.produce(0)
@@ -196,7 +198,7 @@ def test_a_member_is_told_that_what_it_has_committed_was_not_stored_before_it_mo
     ticket = consumer.commit(position)
     world.advance(3.0)
     assert errors(world, ticket) == {0: LATER}
-    world.upstream(lambda pool: pool.lost([source(0)]))
+    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
     assert errors(world, consumer.commit(position)) == {0: MOVED}
 
 
@@ -209,7 +211,7 @@ def test_a_member_that_lost_nothing_is_told_nothing() -> None:
 
 def test_a_partition_that_is_suspended_and_comes_back_is_stored_then() -> None:
     world, consumer = begin()
-    world.upstream(lambda pool: pool.revoked([source(0), source(1)]))
+    world.upstream(lambda pool: pool.inflow.revoked([source(0), source(1)]))
     ticket = consumer.commit({0: consumer.positions[0]})
     assert not world.pending_stores
     world.assign(EU, resumed=True)
@@ -220,7 +222,7 @@ def test_a_partition_that_is_suspended_and_comes_back_is_stored_then() -> None:
 def test_a_commit_under_way_when_its_partition_is_lost_does_not_count_for_the_next_assignment() -> None:
     world, consumer = begin()
     consumer.commit({0: consumer.positions[0]})
-    world.upstream(lambda pool: pool.lost([source(0)]))
+    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
     world.assign(EU)
     world.store()
     assert world.pool.partitions[source(0)].ledger.stored == 0

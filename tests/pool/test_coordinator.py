@@ -9,8 +9,8 @@ import pytest
 from mesh.pool.coordinator import SyncRequest
 from mesh.pool.effects import MemberId
 from mesh.pool.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
+from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
-from mesh.pool.virtual_cluster import GroupRules
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, Consumer, World
 

@@ -163,7 +163,7 @@ def test_a_partition_that_comes_back_unpaused_is_paused_again_while_it_is_full()
     while world.is_consumed(0):
         world.produce(0, 10)
     assert source(0) in world.upstreams[GROUP].paused
-    world.upstream(lambda pool: pool.revoked([source(0), source(1)]))
+    world.upstream(lambda pool: pool.inflow.revoked([source(0), source(1)]))
     world.assign(EU, resumed=True)
     assert source(0) in world.upstreams[GROUP].paused
     world.check()

@@ -262,7 +262,7 @@ def test_a_cut_that_leaves_no_record_on_one_side_settles_it() -> None:
     first, second = crowd(world, 2)
     world.assign_all()
     records = [(offset, 0, None, value_of(source(0), offset), None) for offset in (0, 39)]
-    world.upstream(lambda pool: pool.received(source(0), [encode_batch(0, records)], world.now))
+    world.upstream(lambda pool: pool.inflow.received(source(0), [encode_batch(0, records)], world.now))
     world.check()
     assert [value for consumer in (first, second) for _, _, value in consumer.received] == [
         value_of(source(0), 0),
@@ -327,7 +327,7 @@ def test_a_partition_that_comes_back_is_shared_by_all_who_wait() -> None:
     first, second = crowd(world, 2)
     world.produce(0, 1)
     again([first, second])
-    world.upstream(lambda pool: pool.revoked([source(0), source(1)]))
+    world.upstream(lambda pool: pool.inflow.revoked([source(0), source(1)]))
     world.produce(0, 2)
     world.produce(0, 2)
     assert len(first.received) + len(second.received) == 1
@@ -359,7 +359,7 @@ def test_the_end_of_a_batch_that_holds_no_record_is_settled_when_it_is_cut_off()
     batch = batch_of(source(0), 0, 4)
     batch.last = 39
     world.assign_all()
-    world.upstream(lambda pool: pool.received(source(0), [batch], world.now))
+    world.upstream(lambda pool: pool.inflow.received(source(0), [batch], world.now))
     world.check()
     first.commit({0: first.positions[0]})
     assert world.stored == {source(0): 40}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mesh.pool.effects import GroupId
+from mesh.pool.rules import GROUP_LESS, GroupRules
 from mesh.pool.settings import Acknowledge, PoolSettings
-from mesh.pool.virtual_cluster import GROUP_LESS, GroupRules
 from tests.pool.harness import Consumer, World, source
 
 CONSOLE = GroupId("console-consumer-1")

@@ -310,7 +310,7 @@ def test_a_member_below_its_window_on_a_new_connection_is_itself_at_once() -> No
     before = dict(consumer.positions)
     world.produce(0, 3)
     consumer.fetch()
-    world.upstream(lambda pool: pool.lost([source(0)]))
+    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
     world.assign(source(0).cluster)
     world.disconnect(consumer.fetching)
     world.reconnect(consumer)

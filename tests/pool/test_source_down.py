@@ -15,7 +15,7 @@ def test_a_commit_waits_only_for_clusters_that_are_up() -> None:
     consumer.fetch()
     ticket = consumer.commit()
     assert ticket not in world.answers
-    world.upstream(lambda pool: pool.source_down(US))
+    world.upstream(lambda pool: pool.commits.source_down(US))
     assert ticket not in world.answers
     (eu,) = [each for each in world.pending_stores if each.cluster == EU]
     world.pending_stores.remove(eu)
@@ -27,13 +27,13 @@ def test_a_commit_waits_only_for_clusters_that_are_up() -> None:
 def test_what_was_acknowledged_meanwhile_is_stored_when_the_cluster_is_back() -> None:
     world = World(auto_store=False)
     consumer = world.consumer()
-    world.upstream(lambda pool: pool.source_down(US))
+    world.upstream(lambda pool: pool.commits.source_down(US))
     world.produce(2)
     consumer.fetch()
     ticket = consumer.commit()
     assert set(world.answer(ticket, CommitResult).errors.values()) == {ErrorCode.NONE}
     world.store(error=14)
-    world.upstream(lambda pool: pool.source_up(US))
+    world.upstream(lambda pool: pool.commits.source_up(US))
     world.advance(1)
     world.store()
     assert sum(world.stored.values()) == 10

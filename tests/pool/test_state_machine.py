@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from mesh.pool.effects import ConnectionId, GroupId
 from mesh.pool.results import CommitResult
+from mesh.pool.rules import GROUP_LESS
 from mesh.pool.settings import Policy, PoolSettings
-from mesh.pool.virtual_cluster import GROUP_LESS
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source
 
@@ -207,14 +207,14 @@ class PoolMachine(RuleBasedStateMachine):
     def rebalance(self, cluster: str, comes_back: bool) -> None:
         """A rebalance begins, and ends with the same assignment, or with only the first partition of it."""
         indexes = [index for index in range(4) if source(index).cluster == cluster]
-        self.world.upstream(lambda pool: pool.revoked([source(index) for index in indexes]))
+        self.world.upstream(lambda pool: pool.inflow.revoked([source(index) for index in indexes]))
         self.world.check()
         self.world.assign(source(indexes[0]).cluster, resumed=True, indexes=indexes if comes_back else indexes[:1])
 
     @rule(cluster=st.sampled_from([EU, US]))
     def lose(self, cluster: str) -> None:
         sources = [source(index) for index in range(4) if source(index).cluster == cluster]
-        self.world.upstream(lambda pool: pool.lost(sources))
+        self.world.upstream(lambda pool: pool.inflow.lost(sources))
         self.world.pending_stores = [
             each for each in self.world.pending_stores if each.cluster != cluster or each.group != GROUP
         ]

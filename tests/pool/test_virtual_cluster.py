@@ -6,8 +6,8 @@ import pytest
 
 from mesh.pool.effects import ConnectionId, GroupId, MemberId, Report
 from mesh.pool.results import CommitResult
+from mesh.pool.rules import GROUP_LESS, GroupRules
 from mesh.pool.settings import PoolSettings
-from mesh.pool.virtual_cluster import GROUP_LESS, GroupRules
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, ORDERS, Consumer, World, source, value_of
 

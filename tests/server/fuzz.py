@@ -24,8 +24,8 @@ from typing import Any
 import structlog
 
 from mesh.pool.effects import GroupId
+from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
-from mesh.pool.virtual_cluster import GroupRules
 from mesh.records.spans import TopicName
 from mesh.server.virtual_cluster import VirtualClusterServer
 from mesh.wire.apis import ApiKey

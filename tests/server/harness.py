@@ -12,9 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import GroupId
+from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
-from mesh.pool.virtual_cluster import GroupRules, VirtualCluster
+from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
 from mesh.server.metrics import Metrics

@@ -9,8 +9,8 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
-from mesh.pool.virtual_cluster import GroupRules
 from mesh.server.connection import DownstreamConnection
 from mesh.server.labels import OTHER
 from mesh.server.virtual_cluster import VirtualClusterServer

@@ -1,0 +1,191 @@
+"""What comes in from the upstream clusters: which topics a pool consumes, what it is assigned, what it receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mesh.pool.commits import Commits
+from mesh.pool.demand import Demand
+from mesh.pool.effects import Effect, GroupId, HurryUpstream, Report, SubscribeUpstream
+from mesh.pool.ledger import Ledger
+from mesh.pool.member import Member
+from mesh.pool.partition import Partition, Standing
+from mesh.pool.serving import Serving
+from mesh.pool.topics import VirtualTopics
+from mesh.pool.window import Available
+from mesh.records.batch import Batch
+from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One partition of a new upstream assignment.
+
+    It is read from `start`, `committed` is stored in the group, and its log ends at `end`, as far as that is known.
+    resumed: what was received before is still valid.
+    """
+
+    partition: UpstreamPartition
+    start: int
+    committed: int
+    resumed: bool
+    end: int = 0
+
+
+class Inflow:
+    """members: all that live, since each may hold something of a partition that goes away."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        topics: VirtualTopics,
+        serving: Serving,
+        commits: Commits,
+        demand: Demand,
+        members: Callable[[], Iterable[Member]],
+        effects: list[Effect],
+    ) -> None:
+        self.group = group
+        self._topics = topics
+        self._serving = serving
+        self._commits = commits
+        self._demand = demand
+        self._members = members
+        self._effects = effects
+        self._wanted: set[TopicName] = set()
+        self._subscribed: dict[ClusterName, frozenset[TopicName]] = {}
+        self._outstanding: dict[ClusterName, set[Partition]] = {}
+        self._eager: set[ClusterName] = set()
+
+    # What is consumed
+
+    def want(self, topic: TopicName) -> None:
+        """A member asks for records of this topic; it is consumed from here on."""
+        if topic not in self._wanted and topic in self._topics:
+            self._wanted.add(topic)
+            self.topics_changed()
+
+    def topics_changed(self) -> None:
+        """Consume what stands behind the wanted topics; the set only grows while members are there."""
+        wanted: dict[ClusterName, set[TopicName]] = {}
+        for name in self._wanted:
+            for source in self._topics.partitions(name):
+                wanted.setdefault(source.cluster, set()).add(source.topic)
+        for cluster, topics in wanted.items():
+            before = self._subscribed.get(cluster, frozenset())
+            if not topics <= before:
+                self._subscribed[cluster] = before | topics
+                self._demand.add_cluster(cluster)
+                self._effects.append(SubscribeUpstream(self.group, cluster, self._subscribed[cluster]))
+
+    def assigned(self, cluster: ClusterName, assignments: Sequence[Assignment], now: float) -> None:
+        """The whole assignment on one cluster after a rebalance."""
+        kept = {assignment.partition for assignment in assignments}
+        for source, partition in self._serving.partitions.items():
+            if source.cluster == cluster and source not in kept and partition.standing is not Standing.ABSENT:
+                self._lose(partition)
+        for assignment in assignments:
+            source = assignment.partition
+            partition = self._serving.partition(source)
+            if not (assignment.resumed and partition.standing is not Standing.ABSENT):
+                if partition.standing is not Standing.ABSENT:
+                    self._lose(partition)
+                partition.ledger = Ledger(assignment.start, assignment.committed)
+            partition.end = max(assignment.end, partition.end if assignment.resumed else 0)
+            partition.standing = Standing.ACTIVE
+            self._demand.forget(partition)
+            self._serving.distribution.activate(partition, now)
+            self._serving.rereads.pump(partition)
+        fields = {"group": self.group, "cluster": cluster, "partitions": len(assignments)}
+        self._effects.append(Report("upstream partitions were assigned", fields))
+
+    def revoked(self, sources: Iterable[UpstreamPartition]) -> None:
+        """A rebalance began: these may come back or not."""
+        for source in sources:
+            partition = self._serving.partitions.get(source)
+            if partition is not None and partition.is_active:
+                self._serving.distribution.suspend(partition)
+                partition.standing = Standing.SUSPENDED
+
+    def lost(self, sources: Iterable[UpstreamPartition]) -> None:
+        """Others own these already."""
+        for source in sources:
+            partition = self._serving.partitions.get(source)
+            if partition is not None and partition.standing is not Standing.ABSENT:
+                self._lose(partition)
+
+    def received(self, source: UpstreamPartition, batches: Sequence[Batch], now: float) -> None:
+        partition = self._serving.partitions.get(source)
+        if partition is None or partition.standing is Standing.ABSENT:
+            return
+        fresh: list[Available] = []
+        for batch in batches:
+            span = partition.ledger.receive(batch.first, batch.last)
+            if span is not None:
+                batch.first = span.first
+                fresh.append(Available(batch))
+        self._serving.distribution.offer(partition, fresh, now)
+
+    def reached_end(self, source: UpstreamPartition, offset: int) -> None:
+        partition = self._serving.partitions.get(source)
+        if partition is not None and partition.standing is not Standing.ABSENT:
+            partition.ledger.reach(offset)
+            self._serving.distribution.touched.add(partition)
+
+    def ends_known(self, ends: Mapping[UpstreamPartition, int]) -> None:
+        """High watermarks of upstream partitions."""
+        for source, end in ends.items():
+            partition = self._serving.partitions.get(source)
+            if partition is not None:
+                partition.end = end
+
+    def position_reset(self, source: UpstreamPartition, start: int, reason: str, now: float) -> None:
+        """The offsets of a partition begin anew: what was known of it is void, also what is stored upstream."""
+        partition = self._serving.partitions.get(source)
+        if partition is None or partition.standing is Standing.ABSENT:
+            return
+        fields = {"group": self.group, "partition": str(source), "start": start, "reason": reason}
+        self._effects.append(Report("an upstream partition begins anew", fields, "warning"))
+        self._demand.begin_anew(partition)
+        self._lose(partition)
+        partition.ledger = Ledger(start, -1)
+        partition.standing = Standing.ACTIVE
+        self._serving.distribution.activate(partition, now)
+
+    def reread(
+        self,
+        source: UpstreamPartition,
+        span: Span,
+        batches: tuple[Batch, ...],
+        complete: bool,
+        error: str,
+        now: float,
+    ) -> None:
+        partition = self._serving.partitions.get(source)
+        if partition is not None:
+            self._serving.rereads.arrived(partition, span, batches, complete, error, now)
+
+    def _lose(self, partition: Partition) -> None:
+        self._serving.void(partition, self._members())
+        partition.standing = Standing.ABSENT
+        self._commits.gone([partition.source])
+        self._demand.forget(partition)
+
+    # The end of a step
+
+    def changed(self, partition: Partition) -> None:
+        """Something of this partition was received or settled."""
+        outstanding = self._outstanding.setdefault(partition.source.cluster, set())
+        if partition.is_active and partition.ledger.committable < partition.ledger.received:
+            outstanding.add(partition)
+        else:
+            outstanding.discard(partition)
+
+    def hurry(self) -> None:
+        """Engines look for commits to store more often while there is something to commit."""
+        for cluster in self._subscribed:
+            eager = bool(self._outstanding.get(cluster))
+            if eager != (cluster in self._eager):
+                (self._eager.add if eager else self._eager.discard)(cluster)
+                self._effects.append(HurryUpstream(self.group, cluster, eager))
