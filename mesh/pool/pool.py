@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mesh.pool.commits import Commits
-from mesh.pool.coordinator import PROMISE, Coordinator, JoinRequest, Membership
+from mesh.pool.coordinator import Coordinator, JoinRequest, Membership
 from mesh.pool.demand import Demand, MemoryBudget
 from mesh.pool.effects import (
     ConnectionId,
@@ -90,7 +90,7 @@ class Pool:
         """A consumer that fetches without having joined the group, or is about to; if it does not, it is forgotten."""
         member = self._new_member(MemberId(""), client_id, client_host, acknowledge, now)
         self.groupless.add(member)
-        self.timers.at(now + PROMISE, lambda then: self._forget_if_idle(member, then))
+        self.timers.at(now + self._settings.lock_timeout, lambda then: self._forget_if_idle(member, then))
         return member
 
     def _forget_if_idle(self, member: Member, now: float) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mesh.pool.coordinator import SyncRequest
+from mesh.pool.coordinator import LARGEST_METADATA, PROMISE, SyncRequest
 from mesh.pool.effects import MemberId
 from mesh.pool.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.rules import GroupRules
@@ -122,11 +122,11 @@ def test_a_dynamic_member_is_given_an_id_and_told_to_come_back_with_it() -> None
     assert (joined.error, joined.member_id) == (ErrorCode.NONE, promised.member_id)
 
 
-def test_an_id_that_was_promised_expires_with_the_session_timeout() -> None:
+def test_an_id_that_was_promised_expires_however_long_the_session_timeout() -> None:
     world = World(PoolSettings(linger=100.0))
     consumer = world.consumer(joined=False)
-    consumer.member_id = consumer.join(must_know_id=True, session_timeout=10.0).member_id
-    world.advance(10.0)
+    consumer.member_id = consumer.join(must_know_id=True, session_timeout=1_800.0).member_id
+    world.advance(PROMISE)
     assert consumer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -153,6 +153,7 @@ def test_promises_are_bounded() -> None:
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": (("range", bytes(LARGEST_METADATA)), ("sticky", b"1"))}, ErrorCode.INVALID_REQUEST),
         ({"member_id": MemberId("nobody")}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"member_id": MemberId("nobody"), "instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"session_timeout": 1.0, "protocol_type": "connect"}, ErrorCode.INVALID_SESSION_TIMEOUT),
@@ -274,6 +275,8 @@ def test_a_member_is_given_back_the_assignment_it_made() -> None:
         ({"protocol_name": None, "protocol_type": None}, ErrorCode.NONE),
         ({"member_id": MemberId("nobody"), "generation": 2}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"generation": 2, "protocol_type": "connect"}, ErrorCode.ILLEGAL_GENERATION),
+        ({"assignment": bytes(LARGEST_METADATA)}, ErrorCode.NONE),
+        ({"assignment": bytes(LARGEST_METADATA + 1)}, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_a_sync_is_checked_in_kafkas_order_against_the_members_own_join(

@@ -155,6 +155,34 @@ def take_all(consumer: Consumer) -> None:
         consumer.fetch(wait=30.0)
 
 
+def test_a_paused_partition_whose_offsets_begin_anew_is_read_again() -> None:
+    world = World(PoolSettings(partition_budget=300, pool_budget=10_000))
+    consumer = world.consumer()
+    world.assign_all()
+    consumer.fetch(partitions=[1], wait=30.0)
+    while world.is_consumed(0):
+        world.produce(0, 10)
+    assert source(0) in world.upstreams[GROUP].paused
+    world.upstream(lambda pool: pool.inflow.position_reset(source(0), 0, "made anew", world.now))
+    assert source(0) not in world.upstreams[GROUP].paused
+    world.check()
+
+
+def test_what_is_kept_for_replays_gives_way_when_all_pools_together_keep_too_much() -> None:
+    world = World(PoolSettings(replay_budget=1 << 20))
+    consumer = world.consumer()
+    world.assign_all()
+    world.produce(0, 10)
+    consumer.fetch()
+    kept = world.pool.serving.replays.size
+    assert kept > 0
+    world.memory.limit = kept - 1
+    world.produce(1, 1)
+    assert world.pool.serving.replays.size < kept
+    assert world.memory.used <= world.memory.limit
+    world.check()
+
+
 def test_a_partition_that_comes_back_unpaused_is_paused_again_while_it_is_full() -> None:
     world = World(PoolSettings(partition_budget=300, pool_budget=10_000))
     consumer = world.consumer()

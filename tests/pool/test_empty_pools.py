@@ -5,6 +5,7 @@ from __future__ import annotations
 from mesh.pool.coordinator import JoinRequest
 from mesh.pool.effects import GroupId, LeaveUpstream, MemberId
 from mesh.pool.results import JoinResult
+from mesh.pool.settings import PoolSettings
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, World
 
@@ -53,6 +54,20 @@ def test_a_member_that_its_connections_left_for_another_one_expires() -> None:
     world.advance(4)
     assert first not in world.pool.members
     assert consumer.member_id in world.cluster.pools[GROUP].members
+
+
+def test_consumers_that_ask_where_they_stand_and_never_fetch_are_forgotten() -> None:
+    settings = PoolSettings(lock_timeout=60.0)
+    world = World(settings)
+    asking = [world.consumer(f"c{number}", joined=False) for number in range(20)]
+    for consumer in asking:
+        consumer.reset()
+    asking[0].fetch(wait=0.1)
+    world.advance(settings.lock_timeout - 1)
+    assert len(world.pool.groupless) == 20
+    world.advance(1)
+    assert len(world.pool.groupless) == 1
+    world.check()
 
 
 def test_a_commit_that_is_repeated_because_it_was_not_stored_waits_again() -> None:

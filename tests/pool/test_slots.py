@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mesh.pool.slots import (
     END_SEQUENCE,
+    HIGHEST_OF_EARLIER_RUNS,
     RESERVED,
     SEQUENCE_BITS,
     SLOTS,
@@ -121,6 +122,15 @@ def test_nobody_is_led_into_the_reserved_slots_by_an_offset_that_was_never_given
         given_out.give_above("a", (SLOTS - RESERVED) << SEQUENCE_BITS)
     with pytest.raises(SlotsExhausted):
         given_out.give_above("a", (1 << 63) - 1)
+
+
+def test_an_offset_that_was_never_given_leads_no_further_than_an_earlier_run_may_have_come() -> None:
+    given_out = slots()
+    given_out.give("a")
+    with pytest.raises(SlotsExhausted):
+        given_out.give_above("a", HIGHEST_OF_EARLIER_RUNS << SEQUENCE_BITS)
+    last = HIGHEST_OF_EARLIER_RUNS - 2
+    assert given_out.give_above("a", last << SEQUENCE_BITS) == last + 1
 
 
 def test_every_slot_of_an_owner_is_given_back_at_once() -> None:

@@ -130,6 +130,21 @@ def test_what_is_lost_is_forgotten() -> None:
     assert bed.last() == {0: (10, 10, False)}
 
 
+def test_what_an_eager_generation_left_out_is_not_taken_for_ours_later() -> None:
+    """Generations follow each other before positions could be asked for."""
+    bed = Bed()
+    for partition in range(2):
+        bed.store(partition, 10)
+    bed.assign(0, 1)
+    bed.open()
+    bed.assignment.positions.update({source("orders", partition): 50 for partition in range(2)})
+    bed.revoke(0, 1)
+    bed.assign(0)
+    bed.assign(0, 1)
+    bed.open()
+    assert bed.last() == {0: (50, 10, True), 1: (10, 10, False)}
+
+
 def test_cooperative_members_tell_the_whole_each_time() -> None:
     bed = Bed(cooperative=True)
     for partition in range(3):

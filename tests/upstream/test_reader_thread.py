@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from mesh.records.spans import Span
+from mesh.records.spans import ClusterName, Span
 from mesh.upstream.engine import EngineEvent, Reread
 from mesh.upstream.events import EventChannel
-from mesh.upstream.reader_thread import _Reading
+from mesh.upstream.reader_thread import ReaderThread, _Reading
 from tests.upstream.fakes import message
 from tests.upstream.harness import source
 
@@ -118,3 +120,23 @@ def test_nobody_says_where_it_ends() -> None:
     with pytest.raises(KafkaException):
         read(log)
     assert log.assigned is None
+
+
+def test_a_reader_survives_what_it_did_not_expect(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
+    channel = cast("EventChannel[EngineEvent]", SimpleNamespace(put=told.put))
+
+    def fail(*_: object) -> None:
+        raise ValueError("a record that cannot be encoded")
+
+    monkeypatch.setattr(_Reading, "read", fail)
+    reader = ReaderThread(ClusterName("eu"), {"group.id": "g", "bootstrap.servers": "127.0.0.1:1"}, channel)
+    reader.start()
+    for _ in range(2):
+        reader.read(source("orders"), SPAN)
+        event = told.get(timeout=30.0)
+        assert isinstance(event, Reread)
+        assert (event.complete, event.error) == (True, "ValueError('a record that cannot be encoded')")
+    reader.stop()
+    reader.join(30.0)
+    assert not reader.is_alive()
