@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
 
+from mesh.records.compression import CorruptBody, decompress
+from mesh.records.spans import Span
 from mesh.records.varints import read_varint
 
 HEADER_SIZE: Final = 61
@@ -123,6 +126,37 @@ def timestamps_of(batch: Batch) -> tuple[int, int]:
 
 def is_compressed(batch: Batch) -> bool:
     return bool(attributes_of(batch) & COMPRESSION_MASK)
+
+
+def body_of(batch: Batch) -> bytes:
+    """Its records one after the other, uncompressed. Raises CorruptBatch."""
+    try:
+        return decompress(attributes_of(batch) & COMPRESSION_MASK, bytes(memoryview(batch.data)[HEADER_SIZE:]))
+    except CorruptBody as problem:
+        raise CorruptBatch(str(problem)) from problem
+
+
+def unpack_batch(batch: Batch) -> Batch:
+    """The same batch without compression, in bytes of its own. Raises CorruptBatch."""
+    data = batch.data[:HEADER_SIZE] + body_of(batch)
+    _INT16.pack_into(data, _ATTRIBUTES_AT, attributes_of(batch) & ~COMPRESSION_MASK)
+    _INT32.pack_into(data, _LENGTH_AT, len(data) - LENGTH_OVERHEAD)
+    seal(data)
+    return Batch(data, batch.base, batch.first, batch.last, batch.record_count)
+
+
+def keep_spans(batch: Batch, spans: Sequence[Span]) -> list[Batch]:
+    """Batches of what lies in these spans only: ascending, all of them within [first, last]. Raises CorruptBatch.
+
+    Nothing is read or copied when only the front is left out: clients pass over what lies below the offset they asked
+    for.
+    """
+    if len(spans) == 1 and spans[0].last == batch.last:
+        batch.first = spans[0].first
+        return [batch]
+    readable = unpack_batch(batch) if spans and is_compressed(batch) else batch
+    pieces = (slice_batch(readable, span.first, span.last) for span in spans)
+    return [piece for piece in pieces if piece is not None]
 
 
 def slice_batch(batch: Batch, first: int, last: int) -> Batch | None:

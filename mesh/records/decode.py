@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
-from typing import Final
 
 from mesh.records.batch import (
-    COMPRESSION_MASK,
-    HEADER_SIZE,
     LOG_APPEND_TIME,
     Batch,
     CorruptBatch,
     attributes_of,
+    body_of,
     timestamps_of,
 )
 from mesh.records.varints import read_varint
-
-LARGEST_BODY: Final = 64 << 20
-"""Bytes; a compressed batch that unpacks to more is refused."""
-_GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +28,8 @@ class Record:
 
 
 def decode_records(batch: Batch) -> list[Record]:
-    """All records of an uncompressed or gzip batch. Raises CorruptBatch."""
-    body = _body(batch)
+    """All records of a batch. Raises CorruptBatch."""
+    body = body_of(batch)
     records: list[Record] = []
     position = 0
     try:
@@ -48,24 +41,6 @@ def decode_records(batch: Batch) -> list[Record]:
     if position != len(body):
         raise CorruptBatch(f"{len(body) - position} bytes follow the last record")
     return records
-
-
-def _body(batch: Batch) -> bytes:
-    packed = bytes(memoryview(batch.data)[HEADER_SIZE:])
-    match attributes_of(batch) & COMPRESSION_MASK:
-        case 0:
-            return packed
-        case 1:
-            unpacking = zlib.decompressobj(_GZIP_FORMAT)
-            try:
-                body = unpacking.decompress(packed, LARGEST_BODY)
-            except zlib.error as problem:
-                raise CorruptBatch(str(problem)) from problem
-            if not unpacking.eof:
-                raise CorruptBatch(f"gzip data without an end, or of more than {LARGEST_BODY} bytes")
-            return body
-        case codec:
-            raise CorruptBatch(f"compression {codec} is not read here")
 
 
 def _record(batch: Batch, body: bytes, position: int) -> tuple[Record, int]:

@@ -14,6 +14,8 @@ from mesh.records.batch import (
     CorruptBatch,
     check_crc,
     copy_batch,
+    is_compressed,
+    keep_spans,
     parse_batch,
     rebase,
     slice_batch,
@@ -21,6 +23,7 @@ from mesh.records.batch import (
 )
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
+from mesh.records.spans import Span
 from tests.records.golden import APPENDED, GZIP, PLAIN
 from tests.records.strategies import batches
 
@@ -154,6 +157,28 @@ def test_what_is_settled_at_the_front_is_not_sliced_again() -> None:
 def test_a_compressed_batch_is_not_cut() -> None:
     with pytest.raises(ValueError, match="compressed"):
         slice_batch(parsed(GZIP), 0, 3)
+
+
+@given(batches(), st.lists(st.integers(min_value=0, max_value=6000), min_size=1, max_size=8, unique=True))
+def test_what_is_kept_are_the_records_of_the_spans(batch: Batch, edges: list[int]) -> None:
+    inside = sorted({min(batch.base + edge, batch.last) for edge in edges} | {batch.last})
+    spans = [Span(first, last) for first, last in zip(inside[::2], inside[1::2], strict=False)]
+    expected = [
+        record for record in decode_records(batch) if any(span.first <= record.offset <= span.last for span in spans)
+    ]
+    pieces = keep_spans(batch, spans)
+    assert [record for piece in pieces for record in decode_records(piece) if piece.first <= record.offset] == expected
+    assert {(piece.first, piece.last) for piece in pieces} <= {(span.first, span.last) for span in spans}
+
+
+def test_a_compressed_batch_is_unpacked_to_be_cut_and_only_then() -> None:
+    batch = parsed(GZIP)
+    data, records = bytes(batch.data), decode_records(batch)
+    (tail,) = keep_spans(batch, [Span(batch.base + 3, batch.last)])
+    assert (bytes(tail.data), tail.first) == (data, batch.base + 3)
+    one, other = keep_spans(parsed(GZIP), [Span(batch.base, batch.base + 1), Span(batch.base + 4, batch.base + 5)])
+    assert decode_records(one) + decode_records(other) == [records[number] for number in (0, 1, 4, 5)]
+    assert all(check_crc(each) and not is_compressed(each) for each in (one, other))
 
 
 @given(batches(), st.data())

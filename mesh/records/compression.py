@@ -1,0 +1,84 @@
+"""The bodies of compressed batches: all codecs of record format 2, as Kafka and its clients write them."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, Protocol
+
+import cramjam
+
+LARGEST_BODY: Final = 64 << 20
+"""Bytes; what unpacks to more is refused. No more than that is allocated, whatever the data says of itself."""
+_USUAL_RATIO: Final = 8
+_SMALLEST: Final = 64 << 10
+_GROWTH: Final = 8
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
+_XERIAL_HEADER: Final = 16
+_BLOCK_LENGTH: Final = Struct(">I")
+
+
+class CorruptBody(ValueError):
+    """These bytes are not what the batch says, or unpack to more than LARGEST_BODY."""
+
+
+class _Unpack(Protocol):
+    def __call__(self, input: bytes, output: bytearray, /) -> int: ...
+
+
+def decompress(codec: int, packed: bytes) -> bytes:
+    """codec: bits 0-2 of a batch's attributes (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd). Raises CorruptBody."""
+    match codec:
+        case 0:
+            return packed
+        case 1:
+            return _unpack(cramjam.gzip.decompress_into, packed)
+        case 2:
+            return _snappy(packed)
+        case 3:
+            return _unpack(cramjam.lz4.decompress_into, packed)
+        case 4:
+            return _unpack(cramjam.zstd.decompress_into, packed)
+        case _:
+            raise CorruptBody(f"there is no compression {codec}")
+
+
+def _unpack(unpack: _Unpack, packed: bytes) -> bytes:
+    size = min(max(len(packed) * _USUAL_RATIO, _SMALLEST), LARGEST_BODY)
+    while True:
+        body = bytearray(size)
+        try:
+            return bytes(memoryview(body)[: unpack(packed, body)])
+        except cramjam.DecompressionError as problem:
+            # It says the same of data that ends too early and of a buffer that does.
+            if size == LARGEST_BODY:
+                raise CorruptBody(str(problem)) from problem
+            size = min(size * _GROWTH, LARGEST_BODY)
+
+
+def _snappy(packed: bytes) -> bytes:
+    """Java's snappy streams have a header and blocks; librdkafka's and others' are one block."""
+    if not packed.startswith(_XERIAL_MAGIC):
+        return _snappy_block(packed, LARGEST_BODY)
+    body = bytearray()
+    position = _XERIAL_HEADER
+    while position < len(packed):
+        if position + _BLOCK_LENGTH.size > len(packed):
+            raise CorruptBody("a snappy stream ends in the length of a block")
+        (length,) = _BLOCK_LENGTH.unpack_from(packed, position)
+        position += _BLOCK_LENGTH.size
+        if position + length > len(packed):
+            raise CorruptBody(f"a snappy block of {length} bytes ends beyond its batch")
+        body += _snappy_block(packed[position : position + length], LARGEST_BODY - len(body))
+        position += length
+    return bytes(body)
+
+
+def _snappy_block(block: bytes, limit: int) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > limit:
+            raise CorruptBody(f"{size} bytes in one batch")
+        body = bytearray(size)
+        return bytes(memoryview(body)[: cramjam.snappy.decompress_raw_into(block, body)])
+    except cramjam.DecompressionError as problem:
+        raise CorruptBody(str(problem)) from problem
