@@ -286,6 +286,7 @@ def _settings(pool: PoolConfig) -> PoolSettings:
         fast_expiry=pool.fast_expiry,
         lock_timeout=pool.lock_timeout,
         commit_timeout=pool.commit_timeout,
+        metadata_limit=pool.metadata_limit,
         session_minimum=pool.session_timeout.minimum,
         session_maximum=pool.session_timeout.maximum,
         max_members=pool.max_members,

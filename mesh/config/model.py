@@ -177,6 +177,9 @@ class Pool(Model):
     commit_timeout: Duration = Field(
         default=3.0, description="After which a commit is answered even if it is not stored."
     )
+    metadata_limit: Annotated[Count, Field(ge=100, le=4_000)] = Field(
+        default=4_000, description="Characters of acknowledgements in the metadata of each upstream commit."
+    )
     session_timeout: SessionTimeout = Field(default=SessionTimeout(), description="Bounds of session timeouts.")
     max_members: Count = Field(default=10_000, description="Members of one pool at the same time.")
 

@@ -1,7 +1,9 @@
 """Commits: what members acknowledged is stored in the upstream group, and only then is their commit answered.
 
-One commit per upstream cluster is under way at a time; what is acknowledged meanwhile goes with the next one. A commit
-that is not stored in time is answered with COORDINATOR_LOAD_IN_PROGRESS, which clients retry.
+What is acknowledged above the committed offset goes into the metadata of the upstream commit (`acknowledged`). One
+commit per upstream cluster is under way at a time; what is acknowledged meanwhile goes with the next one. A commit that
+is not stored in time is answered with COORDINATOR_LOAD_IN_PROGRESS, which clients retry; so is one that does not fit
+into the metadata.
 """
 
 from __future__ import annotations
@@ -11,37 +13,73 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from mesh.pool.acknowledged import pack
 from mesh.pool.effects import Answer, CommitUpstream, Effect, GroupId, Report, Ticket
 from mesh.pool.ledger import Ledger
 from mesh.pool.partition import Partition
 from mesh.pool.results import CommitResult, TopicPartition
+from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timer, Timers
-from mesh.records.spans import ClusterName, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 
 RETRY_AFTER = 0.2
 """Seconds between a failed upstream commit and the next attempt."""
 
 
-_Going: TypeAlias = dict[UpstreamPartition, tuple[Partition, Ledger, int]]
-"""What is being stored: the partition, its ledger at that time (a new assignment brings a new one), the offset."""
+FULL = 0.75
+"""The part of the metadata above which a partition delivers nothing new: the rest is for what was delivered already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is being stored of a partition: one version of its ledger (a new assignment brings a new one)."""
+
+    partition: Partition
+    ledger: Ledger
+    version: int
+    position: CommitPosition
+    covered: int | None
+
+    def store(self) -> None:
+        self.ledger.store(self.version, self.position, self.covered)
+
+
+_Going: TypeAlias = dict[UpstreamPartition, Snapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A member has acknowledged offsets up to `offset` of a partition, and its ledger was at `version` then."""
+
+    name: TopicPartition
+    ledger: Ledger
+    version: int
+    offset: int
+
+    @property
+    def is_stored(self) -> bool:
+        return self.ledger.is_stored(self.version, self.offset)
 
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A member's commit that waits until the upstream group has stored `needed` (exclusive offset) per partition."""
+    """A member's commit that waits until the upstream group has stored what it needs of each partition."""
 
     ticket: Ticket
     errors: dict[TopicPartition, ErrorCode]
-    needed: dict[UpstreamPartition, tuple[TopicPartition, int]]
+    needed: dict[UpstreamPartition, Need]
     timer: Timer
 
 
 class Commits:
-    def __init__(self, group: GroupId, timers: Timers, timeout: float, effects: list[Effect]) -> None:
+    def __init__(self, group: GroupId, timers: Timers, settings: PoolSettings, effects: list[Effect]) -> None:
         self._group = group
         self._timers = timers
-        self._timeout = timeout
+        self._timeout = settings.commit_timeout
+        self._metadata_limit = settings.metadata_limit
+        self._metadata_limits: dict[ClusterName, int] = {}
+        """Of clusters whose brokers allow less."""
         self._effects = effects
         self._tokens = itertools.count(1)
         self._dirty: dict[ClusterName, dict[UpstreamPartition, Partition]] = {}
@@ -58,26 +96,24 @@ class Commits:
         return len(self._pending)
 
     def changed(self, partition: Partition) -> None:
-        """Its committable offset may have moved: store it with the next commit of its cluster."""
-        if partition.is_active and partition.ledger.committable > partition.ledger.stored:
+        """Something of it may have been settled: store that with the next commit of its cluster."""
+        if partition.is_active and partition.ledger.needs_storing:
             self._dirty.setdefault(partition.source.cluster, {})[partition.source] = partition
 
     def await_stored(
         self,
         ticket: Ticket,
         errors: dict[TopicPartition, ErrorCode],
-        needed: Mapping[UpstreamPartition, tuple[TopicPartition, Partition]],
+        needs: Mapping[UpstreamPartition, Need],
         now: float,
     ) -> None:
-        """Answer a member's commit when what can be stored of these partitions is stored.
+        """Answer a member's commit when what it needs is stored.
 
         What a cluster cannot store because it is down is not waited for: some clients repeat a commit that failed for
         one partition until it succeeds, and take nothing meanwhile, also of the clusters that are up.
         """
         open_ones = {
-            source: (name, partition.ledger.committable)
-            for source, (name, partition) in needed.items()
-            if partition.ledger.committable > partition.ledger.stored and source.cluster not in self._down
+            source: need for source, need in needs.items() if not need.is_stored and source.cluster not in self._down
         }
         if not open_ones:
             self._effects.append(Answer(ticket, CommitResult(errors)))
@@ -86,22 +122,38 @@ class Commits:
         pending = Pending(ticket, errors, open_ones, timer)
         self._pending.add(pending)
 
-    def send(self) -> None:
-        """Store what is dirty on every cluster where nothing is under way."""
+    def send(self) -> list[Partition]:
+        """Store what is dirty on every cluster where nothing is under way.
+
+        Returns the partitions that may deliver new records again, since their acknowledgements have shrunk.
+        """
+        relieved: list[Partition] = []
         for cluster in [cluster for cluster in self._dirty if cluster not in self._under_way]:
             if cluster in self._retrying:
                 continue
             partitions = self._dirty.pop(cluster)
             going = {
-                source: (partition, partition.ledger, partition.ledger.committable)
+                source: self._snapshot(partition, relieved)
                 for source, partition in partitions.items()
-                if partition.is_active and partition.ledger.committable > partition.ledger.stored
+                if partition.is_active and partition.ledger.needs_storing
             }
+            for source in [source for source, each in going.items() if each.position == each.ledger.stored]:
+                # What is new does not fit, or was known: a commit would say the same again.
+                going.pop(source).store()
             if going:
                 token = next(self._tokens)
                 self._under_way[cluster] = (token, going)
-                offsets = {source: offset for source, (_, _, offset) in going.items()}
-                self._effects.append(CommitUpstream(self._group, cluster, token, offsets))
+                positions = {source: snapshot.position for source, snapshot in going.items()}
+                self._effects.append(CommitUpstream(self._group, cluster, token, positions))
+        return relieved
+
+    def unstored(self, partitions: Iterable[Partition]) -> dict[UpstreamPartition, CommitPosition]:
+        """What is to be committed a last time."""
+        return {
+            partition.source: self._snapshot(partition, []).position
+            for partition in partitions
+            if partition.is_active and partition.ledger.needs_storing
+        }
 
     def committed(self, cluster: ClusterName, token: int, errors: Mapping[UpstreamPartition, int], now: float) -> None:
         """An upstream commit ended; `errors` holds 0 or a Kafka error code for each of its partitions."""
@@ -110,14 +162,16 @@ class Commits:
             return
         del self._under_way[cluster]
         failed: dict[UpstreamPartition, int] = {}
-        for source, (partition, ledger, offset) in under_way[1].items():
+        for source, snapshot in under_way[1].items():
             error = errors.get(source, ErrorCode.UNKNOWN_SERVER_ERROR.value)
             if error == 0:
-                ledger.stored = max(ledger.stored, offset)
+                snapshot.store()
             else:
                 # One that is suspended may come back: then it is touched, and stored again from there.
-                self.changed(partition)
+                self.changed(snapshot.partition)
                 failed[source] = error
+        if ErrorCode.OFFSET_METADATA_TOO_LARGE.value in failed.values():
+            self._allow_less(cluster, under_way[1])
         self._stored(under_way[1])
         if failed:
             self._retrying.add(cluster)
@@ -145,8 +199,7 @@ class Commits:
         gone = set(sources)
         for pending in list(self._pending) if gone else ():
             for source in gone & pending.needed.keys():
-                name, _ = pending.needed.pop(source)
-                pending.errors[name] = ErrorCode.REBALANCE_IN_PROGRESS
+                pending.errors[pending.needed.pop(source).name] = ErrorCode.REBALANCE_IN_PROGRESS
             self._answer_if_done(pending)
         for source in gone:
             self._dirty.get(source.cluster, {}).pop(source, None)
@@ -154,10 +207,34 @@ class Commits:
     def close(self, error: ErrorCode) -> None:
         """Answer everything that still waits."""
         for pending in list(self._pending):
-            for name, _ in pending.needed.values():
-                pending.errors[name] = error
+            for need in pending.needed.values():
+                pending.errors[need.name] = error
             pending.needed.clear()
             self._answer_if_done(pending)
+
+    def _snapshot(self, partition: Partition, relieved: list[Partition]) -> Snapshot:
+        ledger = partition.ledger
+        limit = self._metadata_limits.get(partition.source.cluster, self._metadata_limit)
+        packed = pack(partition.source, ledger.committable, ledger, limit)
+        is_full = packed.covered is not None or len(packed.text) > FULL * limit
+        if partition.is_full and not is_full:
+            relieved.append(partition)
+        elif is_full and not partition.is_full:
+            fields = {"group": self._group, "partition": str(partition.source), "offset": ledger.committable}
+            self._effects.append(
+                Report("a partition waits for its lowest record to be acknowledged", fields, "warning")
+            )
+        partition.is_full = is_full
+        return Snapshot(
+            partition, ledger, ledger.version, CommitPosition(ledger.committable, packed.text), packed.covered
+        )
+
+    def _allow_less(self, cluster: ClusterName, going: _Going) -> None:
+        """Its brokers are set to less (offset.metadata.max.bytes), and do not say how much."""
+        longest = max(len(snapshot.position.metadata) for snapshot in going.values())
+        limit = self._metadata_limits[cluster] = longest // 2
+        fields = {"group": self._group, "cluster": cluster, "limit": limit}
+        self._effects.append(Report("an upstream cluster allows less commit metadata", fields, "warning"))
 
     def _retry(self, cluster: ClusterName) -> None:
         self._retrying.discard(cluster)
@@ -165,13 +242,13 @@ class Commits:
     def _stored(self, going: _Going) -> None:
         for pending in list(self._pending):
             for source in going.keys() & pending.needed.keys():
-                if pending.needed[source][1] <= going[source][1].stored:
+                if pending.needed[source].is_stored:
                     del pending.needed[source]
             self._answer_if_done(pending)
 
     def _time_out(self, pending: Pending) -> None:
-        for name, _ in pending.needed.values():
-            pending.errors[name] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        for need in pending.needed.values():
+            pending.errors[need.name] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         pending.needed.clear()
         self._answer_if_done(pending)
 

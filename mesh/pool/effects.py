@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NewType, TypeAlias
 
-from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
@@ -65,12 +65,12 @@ class HurryUpstream:
 
 @dataclass(frozen=True, slots=True)
 class CommitUpstream:
-    """Store these offsets in the upstream group; the outcome is told to `Pool.committed` with the same token."""
+    """Store these in the upstream group; the outcome is told to `Commits.committed` with the same token."""
 
     group: GroupId
     cluster: ClusterName
     token: int
-    offsets: Mapping[UpstreamPartition, int]
+    positions: Mapping[UpstreamPartition, CommitPosition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class LeaveUpstream:
     """Commit these a last time and leave the upstream group on every cluster: the pool has no member any more."""
 
     group: GroupId
-    offsets: Mapping[UpstreamPartition, int]
+    positions: Mapping[UpstreamPartition, CommitPosition]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mesh.pool.acknowledged import ForeignMetadata, unpack
 from mesh.pool.commits import Commits
 from mesh.pool.demand import Demand
 from mesh.pool.effects import Effect, GroupId, HurryUpstream, Report, SubscribeUpstream
@@ -14,21 +15,21 @@ from mesh.pool.partition import Partition, Standing
 from mesh.pool.serving import Serving
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available
-from mesh.records.batch import Batch
-from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.records.batch import Batch, keep_spans
+from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """One partition of a new upstream assignment.
 
-    It is read from `start`, `committed` is stored in the group, and its log ends at `end`, as far as that is known.
+    It is read from `start`, `committed` is stored in the group, and its log ends at `end`; 0 if that is not known.
     resumed: what was received before is still valid.
     """
 
     partition: UpstreamPartition
     start: int
-    committed: int
+    committed: CommitPosition
     resumed: bool
     end: int = 0
 
@@ -91,7 +92,7 @@ class Inflow:
             if not (assignment.resumed and partition.standing is not Standing.ABSENT):
                 if partition.standing is not Standing.ABSENT:
                     self._lose(partition)
-                partition.ledger = Ledger(assignment.start, assignment.committed)
+                partition.ledger = self._ledger(assignment)
             partition.end = max(assignment.end, partition.end if assignment.resumed else 0)
             partition.standing = Standing.ACTIVE
             self._demand.forget(partition)
@@ -121,10 +122,13 @@ class Inflow:
             return
         fresh: list[Available] = []
         for batch in batches:
-            span = partition.ledger.receive(batch.first, batch.last)
-            if span is not None:
-                batch.first = span.first
-                fresh.append(Available(batch))
+            spans = partition.ledger.receive(batch.first, batch.last)
+            pieces = keep_spans(batch, spans)
+            fresh += map(Available, pieces)
+            if len(pieces) < len(spans):  # where a span holds no record, there is nothing to acknowledge
+                kept = {piece.first for piece in pieces}
+                for empty in [span for span in spans if span.first not in kept]:
+                    partition.ledger.settle(empty.first, empty.last)
         self._serving.distribution.offer(partition, fresh, now)
 
     def reached_end(self, source: UpstreamPartition, offset: int) -> None:
@@ -149,7 +153,7 @@ class Inflow:
         self._effects.append(Report("an upstream partition begins anew", fields, "warning"))
         self._demand.begin_anew(partition)
         self._lose(partition)
-        partition.ledger = Ledger(start, -1)
+        partition.ledger = Ledger(start)
         partition.standing = Standing.ACTIVE
         self._serving.distribution.activate(partition, now)
 
@@ -165,6 +169,20 @@ class Inflow:
         partition = self._serving.partitions.get(source)
         if partition is not None:
             self._serving.rereads.arrived(partition, span, batches, complete, error, now)
+
+    def _ledger(self, assignment: Assignment) -> Ledger:
+        """What is known of a partition that begins: where its group stands, and what was acknowledged above that."""
+        source, committed = assignment.partition, assignment.committed
+        try:
+            runs = unpack(source, assignment.start, committed.metadata)
+        except ForeignMetadata as problem:
+            fields = {"group": self.group, "partition": str(source), "detail": str(problem)}
+            self._effects.append(Report("the metadata of an upstream commit was passed over", fields, "warning"))
+            runs = []
+        if assignment.end:
+            # A log that was cut off may have other records there by now.
+            runs = [run for run in runs if run.last < assignment.end]
+        return Ledger(assignment.start, committed, runs)
 
     def _lose(self, partition: Partition) -> None:
         self._serving.void(partition, self._members())

@@ -3,13 +3,20 @@
 An offset is *settled* when nobody has to process it any more: its record was acknowledged, or there is no record
 (control records, aborted data, compaction gaps). The lowest offset that is not settled is the committable one. Every
 operation costs O(log spans).
+
+Every change of what is settled makes a new *version*. A version is stored when a commit that was made of it, or of a
+later one, is stored upstream; what did not fit into the metadata of that commit is not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from sortedcontainers import SortedDict
 
-from mesh.records.spans import Span
+from mesh.records.spans import CommitPosition, Span
+
+NOTHING = CommitPosition(-1)
 
 
 class Ledger:
@@ -17,39 +24,53 @@ class Ledger:
 
     committable: the lowest offset that is not settled; what may be committed upstream.
     received: the next offset to come from the engine.
-    stored: what is known to be committed upstream.
+    stored: what is known to be committed upstream, NOTHING if nothing is.
     """
 
-    __slots__ = ("_settled", "committable", "received", "stored")
+    __slots__ = ("_covered", "_settled", "_stored_version", "committable", "received", "stored", "version")
 
-    def __init__(self, position: int, stored: int) -> None:
+    def __init__(self, position: int, stored: CommitPosition = NOTHING, settled: Iterable[Span] = ()) -> None:
+        """settled: spans above `position` that were settled and stored in an earlier life."""
         self.committable = position
         self.received = position
         self.stored = stored
+        self.version = 0
         self._settled: SortedDict[int, int] = SortedDict()
+        self._covered: int | None = None
+        for span in settled:
+            self.settle(span.first, span.last)
+        self._stored_version = self.version if stored.offset >= position else -1
 
     @property
     def spans(self) -> list[Span]:
         """The settled spans above the committable offset, ascending, never adjacent."""
-        return [Span(first, last) for first, last in self._settled.items()]
+        return list(self)
+
+    def __iter__(self) -> Iterator[Span]:
+        return (Span(first, last) for first, last in self._settled.items())
+
+    @property
+    def highest(self) -> int:
+        """The highest settled offset, or the one below the committable."""
+        return int(self._settled.peekitem(-1)[1]) if self._settled else self.committable - 1
 
     @property
     def outstanding(self) -> int:
         """How many received offsets are not settled."""
-        return self.received - self.committable - sum(len(span) for span in self.spans)
+        return sum(len(span) for span in self.unsettled(self.committable, self.received - 1))
 
-    def receive(self, first: int, last: int) -> Span | None:
-        """Take note of a batch that holds [first, last]; returns what of it is new, None when nothing is.
+    def receive(self, first: int, last: int) -> list[Span]:
+        """Take note of a batch that holds [first, last]; returns what of it is new and to be processed.
 
         Offsets that were left out between the last batch and this one do not exist upstream: they are settled.
         """
         if last < self.received:
-            return None
-        new = Span(max(first, self.received), last)
-        if new.first > self.received:
-            self.settle(self.received, new.first - 1)
+            return []
+        first = max(first, self.received)
+        if first > self.received:
+            self.settle(self.received, first - 1)
         self.received = last + 1
-        return new
+        return self.unsettled(first, last)
 
     def reach(self, offset: int) -> None:
         """Everything below `offset` was received or does not exist."""
@@ -61,6 +82,7 @@ class Ledger:
         """Mark [first, last] as settled; what already is stays so."""
         if last < self.committable:
             return
+        self.version += 1
         first = max(first, self.committable)
         spans = self._settled
         index = spans.bisect_left(first)
@@ -82,7 +104,35 @@ class Ledger:
             spans[first] = last
 
     def is_settled(self, offset: int) -> bool:
-        if offset < self.committable:
-            return True
-        index = self._settled.bisect_right(offset) - 1
-        return index >= 0 and bool(self._settled.peekitem(index)[1] >= offset)
+        return not self.unsettled(offset, offset)
+
+    def unsettled(self, first: int, last: int) -> list[Span]:
+        """What of [first, last] is not settled, ascending."""
+        found: list[Span] = []
+        position = max(first, self.committable)
+        index = max(self._settled.bisect_right(position) - 1, 0)
+        while position <= last and index < len(self._settled):
+            start, end = self._settled.peekitem(index)
+            if start > last:
+                break
+            if start > position:
+                found.append(Span(position, start - 1))
+            position = max(position, end + 1)
+            index += 1
+        if position <= last:
+            found.append(Span(position, last))
+        return found
+
+    # What is stored upstream
+
+    @property
+    def needs_storing(self) -> bool:
+        return self._stored_version < self.version
+
+    def is_stored(self, version: int, offset: int) -> bool:
+        """Whether an offset that was settled in `version` is stored as settled."""
+        return self._stored_version >= version and (self._covered is None or offset < self._covered)
+
+    def store(self, version: int, position: CommitPosition, covered: int | None) -> None:
+        """A commit made of `version` is stored, and with it everything settled below `covered`; None for all."""
+        self.stored, self._stored_version, self._covered = position, version, covered

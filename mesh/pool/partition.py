@@ -46,6 +46,7 @@ class Partition:
     those that may take one as soon as there is one that is not kept for others.
     released: spans whose bytes have to be read again.
     end: the end of the upstream log, as far as it is known.
+    is_full: so much was acknowledged above the lowest record that is not, that hardly more of it can be stored.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class Partition:
         "backlog",
         "backlog_bytes",
         "end",
+        "is_full",
         "ledger",
         "parked",
         "released",
@@ -64,8 +66,9 @@ class Partition:
     def __init__(self, source: UpstreamPartition) -> None:
         self.source = source
         self.standing = Standing.ABSENT
-        self.ledger = Ledger(0, 0)
+        self.ledger = Ledger(0)
         self.end = 0
+        self.is_full = False
         self.backlog: SortedDict[int, Available] = SortedDict()
         self.backlog_bytes = 0
         self.released: SortedDict[int, Released] = SortedDict()
@@ -86,7 +89,7 @@ class Partition:
     @property
     def lag(self) -> int:
         """Offsets between what is stored upstream and the end of the log; 0 while it is not ours."""
-        return max(self.end, self.ledger.received) - max(self.ledger.stored, 0) if self.is_active else 0
+        return max(self.end, self.ledger.received) - max(self.ledger.stored.offset, 0) if self.is_active else 0
 
     def put(self, available: Available) -> None:
         first = available.batch.first
@@ -101,9 +104,11 @@ class Partition:
         self.backlog_bytes -= available.size
 
     def first_for(self, member: Member) -> Available | None:
-        """The oldest batch that this member may have."""
+        """The oldest batch that this member may have; nothing new while the partition is full."""
         entries: Iterator[Available] = iter(self.backlog.values())
-        return next((entry for entry in entries if entry.shunned is not member), None)
+        oldest = next((entry for entry in entries if entry.shunned is not member), None)
+        is_new = oldest is not None and self.is_full and oldest.batch.first > self.ledger.highest
+        return None if is_new else oldest
 
     def clear(self) -> None:
         self.backlog.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mesh.pool.commits import Commits
+from mesh.pool.commits import Commits, Need
 from mesh.pool.coordinator import Coordinator, JoinRequest, Membership
 from mesh.pool.demand import Demand, MemoryBudget
 from mesh.pool.effects import (
@@ -24,14 +24,14 @@ from mesh.pool.fetching import Fetch, FetchRequest
 from mesh.pool.flow import Flow
 from mesh.pool.inflow import Inflow
 from mesh.pool.member import Member
-from mesh.pool.partition import Partition, Standing
+from mesh.pool.partition import Partition
 from mesh.pool.results import TopicPartition
 from mesh.pool.serving import Serving
 from mesh.pool.settings import Acknowledge, PoolSettings
 from mesh.pool.slots import SLOTS, Slots, is_end, slot_of
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
-from mesh.records.spans import TopicName, UpstreamPartition
+from mesh.records.spans import CommitPosition, TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 
 
@@ -61,7 +61,7 @@ class Pool:
         self._ended = ended
         self.is_closed = False
         self.serving = Serving(group, settings, topics, slots, parked, timers, effects)
-        self.commits = Commits(group, timers, settings.commit_timeout, effects)
+        self.commits = Commits(group, timers, settings, effects)
         self.coordinator = Coordinator(settings, timers, effects, self._admitted, self._gone)
         self._memory = memory
         self._demand = Demand(group, settings, memory, effects)
@@ -168,12 +168,7 @@ class Pool:
 
     def end(self) -> None:
         """Leave the upstream groups, committing what is acknowledged."""
-        offsets = {
-            source: partition.ledger.committable
-            for source, partition in self.partitions.items()
-            if partition.is_active and partition.ledger.committable != partition.ledger.stored
-        }
-        self._close(offsets)
+        self._close(self.commits.unstored(self.partitions.values()))
 
     def answer_all(self, now: float) -> None:
         """Answer every Fetch that waits, with what it has."""
@@ -186,7 +181,7 @@ class Pool:
             self.serving.abandon(fetch)
         self._close({})
 
-    def _close(self, offsets: Mapping[UpstreamPartition, int]) -> None:
+    def _close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         self.is_closed = True
         self._demand.close()
         self._slots.give_back_all(lambda owner: owner.group == self.group)
@@ -194,7 +189,7 @@ class Pool:
         self.groupless.clear()
         self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        self._effects.append(LeaveUpstream(self.group, offsets))
+        self._effects.append(LeaveUpstream(self.group, positions))
         self._ended(self)
 
     def _watch_silence(self, now: float) -> None:
@@ -238,7 +233,7 @@ class Pool:
         """(topic, partition, virtual offset) each; answered when what can be stored upstream is stored."""
         member.heard = now
         errors: dict[TopicPartition, ErrorCode] = {}
-        needed: dict[UpstreamPartition, tuple[TopicPartition, Partition]] = {}
+        needs: dict[UpstreamPartition, Need] = {}
         total = 0
         for topic, index, offset in positions:
             source = self._topics.partition(topic, index)
@@ -248,13 +243,14 @@ class Pool:
             error, count = self._acknowledge(member, source, offset)
             errors[topic, index] = error
             total += count
-            partition = self.partitions.get(source)
-            if error is ErrorCode.NONE and partition is not None and partition.standing is not Standing.ABSENT:
-                # Also when it settles nothing: a commit that is repeated because it was not stored in time.
-                needed[source] = ((topic, index), partition)
+            window = member.windows.get(source)
+            if error is ErrorCode.NONE and window is not None and window.acknowledged is not None:
+                # Also when this one settles nothing: a commit that is repeated because it was not stored in time.
+                highest, version = window.acknowledged
+                needs[source] = Need((topic, index), self.partitions[source].ledger, version, highest)
         if total:
             member.flow.committed(total, member.in_flight, now)
-        self.commits.await_stored(ticket, errors, needed, now)
+        self.commits.await_stored(ticket, errors, needs, now)
 
     def _acknowledge(self, member: Member, source: UpstreamPartition, offset: int) -> tuple[ErrorCode, int]:
         owner = self._slots.owner(slot_of(offset)) if offset >= 0 and not is_end(offset) else member
@@ -283,11 +279,21 @@ class Pool:
         Raises Violation.
         """
         distribution = self.serving.distribution
-        distribution.refill_freed(now)
-        touched, distribution.touched = distribution.touched, set()
+        touched: set[Partition] = set()
+        relieved: list[Partition] = []
+        while True:
+            for partition in relieved:
+                distribution.distribute(partition, now)
+            distribution.refill_freed(now)
+            touched |= distribution.touched
+            for partition in distribution.touched:
+                partition.check()  # before anything is stored
+                self.commits.changed(partition)
+            distribution.touched = set()
+            relieved = self.commits.send()
+            if not relieved:
+                break
         for partition in touched:
-            partition.check()
-            self.commits.changed(partition)
             self.inflow.changed(partition)
             if partition.released:
                 self.serving.rereads.pump(partition)
@@ -297,4 +303,3 @@ class Pool:
                 touched, distribution.backlog_bytes, self.serving.replays.size, distribution.waiting > 0
             )
             self.inflow.hurry()
-        self.commits.send()

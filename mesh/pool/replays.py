@@ -12,7 +12,7 @@ from mesh.pool.partition import Partition, Released
 from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available, Delivery, Window
-from mesh.records.batch import Batch, rebase
+from mesh.records.batch import Batch, keep_spans, rebase
 from mesh.records.spans import Span, UpstreamPartition
 
 CHUNK = 5_000
@@ -162,7 +162,8 @@ class Rereads:
             del wanted[delivery]
             if delivery.held and delivery.batch is None:
                 return Request(_chunk(Span(delivery.first, delivery.last)), (window, delivery))
-        if partition.released and partition.backlog_bytes * 2 < self._settings.partition_budget:
+        has_room = partition.backlog_bytes * 2 < self._settings.partition_budget
+        if partition.released and (has_room or partition.is_full):  # what fills it may not be given before these
             released: Released = partition.released.peekitem(0)[1]
             return Request(_chunk(released.span), released)
         return None
@@ -233,7 +234,7 @@ def _chunk(span: Span) -> Span:
 def _clip(batches: list[Batch], span: Span) -> list[Batch]:
     clipped: list[Batch] = []
     for batch in batches:
-        batch.first, batch.last = max(batch.first, span.first), min(batch.last, span.last)
-        if batch.first <= batch.last:
-            clipped.append(batch)
+        first, last = max(batch.first, span.first), min(batch.last, span.last)
+        if first <= last:
+            clipped += keep_spans(batch, [Span(first, last)])
     return clipped

@@ -114,6 +114,9 @@ class Serving:
         spans = window.settle(offset)
         for span in spans:
             partition.ledger.settle(span.first, span.last)
+        if spans:
+            highest = max(window.acknowledged[0] if window.acknowledged else -1, *(span.last for span in spans))
+            window.acknowledged = (highest, partition.ledger.version)
         count = sum(len(span) for span in spans)
         self.distribution.free(member, count)
         self.distribution.touched.add(partition)
@@ -173,13 +176,14 @@ class Serving:
                     self.distribution.free(fetch.member, len(available))
             fetch.size -= lane.size
             lane.collected, lane.size = None, 0
-        unstored = partition.ledger.committable > partition.ledger.stored
+        unstored = partition.ledger.needs_storing
         for member in members:
             window = member.windows.get(partition.source)
             if window is not None:
                 lost = window.release()
                 self.distribution.free(member, sum(len(delivery) for delivery in lost))
                 window.is_forfeited = window.is_forfeited or unstored or bool(lost)
+                window.acknowledged = None
         self.distribution.forget(partition)
         self.rereads.forget(partition.source)
 

@@ -33,6 +33,8 @@ class PoolSettings:
     fast_expiry: float = 3.0
     lock_timeout: float = 300.0
     commit_timeout: float = 3.0
+    metadata_limit: int = 4_000
+    """Characters of acknowledgements above the committed offset in each upstream commit."""
     session_minimum: float = 6.0
     session_maximum: float = 1_800.0
     max_members: int = 10_000

@@ -73,10 +73,11 @@ class Window:
     end: the virtual offset after the last one sent.
     held: how many upstream offsets it holds.
     fetch: the parked Fetch that is to be answered from here, the newest.
+    acknowledged: the highest upstream offset that it has ever settled, and the version of the ledger when it last did.
     is_forfeited: the partition went elsewhere with what was held or not stored; the member has not been told yet.
     """
 
-    __slots__ = ("_deliveries", "committed", "end", "fetch", "held", "is_forfeited", "member")
+    __slots__ = ("_deliveries", "acknowledged", "committed", "end", "fetch", "held", "is_forfeited", "member")
 
     def __init__(self, member: Member, start: int) -> None:
         self.member = member
@@ -84,6 +85,7 @@ class Window:
         self.end = start
         self.held = 0
         self.fetch: Fetch | None = None
+        self.acknowledged: tuple[int, int] | None = None
         self.is_forfeited = False
         self._deliveries: SortedDict[int, Delivery] = SortedDict()
 

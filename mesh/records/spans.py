@@ -37,3 +37,11 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.first}..{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPosition:
+    """What is committed upstream for one partition: the next offset to read, and text of at most 4,000 characters."""
+
+    offset: int
+    metadata: str = ""

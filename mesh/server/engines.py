@@ -21,9 +21,9 @@ from mesh.pool.effects import (
     SubscribeUpstream,
 )
 from mesh.pool.pool import Pool
-from mesh.records.spans import ClusterName, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
 from mesh.server.logs import get_logger
-from mesh.upstream.engine import CommitPosition, CommitToken, Engine, EngineEvent
+from mesh.upstream.engine import CommitToken, Engine, EngineEvent
 
 log = get_logger(__name__)
 
@@ -62,8 +62,7 @@ class Engines:
     def command(self, effect: UpstreamCommand) -> None:
         """Dropped if there is no such engine: its pool has left."""
         match effect:
-            case CommitUpstream(group, cluster, token, offsets):
-                positions = _positions(offsets)
+            case CommitUpstream(group, cluster, token, positions):
                 self._call((group, cluster), lambda engine: engine.commit(CommitToken(token), positions))
             case ConsumeUpstream(group, cluster, consuming):
                 self._call((group, cluster), lambda engine: engine.set_consuming(consuming))
@@ -78,14 +77,14 @@ class Engines:
             case _:
                 assert_never(effect)
 
-    def close(self, group: GroupId, offsets: Mapping[UpstreamPartition, int]) -> None:
+    def close(self, group: GroupId, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         """Commit these a last time and leave, on every cluster."""
         for key in [key for key in self._waiting if key[0] == group]:
             del self._waiting[key]
         loop = asyncio.get_running_loop()
         for key in [key for key in self._engines if key[0] == group]:
             engine = self._engines.pop(key)
-            last = _positions({source: offset for source, offset in offsets.items() if source.cluster == key[1]})
+            last = {source: position for source, position in positions.items() if source.cluster == key[1]}
             # Kept here until it has ended, and nothing leaves it but a cancellation.
             self._closing[key] = loop.create_task(self._close(key, engine, last), name=f"close engine of {key}")
 
@@ -125,7 +124,3 @@ class Engines:
             self._open(pool, key[1])
             for command in commands:
                 self._call(key, command)
-
-
-def _positions(offsets: Mapping[UpstreamPartition, int]) -> dict[UpstreamPartition, CommitPosition]:
-    return {source: CommitPosition(offset) for source, offset in offsets.items()}

@@ -29,6 +29,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "generation": "generation of a group, downstream or upstream",
     "group": "downstream group id",
     "in_flight": "records that were sent and not committed",
+    "limit": "characters of commit metadata",
     "member": "member id in its group",
     "offset": "an upstream offset",
     "offsets": "a number of offsets",

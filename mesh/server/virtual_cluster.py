@@ -234,7 +234,7 @@ class VirtualClusterServer:
                 pool.inflow.ends_known(offsets)
             case Assigned(partitions):
                 assignments = [
-                    Assignment(item.partition, item.start, item.committed.offset, item.resumed, item.end or 0)
+                    Assignment(item.partition, item.start, item.committed, item.resumed, item.end or 0)
                     for item in partitions
                 ]
                 pool.inflow.assigned(cluster, assignments, now)

@@ -16,8 +16,8 @@ from typing import Literal
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
-from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
-from mesh.upstream.engine import Assigned, AssignedPartition, CommitPosition, EngineEvent, Lost, PositionReset, Revoked
+from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
+from mesh.upstream.engine import Assigned, AssignedPartition, EngineEvent, Lost, PositionReset, Revoked
 
 REQUEST_TIMEOUT = 5.0
 

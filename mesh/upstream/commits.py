@@ -14,8 +14,7 @@ from math import inf
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from mesh.records.spans import UpstreamPartition
-from mesh.upstream.engine import CommitPosition
+from mesh.records.spans import CommitPosition, UpstreamPartition
 
 REQUEST_TIMED_OUT = 7
 ILLEGAL_GENERATION = 22

@@ -22,16 +22,11 @@ from typing import Literal
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
 from mesh.upstream.assignment import Assignment
 from mesh.upstream.commits import REQUEST_TIMED_OUT, Commits, Errors
-from mesh.upstream.engine import (
-    CommitPosition,
-    Committed,
-    CommitToken,
-    EngineEvent,
-)
+from mesh.upstream.engine import Committed, CommitToken, EngineEvent
 from mesh.upstream.events import EventChannel
 from mesh.upstream.intake import Intake
 from mesh.upstream.log_ends import LogEnds

@@ -12,18 +12,10 @@ from dataclasses import dataclass
 from typing import NewType, Protocol, TypeAlias
 
 from mesh.records.batch import Batch
-from mesh.records.spans import Span, TopicName, UpstreamPartition
+from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
 
 CommitToken = NewType("CommitToken", int)
 """Names one `commit` command, so that its `Committed` event can be told from others."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitPosition:
-    """What is committed upstream for one partition: the next offset to read, and text of at most 4,000 characters."""
-
-    offset: int
-    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.upstream.commits import REBALANCE_IN_PROGRESS, REQUEST_TIMED_OUT
 from mesh.upstream.consumer_thread import ConsumerThread
-from mesh.upstream.engine import CommitPosition, CommitToken, EngineEvent
+from mesh.upstream.engine import CommitToken, EngineEvent
 from mesh.upstream.events import EventChannel
 from mesh.upstream.properties import consumer_properties, reader_properties
 from mesh.upstream.reader_thread import ReaderThread

@@ -84,6 +84,7 @@ _POOL = ("virtual_clusters", 0, "target", "pool")
         ((*_POOL, "max_pools"), True, "true: a whole number"),
         ((*_POOL, "max_pools"), 0, "0: greater than or equal to 1"),
         ((*_POOL, "join_delay"), "11s", "'11s': less than or equal to 10"),
+        ((*_POOL, "metadata_limit"), 4_001, "4001: less than or equal to 4000"),
         ((*_POOL, "fairness"), {"maximum_window": 100_000}, "100000: less than 100000"),
         ((*_POOL, "fairness"), {"policy": "fifo"}, "'fifo': 'least_loaded', 'round_robin' or 'oldest_first'"),
         ((*_POOL, "acknowledge"), [{"group": "x", "mode": "never"}], "'never': 'commit' or 'receipt'"),

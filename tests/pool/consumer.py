@@ -147,6 +147,7 @@ class Consumer:
             **changes,
         }
         self.world.commits[ticket] = (self, dict(wanted))
+        self.world.committing(self, wanted)
         self.world.do(
             self.world.cluster.commit(
                 self.coordinator,

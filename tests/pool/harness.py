@@ -34,7 +34,7 @@ from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
-from mesh.records.spans import ClusterName, Span, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Span, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 from tests.pool.checks import check_pool
 from tests.pool.consumer import Consumer
@@ -51,6 +51,7 @@ __all__ = [
     "Upstream",
     "World",
     "batch_of",
+    "offsets",
     "source",
     "value_of",
 ]
@@ -62,16 +63,29 @@ Kind = TypeVar("Kind")
 class Upstream:
     """The upstream clusters as one group sees them.
 
-    logs: the batches of each partition, first and last offset; ends: how far each was read; stored: what is committed.
+    logs: the batches of each partition, first and last offset; ends: how far each was read; stored, metadata: what is
+    committed.
     subscribed: clusters that are to be consumed from at all; idle: that are not to be now; paused: nor are these.
     """
 
     logs: dict[UpstreamPartition, list[tuple[int, int]]] = field(default_factory=dict)
     ends: dict[UpstreamPartition, int] = field(default_factory=dict)
     stored: dict[UpstreamPartition, int] = field(default_factory=dict)
+    metadata: dict[UpstreamPartition, str] = field(default_factory=dict)
     subscribed: set[ClusterName] = field(default_factory=set)
     idle: set[ClusterName] = field(default_factory=set)
     paused: set[UpstreamPartition] = field(default_factory=set)
+
+    def store(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
+        for partition, position in positions.items():
+            self.stored[partition], self.metadata[partition] = position.offset, position.metadata
+
+    def committed(self, partition: UpstreamPartition) -> CommitPosition:
+        return CommitPosition(self.stored.get(partition, 0), self.metadata.get(partition, ""))
+
+
+def offsets(effect: CommitUpstream | LeaveUpstream) -> dict[UpstreamPartition, int]:
+    return {partition: position.offset for partition, position in effect.positions.items()}
 
 
 class World:
@@ -99,6 +113,8 @@ class World:
         self.auto_store = auto_store
         self.auto_reread = auto_reread
         self._assign = assigned
+        self.log_end = 0
+        """How far the logs go, as new assignments say; 0 for unknown."""
         self.answers: dict[object, object] = {}
         self.effects: list[Effect] = []
         self.fetches: dict[object, tuple[Consumer, list[int]]] = {}
@@ -208,8 +224,8 @@ class World:
                 self.upstreams[group].paused.add(partition)
             case ResumeUpstream(group, partition):
                 self.upstreams[group].paused.remove(partition)
-            case LeaveUpstream(group, offsets):
-                self._left(group, offsets)
+            case LeaveUpstream(group, positions):
+                self._left(group, positions)
             case _:
                 pass
 
@@ -223,6 +239,9 @@ class World:
         if isinstance(result, CommitResult):
             self.committed(ticket, result)
         self.answers[ticket] = result
+
+    def committing(self, consumer: Consumer, positions: Mapping[int, int]) -> None:
+        """For those who watch what is acknowledged."""
 
     def committed(self, ticket: object, result: CommitResult) -> None:
         """For those who watch what is acknowledged."""
@@ -272,9 +291,9 @@ class World:
         is_asked = partition.cluster in upstream.subscribed - upstream.idle
         return is_active and is_asked and partition not in upstream.paused
 
-    def _left(self, group: GroupId, offsets: Mapping[UpstreamPartition, int]) -> None:
+    def _left(self, group: GroupId, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         """The pool has ended: its engines commit these and are gone, with whatever they were about to do."""
-        self.upstreams[group].stored.update(offsets)
+        self.upstreams[group].store(positions)
         self.upstreams[group].subscribed.clear()
         self.upstreams[group].idle.clear()
         self.upstreams[group].paused.clear()
@@ -286,8 +305,9 @@ class World:
             Assignment(
                 source(index),
                 self.ends.get(source(index), 0) if resumed else self.stored.get(source(index), 0),
-                self.stored.get(source(index), 0),
+                self.upstreams[self.group].committed(source(index)),
                 resumed,
+                self.log_end,
             )
             for index in indexes
             if source(index).cluster == cluster
@@ -306,10 +326,13 @@ class World:
         commit = self.pending_stores.pop(0)
         with self.of(commit.group):
             if not error:
-                for partition, offset in commit.offsets.items():
-                    assert offset > self.stored.get(partition, -1), "the committed offset did not move on"
-                self.stored.update(commit.offsets)
-            errors = dict.fromkeys(commit.offsets, error)
+                for partition, position in commit.positions.items():
+                    before = self.upstreams[self.group].committed(partition)
+                    assert position.offset >= before.offset, "the committed offset moved back"
+                    is_first = partition not in self.stored
+                    assert is_first or position != before, "the same was committed again"
+                self.upstreams[self.group].store(commit.positions)
+            errors = dict.fromkeys(commit.positions, error)
             self.upstream(lambda pool: pool.commits.committed(commit.cluster, commit.token, errors, self.now))
 
     def reread(self, error: str = "", gone: Iterable[int] = ()) -> None:

@@ -9,7 +9,7 @@ from mesh.pool.partition import Standing, Violation
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
-from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, batch_of, source, value_of
+from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, batch_of, offsets, source, value_of
 
 
 def member(world: World, name: str = "c") -> Consumer:
@@ -423,7 +423,7 @@ def test_when_the_process_stops_everything_is_answered_and_committed() -> None:
     assert not consumer.is_parked
     assert commit in world.answers
     (left,) = [effect for effect in world.effects if isinstance(effect, LeaveUpstream)]
-    assert left.offsets == {source(0): 4}
+    assert offsets(left) == {source(0): 4}
     for each in (consumer, joining):
         each.disconnect()
     world.check_empty()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from mesh.pool.results import CommitResult
 from mesh.pool.rules import GROUP_LESS
 from mesh.pool.settings import Policy, PoolSettings
 from mesh.wire.errors import ErrorCode
-from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source
+from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source, value_of
 
 INDEX = st.integers(0, 3)
 NUMBER = st.integers(0, 5)
@@ -24,14 +25,44 @@ MOST = 5
 
 
 class WatchedWorld(World):
-    """Keeps account of what clients have acknowledged, by commits or by receipt."""
+    """Keeps account of what clients have acknowledged, by commits or by receipt, and of what they were told is stored.
+
+    settled: what a consumer has committed of a partition and was not told of yet.
+    """
 
     def __init__(self, settings: PoolSettings) -> None:
         super().__init__(settings, auto_store=False, auto_reread=False)
         self.acknowledged: set[tuple[GroupId, bytes]] = set()
+        self.settled: dict[tuple[str, int], set[bytes]] = defaultdict(set)
+        self.stored_for_good: set[tuple[GroupId, bytes]] = set()
+
+    def committing(self, consumer: Consumer, positions: Mapping[int, int]) -> None:
+        pool = self.cluster.pools.get(consumer.group)
+        member = pool.members.get(consumer.member_id) if pool is not None else None
+        for index, offset in positions.items() if member is not None else ():
+            window = member.windows.get(source(index)) if member is not None else None
+            if window is None or offset > window.end:
+                continue
+            for delivery in window:
+                below = range(delivery.first, delivery.last + 1)[: max(offset - delivery.virtual, 0)]
+                self.settled[consumer.name, index].update(value_of(source(index), each) for each in below)
+
+    def moved(self, cluster: str) -> None:
+        """What was settled there may be stored or not: members that ask are told so."""
+        for name, index in self.settled:
+            if source(index).cluster == cluster:
+                self.settled[name, index].clear()
+
+    def given(self, group: GroupId, partition: int, offset: int, value: bytes) -> None:
+        super().given(group, partition, offset, value)
+        assert (group, value) not in self.stored_for_good, "its commit was answered, and it came again"
 
     def committed(self, ticket: object, result: CommitResult) -> None:
         consumer, positions = self.commits.pop(ticket)
+        for (_, partition), error in result.errors.items():
+            if error is ErrorCode.NONE:
+                values = self.settled.pop((consumer.name, partition), set())
+                self.stored_for_good.update((consumer.group, value) for value in values)
         # One that is not stored yet, or went elsewhere, may be stored all the same.
         settled = {
             partition: offset
@@ -54,12 +85,20 @@ class PoolMachine(RuleBasedStateMachine):
     consumers: list[Consumer]
 
     @initialize(
-        policy=st.sampled_from(Policy), window=st.sampled_from([5, 20, 1000]), replay=st.sampled_from([0, 500, 4000])
+        policy=st.sampled_from(Policy),
+        window=st.sampled_from([5, 20, 1000]),
+        replay=st.sampled_from([0, 500, 4000]),
+        metadata=st.sampled_from([0, 40, 4000]),
     )
-    def begin(self, policy: Policy, window: int, replay: int) -> None:
+    def begin(self, policy: Policy, window: int, replay: int, metadata: int) -> None:
         self.world = WatchedWorld(
             PoolSettings(
-                policy=policy, initial_window=window, replay_budget=replay, partition_budget=800, pool_budget=2_000
+                policy=policy,
+                initial_window=window,
+                replay_budget=replay,
+                partition_budget=800,
+                pool_budget=2_000,
+                metadata_limit=metadata,
             )
         )
         self.consumers = [self.world.consumer("c0")]
@@ -209,11 +248,14 @@ class PoolMachine(RuleBasedStateMachine):
         indexes = [index for index in range(4) if source(index).cluster == cluster]
         self.world.upstream(lambda pool: pool.inflow.revoked([source(index) for index in indexes]))
         self.world.check()
+        if not comes_back:
+            self.world.moved(cluster)
         self.world.assign(source(indexes[0]).cluster, resumed=True, indexes=indexes if comes_back else indexes[:1])
 
     @rule(cluster=st.sampled_from([EU, US]))
     def lose(self, cluster: str) -> None:
         sources = [source(index) for index in range(4) if source(index).cluster == cluster]
+        self.world.moved(cluster)
         self.world.upstream(lambda pool: pool.inflow.lost(sources))
         self.world.pending_stores = [
             each for each in self.world.pending_stores if each.cluster != cluster or each.group != GROUP

@@ -17,19 +17,11 @@ from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.encode import encode_batch
-from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.server.metrics import Metrics
 from mesh.server.samples import samples_of
 from mesh.server.virtual_cluster import VirtualClusterServer
-from mesh.upstream.engine import (
-    Assigned,
-    AssignedPartition,
-    CommitPosition,
-    Committed,
-    CommitToken,
-    EngineEvent,
-    Received,
-)
+from mesh.upstream.engine import Assigned, AssignedPartition, Committed, CommitToken, EngineEvent, Received
 from mesh.wire.apis import ApiKey
 from tests.apis.harness import ENDPOINT, join_values
 from tests.apis.messages import Conversation

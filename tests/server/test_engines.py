@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.pool.effects import GroupId
-from mesh.records.spans import ClusterName
-from mesh.upstream.engine import CommitPosition, EngineEvent, SourceDown, SourceUp
+from mesh.records.spans import ClusterName, CommitPosition
+from mesh.upstream.engine import EngineEvent, SourceDown, SourceUp
 from tests.pool.harness import EU, US, source
 from tests.server.fake_time import in_fake_time
 from tests.server.harness import Bench, FakeEngine, Peer

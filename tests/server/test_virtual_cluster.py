@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
+from mesh.records.spans import CommitPosition
 from mesh.server.connection import DownstreamConnection
 from mesh.server.labels import OTHER
 from mesh.server.virtual_cluster import VirtualClusterServer
-from mesh.upstream.engine import CommitPosition
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.apis.harness import join_values

@@ -11,17 +11,8 @@ from typing import Any, Literal, TypeVar
 from confluent_kafka import Producer
 
 from mesh.records.decode import Record, decode_records
-from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
-from mesh.upstream.engine import (
-    Assigned,
-    AssignedPartition,
-    CommitPosition,
-    Committed,
-    CommitToken,
-    EndReached,
-    EngineEvent,
-    Received,
-)
+from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
+from mesh.upstream.engine import Assigned, AssignedPartition, Committed, CommitToken, EndReached, EngineEvent, Received
 from mesh.upstream.librdkafka import LibrdkafkaEngine
 
 CLUSTER = ClusterName("eu")

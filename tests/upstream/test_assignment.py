@@ -7,9 +7,9 @@ from typing import Literal
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from mesh.records.spans import TopicName
+from mesh.records.spans import CommitPosition, TopicName
 from mesh.upstream.assignment import Assignment
-from mesh.upstream.engine import Assigned, CommitPosition, EngineEvent, Lost, PositionReset, Revoked
+from mesh.upstream.engine import Assigned, EngineEvent, Lost, PositionReset, Revoked
 from tests.upstream.fakes import FakeConsumer, place
 from tests.upstream.harness import CLUSTER, source
 

@@ -6,9 +6,8 @@ from math import inf
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from mesh.records.spans import UpstreamPartition
+from mesh.records.spans import CommitPosition, UpstreamPartition
 from mesh.upstream.commits import Commits, Errors
-from mesh.upstream.engine import CommitPosition
 from tests.upstream.fakes import FakeConsumer, place
 from tests.upstream.harness import source
 

@@ -7,8 +7,8 @@ import threading
 
 from confluent_kafka import Consumer, TopicPartition
 
-from mesh.records.spans import Span
-from mesh.upstream.engine import CommitPosition, Committed, CommitToken, EndReached, Received, Reread, SourceDown
+from mesh.records.spans import CommitPosition, Span
+from mesh.upstream.engine import Committed, CommitToken, EndReached, Received, Reread, SourceDown
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from mesh.records.spans import Span
+from mesh.records.spans import CommitPosition, Span
 from mesh.upstream import catalog as catalog_module
 from mesh.upstream import librdkafka, reader_thread
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
-from mesh.upstream.engine import CommitPosition, PositionReset, Reread, SourceDown, SourceUp
+from mesh.upstream.engine import PositionReset, Reread, SourceDown, SourceUp
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import CLUSTER, RunningEngine, engine, new_name, produce, run, source

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer
 
-from mesh.upstream.engine import Assigned, AssignedPartition, CommitPosition, Lost, PositionReset, Revoked, SourceDown
+from mesh.records.spans import CommitPosition
+from mesh.upstream.engine import Assigned, AssignedPartition, Lost, PositionReset, Revoked, SourceDown
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
 

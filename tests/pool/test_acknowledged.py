@@ -1,0 +1,99 @@
+"""Acknowledgements as the metadata of a commit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesh.pool.acknowledged import LONGEST, ForeignMetadata, pack, unpack
+from mesh.records.spans import Span
+from tests.pool.harness import source
+
+HERE, THERE = source(0), source(1)
+BASES = st.integers(0, 1 << 50)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[int, list[Span]]:
+    """A committed offset, and settled runs above it."""
+    base = draw(BASES)
+    position, spans = base, []
+    for gap, count in draw(st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(1, 1 << 20)), max_size=40)):
+        spans.append(Span(position + gap, position + gap + count - 1))
+        position += gap + count
+    return base, spans
+
+
+def test_the_form_that_is_stored() -> None:
+    """Golden: a mesh of a later version must read what this one has written."""
+    packed = pack(HERE, 100, [Span(102, 104), Span(200, 1_199)], 4_000)
+    assert packed.text == "kafka-mesh/1 100 BAa-AdAP 23f0e578"
+    assert packed.covered is None
+    assert unpack(HERE, 100, packed.text) == [Span(102, 104), Span(200, 1_199)]
+
+
+@given(runs())
+def test_what_was_packed_is_unpacked(case: tuple[int, list[Span]]) -> None:
+    base, spans = case
+    packed = pack(HERE, base, spans, LONGEST)
+    assert packed.covered is None
+    assert unpack(HERE, base, packed.text) == spans
+    assert (packed.text == "") is (not spans)
+    assert packed.text.isascii()
+
+
+@given(runs(), st.integers(0, 200))
+def test_what_does_not_fit_is_left_out_highest_runs_first(case: tuple[int, list[Span]], limit: int) -> None:
+    base, spans = case
+    packed = pack(HERE, base, spans, limit)
+    assert len(packed.text) <= limit
+    kept = unpack(HERE, base, packed.text)
+    assert kept == spans[: len(kept)]
+    assert packed.covered == (spans[len(kept)].first if len(kept) < len(spans) else None)
+
+
+def test_a_thousand_small_runs_fit() -> None:
+    spans = [Span(number * 10 + 2, number * 10 + 3) for number in range(1_000)]
+    assert pack(HERE, 0, spans, 4_000).covered is None
+
+
+@pytest.mark.parametrize("text", ["", "something of the application's", "kafka-mes", "\x00"])
+def test_metadata_of_others_says_nothing(text: str) -> None:
+    assert unpack(HERE, 100, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("kafka-mesh/2 100 BAa-AdAP 23f0e578", "version 2"),
+        ("kafka-mesh/1 100 BAa-AdAP 23f0e579", "damaged"),
+        ("kafka-mesh/1 100 BAa-AdAP", "damaged"),
+        ("kafka-mesh/1", "damaged"),
+        ("kafka-mesh/1 " + "x" * LONGEST, "characters"),
+    ],
+)
+def test_metadata_that_cannot_be_read_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ForeignMetadata, match=reason):
+        unpack(HERE, 100, text)
+
+
+def test_metadata_of_another_partition_or_offset_is_refused() -> None:
+    text = pack(HERE, 100, [Span(102, 104)], 4_000).text
+    with pytest.raises(ForeignMetadata, match="another partition"):
+        unpack(THERE, 100, text)
+    with pytest.raises(ForeignMetadata, match="offset 100, not 90"):
+        unpack(HERE, 90, text)
+
+
+@given(runs().filter(lambda case: bool(case[1])), st.data())
+def test_no_single_damage_is_taken_for_acknowledgements(case: tuple[int, list[Span]], data: st.DataObject) -> None:
+    base, spans = case
+    text = pack(HERE, base, spans, LONGEST).text
+    at = data.draw(st.integers(0, len(text) - 1))
+    character = data.draw(st.characters(codec="ascii").filter(lambda each: each != text[at]))
+    try:
+        assert unpack(HERE, base, text[:at] + character + text[at + 1 :]) == []
+    except ForeignMetadata:
+        return
+    assert at < len("kafka-mesh/"), "what says that it is ours is checked"

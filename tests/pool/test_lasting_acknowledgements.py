@@ -1,0 +1,201 @@
+"""What was acknowledged above the lowest un-acknowledged record outlives the mesh."""
+
+from __future__ import annotations
+
+import pytest
+
+from mesh.pool.effects import LeaveUpstream, Report
+from mesh.pool.results import CommitResult
+from mesh.pool.settings import PoolSettings
+from mesh.records.spans import CommitPosition
+from mesh.wire.errors import ErrorCode
+from tests.pool.harness import Consumer, World, source, value_of
+
+NONE, LATER = ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+METADATA_TOO_LARGE = 12
+
+
+def begin(
+    settings: PoolSettings | None = None, auto_store: bool = True, batches: int = 2
+) -> tuple[World, list[Consumer]]:
+    """Members that were sent three records of one partition each, one after the other."""
+    world = World(settings, auto_store=auto_store)
+    members = []
+    for number in range(batches):
+        members.append(world.consumer(f"c{number}"))
+        world.produce(0, 3)
+        members[-1].fetch(partitions=[0], wait=0.0)
+    return world, members
+
+
+def commit(world: World, consumer: Consumer) -> object:
+    return consumer.commit({0: consumer.positions[0]})
+
+
+def error(world: World, ticket: object) -> ErrorCode:
+    (only,) = world.answer(ticket, CommitResult).errors.values()
+    return only
+
+
+def told(world: World, event: str) -> list[Report]:
+    return [effect for effect in world.effects if isinstance(effect, Report) and effect.event == event]
+
+
+def restarted(before: World, end: int = 0) -> tuple[World, Consumer]:
+    """Another mesh, which knows what is stored upstream."""
+    world = World()
+    consumer = world.consumer()
+    upstream = before.upstreams[before.group]
+    world.upstreams[world.group].stored.update(upstream.stored)
+    world.upstreams[world.group].metadata.update(upstream.metadata)
+    world.upstreams[world.group].logs.update(upstream.logs)
+    world.log_end = end
+    world.assign_all()
+    return world, consumer
+
+
+def values(consumer: Consumer) -> list[bytes]:
+    return [value for _, _, value in consumer.received]
+
+
+def expected(*offsets: int) -> list[bytes]:
+    return [value_of(source(0), offset) for offset in offsets]
+
+
+def test_it_is_answered_when_it_is_stored() -> None:
+    world, (_, second) = begin(auto_store=False)
+    ticket = commit(world, second)
+    assert ticket not in world.answers
+    world.store()
+    assert error(world, ticket) is NONE
+    assert world.stored == {source(0): 0}
+    assert world.upstreams[world.group].metadata[source(0)].startswith("kafka-mesh/1 0 ")
+
+
+def test_it_does_not_come_again_after_a_restart() -> None:
+    before, (_, second) = begin()
+    commit(before, second)
+    world, consumer = restarted(before)
+    world.produce(0)
+    world.produce(0)
+    world.produce(0, 2)
+    consumer.fetch(partitions=[0])
+    consumer.fetch(partitions=[0], wait=0.0)
+    assert values(consumer) == expected(0, 1, 2, 6, 7)
+    world.check()
+
+
+def test_a_batch_that_is_settled_in_its_middle_is_cut() -> None:
+    before, (first, second) = begin()
+    commit(before, second)
+    first.commit({0: first.positions[0] - 2})
+    world, consumer = restarted(before)
+    world.logs[source(0)] = [(0, 9)]
+    world.produce(0)
+    consumer.fetch(partitions=[0])
+    consumer.fetch(partitions=[0], wait=0.0)
+    assert values(consumer) == expected(1, 2, 6, 7, 8, 9)
+    world.check()
+
+
+def test_it_does_not_come_again_when_the_pool_ends_and_begins_anew() -> None:
+    world, (first, second) = begin()
+    world.auto_store = False
+    commit(world, second)
+    for consumer in (first, second):
+        consumer.leave()
+        consumer.disconnect()
+    world.advance(60.0)
+    (left,) = [effect for effect in world.effects if isinstance(effect, LeaveUpstream)]
+    assert left.positions[source(0)].offset == 0
+    again, consumer = restarted(world)
+    again.produce(0)
+    again.produce(0)
+    consumer.fetch(partitions=[0])
+    assert values(consumer) == expected(0, 1, 2)
+
+
+def test_a_log_that_was_cut_off_may_have_other_records_there() -> None:
+    before, (_, second) = begin()
+    commit(before, second)
+    world, consumer = restarted(before, end=5)
+    world.produce(0)
+    world.produce(0)
+    consumer.fetch(partitions=[0])
+    consumer.fetch(partitions=[0], wait=0.0)
+    assert values(consumer) == expected(0, 1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("metadata", ["kafka-mesh/9 0 x y", "kafka-mesh/1 0 BAa 00000000"])
+def test_metadata_that_cannot_be_read_is_passed_over_with_a_warning(metadata: str) -> None:
+    before, (_, second) = begin()
+    commit(before, second)
+    before.upstreams[before.group].store({source(0): CommitPosition(0, metadata)})
+    world, consumer = restarted(before)
+    world.produce(0)
+    world.produce(0)
+    consumer.fetch(partitions=[0])
+    consumer.fetch(partitions=[0], wait=0.0)
+    assert values(consumer) == expected(0, 1, 2, 3, 4, 5)
+    assert len(told(world, "the metadata of an upstream commit was passed over")) == 1
+
+
+def test_what_does_not_fit_is_answered_as_not_stored_until_it_does() -> None:
+    world, members = begin(PoolSettings(metadata_limit=len("kafka-mesh/1 0 AAAA 01234567")), batches=4)
+    second, fourth = commit(world, members[1]), commit(world, members[3])
+    assert error(world, second) is NONE
+    assert fourth not in world.answers
+    world.advance(3.0)
+    assert error(world, fourth) is LATER
+    again = commit(world, members[3])
+    assert again not in world.answers
+    assert error(world, commit(world, members[0])) is NONE
+    assert error(world, again) is NONE
+    world.check()
+
+
+def test_a_partition_that_is_full_delivers_nothing_new_until_its_lowest_record_is_settled() -> None:
+    world, members = begin(PoolSettings(metadata_limit=30), batches=2)
+    commit(world, members[1])
+    assert len(told(world, "a partition waits for its lowest record to be acknowledged")) == 1
+    members[1].fetch(partitions=[0], wait=30.0)
+    world.produce(0)
+    assert members[1].is_parked
+    world.check()
+    commit(world, members[0])
+    assert not members[1].is_parked
+    assert values(members[1])[-10:] == expected(*range(6, 16))
+    world.check()
+
+
+@pytest.mark.parametrize("replay", [0, 1 << 20])
+def test_the_lowest_record_is_given_to_others_though_its_partition_is_full(replay: int) -> None:
+    settings = PoolSettings(metadata_limit=30, partition_budget=1_000, replay_budget=replay)
+    world, members = begin(settings, batches=2)
+    commit(world, members[1])
+    while world.is_consumed(0):
+        world.produce(0, 10)
+    members[1].fetch(partitions=[0], wait=30.0)
+    assert members[1].is_parked
+    members[0].leave()
+    assert values(members[1])[-3:] == expected(0, 1, 2)
+    commit(world, members[1])
+    members[1].fetch(partitions=[0], wait=0.0)
+    assert values(members[1])[6:16] == expected(*range(6, 16))
+    world.check()
+
+
+def test_brokers_that_allow_less_are_sent_less() -> None:
+    world, members = begin(auto_store=False, batches=4)
+    tickets = [commit(world, members[number]) for number in (1, 3)]
+    world.store()
+    longest = len(world.pending_stores[0].positions[source(0)].metadata)
+    world.store(METADATA_TOO_LARGE)
+    world.advance(0.5)
+    shorter = len(world.pending_stores[0].positions[source(0)].metadata)
+    assert shorter <= longest // 2
+    world.store()
+    assert error(world, tickets[0]) is NONE
+    assert len(told(world, "an upstream cluster allows less commit metadata")) == 1
+    world.advance(3.0)
+    assert error(world, tickets[1]) is LATER
