@@ -9,13 +9,13 @@ from mesh.pool.acknowledged import ForeignMetadata, unpack
 from mesh.pool.commits import Commits
 from mesh.pool.demand import Demand
 from mesh.pool.effects import Effect, GroupId, HurryUpstream, Report, SubscribeUpstream
-from mesh.pool.ledger import Ledger
+from mesh.pool.ledger import Ledger, keep_unsettled
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Standing
 from mesh.pool.serving import Serving
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available
-from mesh.records.batch import Batch, keep_spans
+from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 
 
@@ -123,12 +123,7 @@ class Inflow:
         fresh: list[Available] = []
         for batch in batches:
             spans = partition.ledger.receive(batch.first, batch.last)
-            pieces = keep_spans(batch, spans)
-            fresh += map(Available, pieces)
-            if len(pieces) < len(spans):  # where a span holds no record, there is nothing to acknowledge
-                kept = {piece.first for piece in pieces}
-                for empty in [span for span in spans if span.first not in kept]:
-                    partition.ledger.settle(empty.first, empty.last)
+            fresh += map(Available, keep_unsettled(partition.ledger, batch, spans))
         self._serving.distribution.offer(partition, fresh, now)
 
     def reached_end(self, source: UpstreamPartition, offset: int) -> None:

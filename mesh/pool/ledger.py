@@ -10,10 +10,11 @@ later one, is stored upstream; what did not fit into the metadata of that commit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from sortedcontainers import SortedDict
 
+from mesh.records.batch import Batch, keep_spans
 from mesh.records.spans import CommitPosition, Span
 
 NOTHING = CommitPosition(-1)
@@ -136,3 +137,13 @@ class Ledger:
     def store(self, version: int, position: CommitPosition, covered: int | None) -> None:
         """A commit made of `version` is stored, and with it everything settled below `covered`; None for all."""
         self.stored, self._stored_version, self._covered = position, version, covered
+
+
+def keep_unsettled(ledger: Ledger, batch: Batch, spans: Sequence[Span]) -> list[Batch]:
+    """What of a batch lies in these spans; one that holds no record is settled, since there is nothing to process."""
+    pieces = keep_spans(batch, spans)
+    if len(pieces) < len(spans):
+        kept = {piece.first for piece in pieces}
+        for empty in [span for span in spans if span.first not in kept]:
+            ledger.settle(empty.first, empty.last)
+    return pieces

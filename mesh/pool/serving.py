@@ -16,6 +16,7 @@ from mesh.pool.fetching import (
     FetchResult,
     Lane,
 )
+from mesh.pool.ledger import keep_unsettled
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Released, Standing
 from mesh.pool.replays import Replays, Rereads
@@ -25,7 +26,7 @@ from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available, Window
 from mesh.records.batch import copy_batch, rebase
-from mesh.records.spans import Span, TopicName, UpstreamPartition
+from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 
 
@@ -136,11 +137,10 @@ class Serving:
                     continue
                 count = delivery.deliveries + 1
                 if delivery.batch is None:
-                    span = Span(delivery.first, delivery.last)
-                    partition.released[span.first] = Released(span, count, shunned)
+                    partition.released[delivery.first] = Released(delivery.span, count, shunned)
                 else:
-                    delivery.batch.first, delivery.batch.last = delivery.first, delivery.last
-                    self.distribution.put(partition, Available(delivery.batch, count, shunned))
+                    for piece in keep_unsettled(partition.ledger, delivery.batch, [delivery.span]):
+                        self.distribution.put(partition, Available(piece, count, shunned))
             if deliveries:
                 changed.append(partition)
         for partition in changed:

@@ -61,6 +61,10 @@ class Delivery:
     def end(self) -> int:
         return self.virtual + len(self)
 
+    @property
+    def span(self) -> Span:
+        return Span(self.first, self.last)
+
     def base_offset(self, batch: Batch) -> int:
         """The virtual offset of the record that has offset delta 0 in a batch of this delivery."""
         return self.virtual + batch.base - self.first

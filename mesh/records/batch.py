@@ -48,7 +48,8 @@ class Batch:
 
     data: the whole batch, header and body, nothing else.
     base: the upstream offset that a record of offset delta 0 has (or would have).
-    first, last: the upstream offsets that count, base <= first <= last; first > base when the front is settled.
+    first, last: the upstream offsets that count, base <= first <= last; first > base when the front is cut off, or
+        settled by the member that holds it.
     record_count: how many records the batch holds, also those in front of `first`.
     """
 
@@ -148,11 +149,10 @@ def unpack_batch(batch: Batch) -> Batch:
 def keep_spans(batch: Batch, spans: Sequence[Span]) -> list[Batch]:
     """Batches of what lies in these spans only: ascending, all of them within [first, last]. Raises CorruptBatch.
 
-    Nothing is read or copied when only the front is left out: clients pass over what lies below the offset they asked
-    for.
+    Also the front is really left out: librdkafka passes over what lies below the offset it asked for, but not over what
+    lies below the end of the batch before in the same answer.
     """
-    if len(spans) == 1 and spans[0].last == batch.last:
-        batch.first = spans[0].first
+    if len(spans) == 1 and (spans[0].first, spans[0].last) == (batch.first, batch.last):
         return [batch]
     readable = unpack_batch(batch) if spans and is_compressed(batch) else batch
     pieces = (slice_batch(readable, span.first, span.last) for span in spans)

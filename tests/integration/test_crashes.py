@@ -92,3 +92,38 @@ def test_terminated_mesh(bench: Bench) -> None:
     mesh.stop()
     assert sum(sum(cluster.committed(bench.group).values()) for cluster in bench.clusters) == 3_000
     assert [cluster.group_members(bench.group) for cluster in bench.clusters] == [0, 0]
+
+
+@pytest.mark.timeout(240)
+def test_killed_mesh_with_acknowledgements_out_of_order(bench: Bench) -> None:
+    """One member holds the first records while another goes through the rest and commits. What that one was answered
+    for stands above the committed offsets, and does not come again."""
+    mesh = bench.start_mesh()
+    holder = bench.confluent("holder", commit="none")
+    holder.until_assigned()
+    bench.feed(600)
+    holder.until_delivered(600)
+    worker = bench.confluent("worker", commit="sync")
+    worker.until_assigned()
+    with bench.feeding(6_000, rate=2_000):
+        worker.until_delivered(1_000)
+    eventually("all are delivered", lambda: len({each.id for each in bench.deliveries()}) == 6_600)
+    eventually("the worker has committed all it has", lambda: mesh.in_flight("worker") == 0)
+    done = {each.id for each in worker.deliveries}
+    mesh.kill()
+    holder.kill()
+
+    committed = {
+        (cluster.name, *place): offset
+        for cluster in bench.clusters
+        for place, offset in cluster.committed(bench.group).items()
+    }
+    stored = bench.stored()
+    above = {
+        key for key in done if stored[key].offset >= committed[stored[key].cluster, bench.topic, stored[key].partition]
+    }
+    assert len(above) > 500, "nothing was acknowledged out of order"
+    mesh.restart()
+    account = bench.account_when_all_arrived(members=[worker])
+    account.assert_nothing_lost_or_altered()
+    assert not done & account.twice.keys(), str(account)

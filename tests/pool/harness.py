@@ -301,20 +301,16 @@ class World:
         self.pending_rereads = [each for each in self.pending_rereads if each.group != group]
 
     def assign(self, cluster: ClusterName, resumed: bool = False, indexes: Iterable[int] = range(4)) -> None:
-        assignments = [
-            Assignment(
-                source(index),
-                self.ends.get(source(index), 0) if resumed else self.stored.get(source(index), 0),
-                self.upstreams[self.group].committed(source(index)),
-                resumed,
-                self.log_end,
-            )
-            for index in indexes
-            if source(index).cluster == cluster
-        ]
+        assignments = []
+        for partition in (source(index) for index in indexes if source(index).cluster == cluster):
+            known = self.pool.partitions.get(partition)
+            goes_on = resumed and known is not None and known.standing is not Standing.ABSENT
+            committed = self.upstreams[self.group].committed(partition)
+            start = self.ends.get(partition, 0) if goes_on else committed.offset
+            assignments.append(Assignment(partition, start, committed, goes_on, self.log_end))
         for item in assignments:
             self.upstreams[self.group].paused.discard(item.partition)
-            if not resumed:
+            if not item.resumed:
                 self.ends[item.partition] = item.start
         self.upstream(lambda pool: pool.inflow.assigned(cluster, assignments, self.now))
 
@@ -327,10 +323,7 @@ class World:
         with self.of(commit.group):
             if not error:
                 for partition, position in commit.positions.items():
-                    before = self.upstreams[self.group].committed(partition)
-                    assert position.offset >= before.offset, "the committed offset moved back"
-                    is_first = partition not in self.stored
-                    assert is_first or position != before, "the same was committed again"
+                    assert position.offset >= self.stored.get(partition, 0), "the committed offset moved back"
                 self.upstreams[self.group].store(commit.positions)
             errors = dict.fromkeys(commit.positions, error)
             self.upstream(lambda pool: pool.commits.committed(commit.cluster, commit.token, errors, self.now))

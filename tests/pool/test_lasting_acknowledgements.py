@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.effects import LeaveUpstream, Report
+from mesh.pool.effects import CommitUpstream, LeaveUpstream, Report
 from mesh.pool.results import CommitResult
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import CommitPosition
@@ -98,6 +98,22 @@ def test_a_batch_that_is_settled_in_its_middle_is_cut() -> None:
     world.check()
 
 
+@pytest.mark.parametrize("settled", [(0, 2, 0), (1, 2, 1), (0, 3, 1)])
+def test_what_is_settled_at_the_front_of_a_later_batch_is_not_sent(settled: tuple[int, ...]) -> None:
+    """librdkafka compares with the offset it asked for, not with the end of the batch before."""
+    before, members = begin(batches=3)
+    for member, count in zip(members, settled, strict=True):
+        member.commit({0: member.positions[0] - 3 + count})
+    world, consumer = restarted(before)
+    consumer.fetch(partitions=[0], minimum=100_000)
+    for _ in settled:
+        world.produce(0)
+    world.do(world.cluster.hurry(consumer.ticket, world.now))
+    left = [3 * number + each for number, count in enumerate(settled) for each in range(count, 3)]
+    assert values(consumer) == expected(*left)
+    world.check()
+
+
 def test_it_does_not_come_again_when_the_pool_ends_and_begins_anew() -> None:
     world, (first, second) = begin()
     world.auto_store = False
@@ -147,8 +163,10 @@ def test_what_does_not_fit_is_answered_as_not_stored_until_it_does() -> None:
     assert fourth not in world.answers
     world.advance(3.0)
     assert error(world, fourth) is LATER
+    sent = len([effect for effect in world.effects if isinstance(effect, CommitUpstream)])
     again = commit(world, members[3])
     assert again not in world.answers
+    assert len([effect for effect in world.effects if isinstance(effect, CommitUpstream)]) == sent, "nothing new fits"
     assert error(world, commit(world, members[0])) is NONE
     assert error(world, again) is NONE
     world.check()
