@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from mesh.pool.effects import Answer, ConnectionId, Effect, Ticket
 from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.security.principals import ANONYMOUS, Principal
+from mesh.security.rules import UNLIMITED, Access
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.messages import RequestMessage, ResponseMessage
 
@@ -34,7 +36,11 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One request: where it came from and under which ticket it is to be answered. now: seconds."""
+    """One request: where it came from and under which ticket it is to be answered.
+
+    now: seconds. access: what the principal may do; asked by `mesh.apis.authorization`, where a new handler puts its
+    guard, and not by handlers.
+    """
 
     cluster: VirtualCluster
     endpoint: Endpoint
@@ -45,6 +51,8 @@ class Context:
     version: int
     ticket: Ticket
     now: float
+    principal: Principal = ANONYMOUS
+    access: Access = UNLIMITED
 
     def answer(self, response: ResponseMessage) -> list[Effect]:
         return [Answer(self.ticket, response)]

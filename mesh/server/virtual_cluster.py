@@ -19,6 +19,7 @@ from typing import Any, assert_never
 
 from mesh.apis import TABLE
 from mesh.apis.api import Context, Endpoint
+from mesh.apis.dispatch import Work, begin
 from mesh.pool.effects import (
     Answer,
     ConnectionId,
@@ -55,7 +56,7 @@ from mesh.upstream.engine import (
 )
 from mesh.wire.connection import Request
 from mesh.wire.errors import ErrorCode, ProtocolError
-from mesh.wire.messages import OffsetCommitRequest, RequestMessage, ResponseMessage
+from mesh.wire.messages import OffsetCommitRequest, RequestMessage
 
 log = get_logger(__name__)
 
@@ -63,8 +64,7 @@ log = get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class _InWork:
     connection: DownstreamConnection
-    context: Context
-    message: RequestMessage
+    work: Work
 
 
 class VirtualClusterServer:
@@ -159,8 +159,8 @@ class VirtualClusterServer:
             self.now(),
         )
         violations = self.cluster.violations
-        effects = TABLE[request.api_key].handle(context, message)
-        self._in_work[request] = _InWork(connection, context, message)
+        work, effects = begin(request.api_key, context, message)
+        self._in_work[request] = _InWork(connection, work)
         self._carry_out(effects)
         if self.cluster.violations > violations and not any(_answers(effect, request) for effect in effects):
             connection.abort()  # what was to answer it is closed
@@ -169,16 +169,17 @@ class VirtualClusterServer:
         self._carry_out(self.cluster.hurry(request, self.now()))
 
     def _answer(self, request: Request, result: object) -> None:
-        work = self._in_work.pop(request, None)
-        if work is None:
+        in_work = self._in_work.pop(request, None)
+        if in_work is None:
             return
+        work = in_work.work
         try:
-            response: ResponseMessage = TABLE[request.api_key].respond(work.context, work.message, result)
-            work.connection.answer(request, response)
+            response = work.respond(result)
+            in_work.connection.answer(request, response)
         except Exception:  # noqa: BLE001 - see the module
-            self._failed(work.connection, request)
+            self._failed(in_work.connection, request)
         else:
-            self._count(work.message, result)
+            self._count(work.request, result)
             self.metrics.request(self.name, request.api_key.name, error_of(response), self.now() - work.context.now)
 
     def _work(self, connection: DownstreamConnection) -> None:

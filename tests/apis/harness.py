@@ -8,15 +8,17 @@ from typing import Any, Final
 
 from mesh.apis import TABLE
 from mesh.apis.api import Address, Context, Endpoint
+from mesh.apis.authorization import Refusal
+from mesh.apis.dispatch import Work, begin
 from mesh.pool.effects import ConnectionId, MemberId
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.records.batch import split_batches
 from mesh.records.decode import decode_records
+from mesh.security.rules import UNLIMITED, Access
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ErrorCode
-from mesh.wire.messages import RequestMessage
 from tests.apis.messages import Conversation
 from tests.pool.harness import GROUP, MAXIMUM, ORDERS, World
 
@@ -33,7 +35,7 @@ def versions(api_key: ApiKey) -> list[int]:
 class Mesh(World):
     def __init__(self, settings: PoolSettings | None = None, rules: GroupRules | None = None, **options: bool) -> None:
         super().__init__(settings, rules, **options)
-        self.in_work: dict[Request, tuple[Client, Context, RequestMessage]] = {}
+        self.in_work: dict[Request, tuple[Client, Work]] = {}
         self.ids = itertools.count(100)
 
     def handle(self, client: Client, asked: Request) -> None:
@@ -47,24 +49,28 @@ class Mesh(World):
             asked.api_version,
             asked,
             self.now,
+            access=client.access,
         )
-        message = asked.decode()
-        self.in_work[asked] = (client, context, message)
-        self.do(TABLE[asked.api_key].handle(context, message))
+        work, effects = begin(asked.api_key, context, asked.decode())
+        self.in_work[asked] = (client, work)
+        self.do(effects)
 
     def _answered(self, ticket: object, result: object) -> None:
         if not isinstance(ticket, Request):
             super()._answered(ticket, result)
             return
-        client, context, message = self.in_work.pop(ticket)
-        client.wire.answer(ticket, TABLE[ticket.api_key].respond(context, message, result))
+        client, work = self.in_work.pop(ticket)
+        client.refusals += work.refusals
+        client.wire.answer(ticket, work.respond(result))
 
 
 class Client(Conversation):
     """One connection of a client, and what the client knows of its group."""
 
-    def __init__(self, mesh: Mesh, client_id: str = "c") -> None:
+    def __init__(self, mesh: Mesh, client_id: str = "c", access: Access = UNLIMITED) -> None:
         super().__init__(client_id)
+        self.access = access
+        self.refusals: list[Refusal] = []
         self.mesh = mesh
         self.connection = ConnectionId(next(mesh.ids))
         self.wire = ServerConnection({key: (served.lowest, served.highest) for key, served in SERVED.items()})

@@ -245,7 +245,7 @@ class Bug(Exception):
 
 def replace(monkeypatch: pytest.MonkeyPatch, api_key: ApiKey, **parts: object) -> None:
     broken = dataclasses.replace(TABLE[api_key], **parts)  # type: ignore[arg-type]
-    monkeypatch.setattr("mesh.server.virtual_cluster.TABLE", {**TABLE, api_key: broken})
+    monkeypatch.setattr("mesh.apis.dispatch.TABLE", {**TABLE, api_key: broken})
 
 
 def raise_bug(*_: object) -> list[Effect]:

@@ -1,0 +1,224 @@
+"""What each API answers to a client that may not do everything, in every version. Whether that is what a real broker
+answers is tested in tests/integration/test_authorization.py."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from mesh.apis import TABLE
+from mesh.apis.authorization import GUARDS, Refusal
+from mesh.security.principals import user
+from mesh.security.rules import Access, Operation, PatternType, ResourceType, Rule, Rules
+from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ErrorCode
+from tests.apis.harness import Client, Mesh, fetch_values, join_values, versions
+from tests.pool.harness import GROUP, MAXIMUM, ORDERS
+
+TOPIC_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROUP_REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+SECRET: Final = "secret"
+
+
+def access(**names: tuple[str, ...]) -> Access:
+    """What may be read, by resource type."""
+    rules = tuple(
+        Rule(
+            principals=frozenset({user("alice")}),
+            operations=frozenset({Operation.READ}),
+            resource_type=ResourceType(kind),
+            names=each,
+            pattern_type=PatternType.LITERAL,
+        )
+        for kind, each in names.items()
+    )
+    return Rules(rules).access(user("alice"), "10.0.0.1")
+
+
+MEMBER: Final = {"topic": (ORDERS,), "group": (GROUP,)}
+
+
+def client(**names: tuple[str, ...]) -> Client:
+    return Client(Mesh(), access=access(**names))
+
+
+def refused(asked: Client) -> list[tuple[Operation, str]]:
+    return [(refusal.operation, refusal.name) for refusal in asked.refusals]
+
+
+def test_every_api_has_its_guard() -> None:
+    assert GUARDS.keys() == TABLE.keys(), "a new handler needs a line in mesh.apis.authorization.GUARDS"
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.METADATA))
+def test_metadata_of_named_topics(version: int) -> None:
+    asked = client(**MEMBER)
+    answer = asked.ask(ApiKey.METADATA, version, topics=({"name": ORDERS}, {"name": SECRET}))
+    assert {topic.name: topic.error_code for topic in answer.topics} == {ORDERS: 0, SECRET: TOPIC_REFUSED}
+    assert not answer.topics[1].partitions
+    assert refused(asked) == [(Operation.DESCRIBE, SECRET)]
+    assert len(answer.brokers) == 2
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.METADATA))
+def test_metadata_lists_what_one_may_see(version: int) -> None:
+    for asked, names in ((client(**MEMBER), [ORDERS]), (client(group=(GROUP,)), [])):
+        answer = asked.ask(ApiKey.METADATA, version, topics=() if version == 0 else None)
+        assert [topic.name for topic in answer.topics] == names
+        assert not asked.refusals, "what is not listed is not refused"
+
+
+def test_metadata_by_id() -> None:
+    asked = client(group=(GROUP,))
+    known = asked.mesh.cluster.topics.topic_id(ORDERS)
+    answer = asked.ask(ApiKey.METADATA, 12, topics=({"name": None, "topic_id": known},))
+    assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.topics] == [(None, known, TOPIC_REFUSED)]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.FETCH))
+def test_fetch(version: int) -> None:
+    asked = client(group=(GROUP,))
+    answer = asked.ask(ApiKey.FETCH, version, **fetch_values(asked.mesh, {0: 0, 1: 0}))
+    (topic,) = answer.responses
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+        (0, TOPIC_REFUSED),
+        (1, TOPIC_REFUSED),
+    ]
+    assert [(each.high_watermark, each.records) for each in topic.partitions] == [(-1, b"")] * 2
+    assert refused(asked) == [(Operation.READ, ORDERS)]
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_fetch_of_a_part_is_served(version: int) -> None:
+    asked = client(**MEMBER)
+    assert asked.join().error_code == 0
+    positions = asked.positions()
+    values = fetch_values(asked.mesh, {0: positions[0]})
+    hidden = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": MAXIMUM}
+    values["topics"] = ({"topic": SECRET, "partitions": (hidden,)}, *values["topics"])
+    correlation = asked.send(ApiKey.FETCH, version, **values)
+    assert asked.answer(correlation) is None, "parked"
+    asked.mesh.produce(0, count=2)
+    answer = asked.answer(correlation)
+    found = {topic.topic: [each.error_code for each in topic.partitions] for topic in answer.responses}
+    assert found == {ORDERS: [0], SECRET: [TOPIC_REFUSED]}
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.LIST_OFFSETS))
+def test_list_offsets(version: int) -> None:
+    asked = client(**MEMBER)
+    partition = ({"partition_index": 0, "timestamp": -2},)
+    answer = asked.ask(
+        ApiKey.LIST_OFFSETS,
+        version,
+        topics=({"name": SECRET, "partitions": partition}, {"name": ORDERS, "partitions": partition}),
+    )
+    assert {topic.name: topic.partitions[0].error_code for topic in answer.topics} == {ORDERS: 0, SECRET: TOPIC_REFUSED}
+    assert refused(asked) == [(Operation.DESCRIBE, SECRET)]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+def test_offset_commit_without_the_group(version: int) -> None:
+    asked = client(topic=(ORDERS,))
+    answer = asked.ask(ApiKey.OFFSET_COMMIT, version, **asked.commit_values({0: 5, 1: 6}))
+    assert [each.error_code for each in answer.topics[0].partitions] == [GROUP_REFUSED] * 2
+    assert asked.refusals == [Refusal(Operation.READ, ResourceType.GROUP, GROUP)]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+def test_offset_commit_of_topics(version: int) -> None:
+    asked = client(**MEMBER)
+    values = asked.commit_values({0: 5})
+    hidden = {"name": SECRET, "partitions": ({"partition_index": 3, "committed_offset": 5},)}
+    answer = asked.ask(ApiKey.OFFSET_COMMIT, version, **{**values, "topics": (hidden,)})
+    assert [(topic.name, topic.partitions[0].error_code) for topic in answer.topics] == [(SECRET, TOPIC_REFUSED)]
+    answer = asked.ask(ApiKey.OFFSET_COMMIT, version, **{**values, "topics": (hidden, *values["topics"])})
+    found = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+    assert found == {SECRET: TOPIC_REFUSED, ORDERS: ErrorCode.UNKNOWN_MEMBER_ID}
+
+
+def offset_fetch(asked: Client, version: int, *groups: dict[str, Any]) -> list[Any]:
+    """The answers for groups, which up to v7 are one."""
+    values = {**groups[0], "groups": groups}
+    answer = asked.ask(ApiKey.OFFSET_FETCH, version, **values)
+    return list(answer.groups) if version >= 8 else [answer]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
+def test_offset_fetch(version: int) -> None:
+    topics = tuple({"name": name, "partition_indexes": (0,)} for name in (ORDERS, SECRET))
+    values = {"group_id": GROUP, "topics": topics, "member_id": None, "member_epoch": -1}
+    (group,) = offset_fetch(client(topic=(ORDERS,)), version, values)
+    assert {topic.partitions[0].error_code for topic in group.topics} == {GROUP_REFUSED}
+    if version >= 2:
+        assert group.error_code == GROUP_REFUSED
+    asked = client(**MEMBER)
+    (group,) = offset_fetch(asked, version, values)
+    found = {topic.name: topic.partitions[0].error_code for topic in group.topics}
+    assert found == {ORDERS: 0, SECRET: TOPIC_REFUSED}
+    assert refused(asked) == [(Operation.DESCRIBE, SECRET)]
+
+
+def test_offset_fetch_of_several_groups_keeps_their_order() -> None:
+    asked = client(**MEMBER)
+    topics = ({"name": ORDERS, "partition_indexes": (0,)},)
+    groups = [{"group_id": name, "topics": topics, "member_id": None, "member_epoch": -1} for name in ("other", GROUP)]
+    assert [(group.group_id, group.error_code) for group in offset_fetch(asked, 8, *groups)] == [
+        ("other", GROUP_REFUSED),
+        (GROUP, 0),
+    ]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.FIND_COORDINATOR))
+def test_find_coordinator(version: int) -> None:
+    asked = client(**MEMBER)
+    answer = asked.ask(ApiKey.FIND_COORDINATOR, version, key="other", key_type=0, coordinator_keys=("other", GROUP))
+    if version >= 4:
+        assert [(each.key, each.error_code) for each in answer.coordinators] == [("other", GROUP_REFUSED), (GROUP, 0)]
+    else:
+        assert (answer.error_code, answer.host) == (GROUP_REFUSED, "")
+    assert asked.refusals == [Refusal(Operation.DESCRIBE, ResourceType.GROUP, "other")]
+
+
+def _values(api_key: ApiKey) -> dict[str, Any]:
+    match api_key:
+        case ApiKey.JOIN_GROUP:
+            return join_values(member_id="")
+        case ApiKey.SYNC_GROUP:
+            return {"group_id": GROUP, "generation_id": 1, "member_id": "m", "assignments": ()}
+        case ApiKey.HEARTBEAT:
+            return {"group_id": GROUP, "generation_id": 1, "member_id": "m"}
+        case _:
+            return {"group_id": GROUP, "member_id": "m", "members": ({"member_id": "m"},)}
+
+
+_GROUP_APIS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP)
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(key, version) for key in _GROUP_APIS for version in versions(key)])
+def test_the_group(api_key: ApiKey, version: int) -> None:
+    asked = client(topic=(ORDERS,))
+    assert asked.ask(api_key, version, **_values(api_key)).error_code == GROUP_REFUSED
+    assert asked.refusals == [Refusal(Operation.READ, ResourceType.GROUP, GROUP)]
+    assert not asked.mesh.cluster.pools
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))
+def test_produce(version: int) -> None:
+    asked = client(**MEMBER)
+    topics = ({"name": ORDERS, "partition_data": ({"index": 2, "records": b"records"},)},)
+    answer = asked.ask(ApiKey.PRODUCE, version, acks=1, timeout=1_000, topic_data=topics)
+    assert [(each.name, each.partition_responses[0].error_code) for each in answer.responses] == [
+        (ORDERS, TOPIC_REFUSED)
+    ]
+
+
+def test_a_member_with_its_rights_lives_as_without_rules() -> None:
+    asked = client(**MEMBER)
+    assert asked.join().error_code == 0
+    positions = asked.positions()
+    asked.mesh.produce(0, count=3)
+    correlation = asked.send(ApiKey.FETCH, 12, **fetch_values(asked.mesh, {0: positions[0]}))
+    assert asked.answer(correlation).responses[0].partitions[0].error_code == 0
+    assert not asked.refusals
