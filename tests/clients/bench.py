@@ -15,6 +15,7 @@ from tests.clients.building import franz_program, java_classes, node_program
 from tests.clients.script import Script
 from tests.integration.bench import Bench
 from tests.integration.jars import kafka_jars
+from tests.integration.kafka import KafkaCluster
 from tests.integration.members import KcatMember, Member
 from tests.integration.processes import eventually
 from tests.integration.records import Account, Delivery, Record, View
@@ -65,10 +66,12 @@ class ScriptedMember(Member):
 class ClientBench(Bench):
     """Members of any client."""
 
-    def member(self, client: Client, name: str, **script: Any) -> Member:
-        """Start a member of the bench's group, or one without a group (`group=None`); script: of `Script`."""
+    def member(self, client: Client, name: str, through: KafkaCluster | None = None, **script: Any) -> Member:
+        """Start a member of the bench's group, or one without a group (`group=None`), on the mesh, or directly on a
+        cluster; script: of `Script`."""
+        address = (through or self.mesh).bootstrap_servers
         group = {"group": self.group, **script}
-        chosen = Script(bootstrap_servers=self.mesh.bootstrap_servers, client_id=name, topic=self.topic, **group)
+        chosen = Script(bootstrap_servers=address, client_id=name, topic=self.topic, **group)
         if client is Client.KCAT:
             return self._joined(KcatMember(name, _kcat(chosen), self._folder))
         command = [*_command(client), chosen.to_json()]

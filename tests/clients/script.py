@@ -16,6 +16,7 @@ from typing import Literal
 class Script:
     """group: None to assign all `partitions` without one. Times in milliseconds, seconds where the name says so.
 
+    assignor: the only one it offers to its group (confluent-kafka, kafka-python, kafka-clients); "" for its own choice.
     commit: `auto` is the client's own, every `commit_interval`; `sync` after each poll. Before an act that is to find
     something un-committed, `sync` commits nothing.
     act: what to do once, after the poll in which record number `act_after` was handled:
@@ -29,6 +30,7 @@ class Script:
     group: str | None
     topic: str
     partitions: int = 0
+    assignor: Literal["", "range", "roundrobin", "cooperative-sticky"] = ""
     reset: Literal["earliest", "latest", "none"] = "earliest"
     commit: Literal["auto", "sync", "none"] = "auto"
     commit_interval: int = 500

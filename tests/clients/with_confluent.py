@@ -25,6 +25,8 @@ class ConfluentConsumer(Consumer):
             "max.poll.interval.ms": script.max_poll_interval,
             "error_cb": lambda error: report("error", text=str(error)),
         }
+        if script.assignor:
+            properties["partition.assignment.strategy"] = script.assignor
         if script.instance_id is not None:
             properties["group.instance.id"] = script.instance_id
         self._consumer = Librdkafka(properties)

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaError
 
 from tests.clients.consuming import Consumer, Seen, report, run
 from tests.clients.script import Script
+
+_ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -23,6 +32,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 class KafkaPythonConsumer(Consumer):
     def __init__(self, script: Script) -> None:
         self._topic = script.topic
+        assignors = {"partition_assignment_strategy": [_ASSIGNORS[script.assignor]]} if script.assignor else {}
         self._consumer = KafkaConsumer(
             bootstrap_servers=script.bootstrap_servers,
             client_id=script.client_id,
@@ -34,6 +44,7 @@ class KafkaPythonConsumer(Consumer):
             session_timeout_ms=script.session_timeout,
             max_poll_interval_ms=script.max_poll_interval,
             max_poll_records=script.records_per_poll,
+            **assignors,
         )
         if script.group is not None:
             self._consumer.subscribe([script.topic], listener=_Listener())

@@ -17,10 +17,16 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** Kafka's own client carrying out a script; see script.py. */
 public final class Member {
+    private static final Map<String, String> ASSIGNORS = Map.of(
+        "range", "org.apache.kafka.clients.consumer.RangeAssignor",
+        "roundrobin", "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+        "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
+
     private static volatile boolean stopped = false;
 
     private static final class HandlerFailed extends RuntimeException {}
@@ -84,6 +90,9 @@ public final class Member {
         if (!script.get("instance_id").isNull()) {
             properties.put("group.instance.id", text("instance_id"));
         }
+        if (!text("assignor").isEmpty()) {
+            properties.put("partition.assignment.strategy", ASSIGNORS.get(text("assignor")));
+        }
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties, bytes, bytes);
         if (grouped) {
@@ -143,7 +152,7 @@ public final class Member {
             consumer.commitSync();
             uncommitted.clear();
             report("committed", List.of());
-        } catch (CommitFailedException failed) {
+        } catch (CommitFailedException | RebalanceInProgressException failed) {
             report("commit failed", List.of());
         }
     }
