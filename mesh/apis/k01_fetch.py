@@ -5,8 +5,10 @@ Behaviour:
   up behind it.
 * Every partition of the request is answered, with empty records where there are none, never with null.
 * The offset says whose Fetch it is (mesh/pool/identity.py); records come at virtual offsets.
-* high watermark = last stable offset = last offset + 1 with data; the offset asked for (+ 1 while there is a backlog
-  that this member may not take) without; -1 with an error: librdkafka ignores records and errors otherwise.
+* high watermark = last stable offset = last offset + 1 with data; the offset asked for without, + 1 while more is
+  known to be there that this member was not given (a backlog, an upstream log that was not read to its end) or may be
+  (a partition that is not assigned yet); -1 with an error. librdkafka takes what is at its position for the end of the
+  log, and ignores records and errors otherwise.
 * An offset below the window is served from the window's start; a negative one is below every window.
 * No fetch sessions (KIP-227): session_id 0 is answered; a request that continues one, and so does not name all its
   partitions, is refused with FETCH_SESSION_ID_NOT_FOUND.

@@ -98,6 +98,10 @@ class Inflow:
             self._demand.forget(partition)
             self._serving.distribution.activate(partition, now)
             self._serving.rereads.pump(partition)
+        for name in self._wanted:
+            for source in self._topics.partitions(name):
+                if source.cluster == cluster:
+                    self._serving.partition(source).is_awaited = False
         fields = {"group": self.group, "cluster": cluster, "partitions": len(assignments)}
         self._effects.append(Report("upstream partitions were assigned", fields))
 

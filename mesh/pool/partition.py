@@ -46,6 +46,7 @@ class Partition:
     those that may take one as soon as there is one that is not kept for others.
     released: spans whose bytes have to be read again.
     end: the end of the upstream log, as far as it is known.
+    is_awaited: the group upstream has not told yet whose it is.
     is_full: so much was acknowledged above the lowest record that is not, that hardly more of it can be stored.
     """
 
@@ -54,6 +55,7 @@ class Partition:
         "backlog",
         "backlog_bytes",
         "end",
+        "is_awaited",
         "is_full",
         "ledger",
         "parked",
@@ -68,6 +70,7 @@ class Partition:
         self.standing = Standing.ABSENT
         self.ledger = Ledger(0)
         self.end = 0
+        self.is_awaited = True
         self.is_full = False
         self.backlog: SortedDict[int, Available] = SortedDict()
         self.backlog_bytes = 0
@@ -85,6 +88,14 @@ class Partition:
     @property
     def is_active(self) -> bool:
         return self.standing is Standing.ACTIVE
+
+    @property
+    def has_more(self) -> bool:
+        """Whether records are known to be there that no member holds, or may be: a client must not take what it was
+        given for all there is. What another process has of the topic does not count."""
+        if self.standing is Standing.ABSENT:
+            return self.is_awaited
+        return bool(self.backlog or self.released) or not self.is_active or self.ledger.received < self.end
 
     @property
     def lag(self) -> int:

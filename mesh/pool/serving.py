@@ -362,6 +362,5 @@ class Serving:
 def _nothing(lane: Lane) -> FetchedPartition:
     if lane.error is not ErrorCode.NONE:
         return FetchedPartition(lane.error, -1)
-    partition = lane.partition
-    more = lane.behind or (partition is not None and bool(partition.backlog or partition.released))
+    more = lane.behind or (lane.partition is not None and lane.partition.has_more)
     return FetchedPartition(ErrorCode.NONE, lane.offset + more)

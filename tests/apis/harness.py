@@ -160,6 +160,7 @@ class Client(Conversation):
 def joined(mesh: Mesh, client_id: str = "c", **values: Any) -> Client:
     client = Client(mesh, client_id)
     assert client.join(**values).error_code == 0
+    mesh.assign_all()
     return client
 
 

@@ -9,7 +9,7 @@ from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, F
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
-from tests.pool.harness import MAXIMUM, ORDERS, Consumer, World, source
+from tests.pool.harness import EU, MAXIMUM, ORDERS, Consumer, World, source
 
 
 def ask(consumer: Consumer, partitions: list[FetchPartition], wait: float = 0.5) -> tuple[FetchedPartition, ...] | None:
@@ -196,6 +196,54 @@ def test_it_is_one_more_while_there_is_a_backlog_that_this_member_may_not_take()
     world.produce(0, 5)
     answer = ask(consumer, [at(consumer, 0)], wait=0.0)
     assert answer == (FetchedPartition(ErrorCode.NONE, consumer.positions[0] + 1),)
+
+
+def more_is_to_come(consumer: Consumer, index: int = 0) -> bool:
+    """What an empty answer says: librdkafka takes a high watermark at its position for the end."""
+    answer = ask(consumer, [at(consumer, index)], wait=0.0)
+    assert answer is not None
+    assert not answer[0].records
+    return answer[0].high_watermark > consumer.positions[index]
+
+
+def test_it_is_one_more_until_the_group_upstream_has_told_whose_the_partition_is() -> None:
+    world = World(assigned=False)
+    consumer = world.consumer()
+    assert more_is_to_come(consumer)
+    world.assign(EU)
+    assert not more_is_to_come(consumer)
+    assert more_is_to_come(consumer, 2), "the other cluster has told nothing yet"
+
+
+def test_it_is_the_offset_asked_for_where_another_process_has_the_partition() -> None:
+    """Also where nobody had asked for it when the group told."""
+    world = World(assigned=False)
+    consumer = world.consumer()
+    assert more_is_to_come(consumer)
+    world.assign(EU, indexes=[0])
+    assert not more_is_to_come(consumer, 1)
+
+
+def test_it_is_one_more_while_a_rebalance_upstream_has_taken_the_partition() -> None:
+    world = World()
+    consumer = world.consumer()
+    consumer.fetch(wait=0.0)
+    world.assign_all()
+    world.upstream(lambda pool: pool.inflow.revoked([source(0)]))
+    assert more_is_to_come(consumer)
+    world.assign(EU, resumed=True)
+    assert not more_is_to_come(consumer)
+
+
+def test_it_is_one_more_until_the_upstream_log_was_read_to_its_end() -> None:
+    world = World()
+    consumer = world.consumer()
+    world.produce(0, 3)
+    consumer.fetch()
+    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 5}))
+    assert more_is_to_come(consumer)
+    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 5))
+    assert not more_is_to_come(consumer), "what was behind it has no records"
 
 
 def test_unknown_topics_and_partitions_are_told_at_once_with_high_watermark_minus_1() -> None:
