@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.clients.bench import Client, ClientBench
+from tests.integration.bench import until_members
 from tests.integration.members import Member
 from tests.integration.processes import eventually
 
@@ -103,4 +104,4 @@ def _leave_the_mesh(bench: ClientBench, through: list[Member]) -> None:
     _close(through)
     bench.mesh.stop()
     for cluster in bench.clusters:
-        eventually("only the direct member is left", lambda kafka=cluster: kafka.group_members(bench.group) == 1)
+        until_members(cluster, bench.group, 1)

@@ -134,7 +134,12 @@ def until_without_lag(cluster: KafkaCluster, group: str, partitions: int = 3) ->
 
 def until_left(cluster: KafkaCluster, group: str) -> None:
     """Returns when the group has no member."""
-    eventually(f"{group} is empty on {cluster.name}", lambda: cluster.group_members(group) == 0)
+    until_members(cluster, group, 0)
+
+
+def until_members(cluster: KafkaCluster, group: str, count: int) -> None:
+    """Returns when the group has so many members."""
+    eventually(f"{group} on {cluster.name} has {count} members", lambda: cluster.group_members(group) == count)
 
 
 def lag(cluster: KafkaCluster, group: str) -> dict[int, str]:
