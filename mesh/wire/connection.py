@@ -100,10 +100,6 @@ class ServerConnection:
             start = _RESPONSE_START.pack(length, request.correlation_id)
         self._settle(request, [start, *body])
 
-    def no_answer(self, request: Request) -> None:
-        """For what the client expects no response to: Produce with acks=0."""
-        self._settle(request, [])
-
     def data_to_send(self) -> list[Buffer]:
         """What may leave now; each buffer is handed out once."""
         to_send, self._to_send = self._to_send, []

@@ -112,21 +112,12 @@ def test_answers_leave_in_the_order_of_the_requests(order: tuple[int, ...]) -> N
     assert connection.pending == 0
 
 
-def test_no_answer_sends_nothing_and_lets_the_next_one_go() -> None:
-    connection = ServerConnection(SERVED)
-    first, second = connection.receive_data(heartbeat(1) + heartbeat(2))
-    connection.answer(second, HeartbeatResponse())
-    assert connection.data_to_send() == []
-    connection.no_answer(first)
-    assert sent(connection) == answered(2)
-
-
 def test_a_second_answer_is_refused() -> None:
     connection = ServerConnection(SERVED)
     (request,) = connection.receive_data(heartbeat(1))
     connection.answer(request, HeartbeatResponse())
     with pytest.raises(ValueError, match="has been answered"):
-        connection.no_answer(request)
+        connection.answer(request, HeartbeatResponse())
     assert sent(connection) == answered(1)
 
 
