@@ -6,7 +6,7 @@ import asyncio
 import random
 import signal
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -31,33 +31,40 @@ from mesh.server.logs import configure_logs, get_logger
 from mesh.server.loop_lag import measure_loop_lag
 from mesh.server.metrics import Metrics
 from mesh.server.samples import samples_of
+from mesh.server.trouble_watch import found, not_reached
+from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
 from mesh.upstream.engine import Engine, EngineEvent
 from mesh.upstream.librdkafka import LibrdkafkaEngine
+from mesh.upstream.trouble import Trouble
 
 log = get_logger(__name__)
 
-FIRST_LOOK = 5.0
+FIRST_LOOK = 6.0
 """Seconds to wait for the upstream clusters before clients are let in; who has not answered by then comes later."""
 
 
 @dataclass(slots=True)
 class Readiness:
-    """What is missing before clients are served well; empty when ready."""
+    """What is missing before clients are served well."""
 
+    clusters: tuple[str, ...]
+    troubles: Troubles
     listening: bool = False
     stopping: bool = False
-    reached: set[str] = field(default_factory=set)
-    clusters: tuple[str, ...] = ()
 
     def problems(self) -> list[str]:
         missing = [] if self.listening else ["not listening yet"]
         if self.stopping:
             missing.append("stopping")
-        if not self.reached:
+        if not any(map(self.troubles.has_reached, self.clusters)):
             missing.append(f"no upstream cluster reached yet: {', '.join(self.clusters)}")
-        return missing
+        return missing + self.troubles.blocking()
+
+    def degraded(self) -> list[dict[str, object]]:
+        """What is wrong upstream, though the rest goes on."""
+        return self.troubles.described()
 
 
 def run(config: Config) -> int:
@@ -89,7 +96,10 @@ class Application:
         self._config = config
         self._metrics = Metrics()
         self._memory = MemoryBudget(config.budget)
-        self._readiness = Readiness(clusters=tuple(cluster.name for cluster in config.clusters))
+        names = tuple(cluster.name for cluster in config.clusters)
+        self._troubles = Troubles(names)
+        self._metrics.add_collector(self._troubles.samples)
+        self._readiness = Readiness(names, self._troubles)
         self._servers: list[VirtualClusterServer] = []
         self._listeners: list[asyncio.Server] = []
         self._catalogs: dict[ClusterName, TopicCatalog] = {}
@@ -103,6 +113,7 @@ class Application:
         if self._config.admin is not None:
             await tasks.start(serve_admin, self._config.admin.listen, self._readiness, self._metrics)
         tasks.start_soon(measure_loop_lag, self._metrics)
+        tasks.start_soon(self._troubles.keep_reminding)
         for virtual_cluster in self._config.virtual_clusters:
             server = self._server(virtual_cluster)
             self._servers.append(server)
@@ -123,10 +134,17 @@ class Application:
             for event in self._looked.values():
                 await event.wait()
         self._number_partitions()
+        for cluster in self._config.clusters:
+            if not self._troubles.has_reached(cluster.name) and self._troubles.connection(cluster.name) is None:
+                not_reached(self._troubles, cluster.name, Trouble.UNREACHABLE, f"no answer within {FIRST_LOOK:g} s")
         for listener in self._listeners:
             await listener.start_serving()
         self._readiness.listening = True
-        log.info("clients are served")
+        reached = [cluster.name for cluster in self._config.clusters if self._troubles.has_reached(cluster.name)]
+        if reached:
+            log.info("clients are served", clusters=reached)
+        else:
+            log.warning("clients are let in, but no upstream cluster is reached yet", clusters=reached)
 
     async def stop_on_signal(self, scope: anyio.CancelScope) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -176,7 +194,7 @@ class Application:
             for name in _clusters_of(pool):
                 self._catalogs[name].refresh_soon()
 
-        return VirtualClusterServer(cluster, endpoint, self._metrics, create, refresh)
+        return VirtualClusterServer(cluster, endpoint, self._metrics, create, refresh, self._troubles)
 
     def _engine(
         self, name: str, pool: PoolConfig, cluster: Cluster, group: GroupId, deliver: Callable[[EngineEvent], None]
@@ -200,13 +218,19 @@ class Application:
         self._looked[event.cluster].set()
         match event:
             case CatalogUpdate(cluster, topics):
-                self._readiness.reached.add(cluster)
+                found(self._troubles, cluster, topics, self._configured(cluster))
                 if self._found is not None:
                     self._found[cluster] = topics
                 else:
                     self._tell_topics(cluster, topics)
-            case CatalogUnreachable(cluster, reason):
-                log.warning("an upstream cluster cannot be reached", cluster=cluster, reason=reason)
+            case CatalogUnreachable(cluster, reason, trouble):
+                not_reached(self._troubles, cluster, trouble, reason)
+
+    def _configured(self, cluster: ClusterName) -> set[TopicName]:
+        """The topics that the configuration names on a cluster."""
+        rules = [rule for each in self._config.virtual_clusters for rule in each.target.pool.topics]
+        sources = [source for rule in rules if isinstance(rule, NamedTopic) for source in rule.sources]
+        return {TopicName(source.topic) for source in sources if source.cluster == cluster}
 
     def _number_partitions(self) -> None:
         """Partitions of several clusters are numbered in the order of the configuration, not in that of the answers; a

@@ -87,8 +87,6 @@ class Commits:
         self._retrying: set[ClusterName] = set()
         self._pending: set[Pending] = set()
         self._down: set[ClusterName] = set()
-        self.stored = 0
-        self.failed = 0
 
     @property
     def waiting(self) -> int:
@@ -176,12 +174,11 @@ class Commits:
         if failed:
             self._retrying.add(cluster)
             self._timers.at(now + RETRY_AFTER, lambda _: self._retry(cluster))
-        if set(failed.values()) - {ErrorCode.REBALANCE_IN_PROGRESS.value}:
-            self.failed += 1
-            fields = {"group": self._group, "cluster": cluster, "errors": {str(k): v for k, v in failed.items()}}
-            self._effects.append(Report("an upstream commit failed and is tried again", fields, "warning"))
-        else:
-            self.stored += 1
+
+    def engine_failed(self, cluster: ClusterName) -> None:
+        """Nobody will tell how the commit that is under way ends; another engine is made."""
+        self._under_way.pop(cluster, None)
+        self._down.discard(cluster)
 
     def source_down(self, cluster: ClusterName) -> None:
         """An upstream cluster stores nothing now; what is acknowledged there is kept until it does."""

@@ -73,6 +73,11 @@ class Flow:
         self._told = self._told or overdue
         return overdue
 
+    @property
+    def was_overdue(self) -> bool:
+        """Whether that was told, and it has not committed since."""
+        return self._told and self.never_committed
+
     def load(self, in_flight: int, now: float) -> float:
         """What it holds beyond what is usual for it; 0 for one that cannot have committed yet."""
         if self._committed_at is None and (self._first_sent_at is None or now - self._first_sent_at < FULL_ANYHOW):

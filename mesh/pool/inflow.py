@@ -120,6 +120,10 @@ class Inflow:
             if partition is not None and partition.standing is not Standing.ABSENT:
                 self._lose(partition)
 
+    def engine_failed(self, cluster: ClusterName) -> None:
+        """As if all that this cluster has assigned had been revoked: another engine is made, and assigned anew."""
+        self.lost([source for source in self._serving.partitions if source.cluster == cluster])
+
     def received(self, source: UpstreamPartition, batches: Sequence[Batch], now: float) -> None:
         partition = self._serving.partitions.get(source)
         if partition is None or partition.standing is Standing.ABSENT:

@@ -31,6 +31,9 @@ class AdminState(Protocol):
     def problems(self) -> list[str]:
         """What is missing before clients are served; empty when ready."""
 
+    def degraded(self) -> list[dict[str, object]]:
+        """What is wrong upstream, though the rest goes on."""
+
 
 def admin_app(state: AdminState, metrics: Metrics) -> Starlette:
     """The handlers are coroutines: they run on the event loop's thread, where the state they read lives."""
@@ -46,7 +49,8 @@ def admin_app(state: AdminState, metrics: Metrics) -> Starlette:
 
     async def readyz(_request: Request) -> Response:
         problems = state.problems()
-        return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
+        body = {"ready": not problems, "problems": problems, "degraded": state.degraded()}
+        return JSONResponse(body, status_code=503 if problems else 200)
 
     handlers = {"/": index, "/metrics": expose, "/healthz": healthz, "/readyz": readyz}
     return Starlette(routes=[Route(path, handler) for path, handler in handlers.items()])

@@ -1,5 +1,8 @@
 """The engines of one virtual cluster's pools: one for each pool and upstream cluster.
 
+An engine that failed is made anew: it is closed, rests for a while that doubles each time it fails again soon, and is
+told what the older one was told.
+
 A pool that ends leaves its upstream groups, which takes a while; a new pool of the same group waits for that, so that a
 process is never in one upstream group twice.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from mesh.pool.effects import (
@@ -33,7 +37,22 @@ UpstreamCommand: TypeAlias = (
     CommitUpstream | ConsumeUpstream | HurryUpstream | PauseUpstream | RereadUpstream | ResumeUpstream
 )
 Command: TypeAlias = Callable[[Engine], None]
+SHORTEST_REST = 1.0
+LONGEST_REST = 60.0
 Key: TypeAlias = tuple[GroupId, ClusterName]
+
+
+@dataclass(slots=True)
+class _Rest:
+    """How long an engine that failed rests before it is made anew."""
+
+    seconds: float = 0.0
+    failed_at: float = 0.0
+
+    def failed(self, now: float) -> None:
+        soon = self.seconds and now - self.failed_at < 2 * LONGEST_REST
+        self.seconds = min(2 * self.seconds, LONGEST_REST) if soon else SHORTEST_REST
+        self.failed_at = now
 
 
 class Engines:
@@ -44,6 +63,9 @@ class Engines:
         self._tell = tell
         self._engines: dict[Key, Engine] = {}
         self._waiting: dict[Key, tuple[Pool, list[Command]]] = {}
+        self._settings: dict[Key, dict[type[object], Command]] = {}
+        """What each engine was told that holds until it is told otherwise."""
+        self._rests: dict[Key, _Rest] = {}
         self._closing: dict[Key, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -57,7 +79,7 @@ class Engines:
                 self._waiting[key] = (pool, [])
             else:
                 self._open(pool, effect.cluster)
-        self._call(key, lambda engine: engine.subscribe(effect.topics))
+        self._set(key, SubscribeUpstream, lambda engine: engine.subscribe(effect.topics))
 
     def command(self, effect: UpstreamCommand) -> None:
         """Dropped if there is no such engine: its pool has left."""
@@ -65,9 +87,9 @@ class Engines:
             case CommitUpstream(group, cluster, token, positions):
                 self._call((group, cluster), lambda engine: engine.commit(CommitToken(token), positions))
             case ConsumeUpstream(group, cluster, consuming):
-                self._call((group, cluster), lambda engine: engine.set_consuming(consuming))
+                self._set((group, cluster), ConsumeUpstream, lambda engine: engine.set_consuming(consuming))
             case HurryUpstream(group, cluster, eager):
-                self._call((group, cluster), lambda engine: engine.set_eager(eager))
+                self._set((group, cluster), HurryUpstream, lambda engine: engine.set_eager(eager))
             case PauseUpstream(group, partition):
                 self._call((group, partition.cluster), lambda engine: engine.pause(frozenset([partition])))
             case ResumeUpstream(group, partition):
@@ -79,8 +101,9 @@ class Engines:
 
     def close(self, group: GroupId, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         """Commit these a last time and leave, on every cluster."""
-        for key in [key for key in self._waiting if key[0] == group]:
-            del self._waiting[key]
+        for kept in (self._waiting, self._settings, self._rests):
+            for key in [key for key in kept if key[0] == group]:
+                kept.pop(key)
         loop = asyncio.get_running_loop()
         for key in [key for key in self._engines if key[0] == group]:
             engine = self._engines.pop(key)
@@ -88,14 +111,36 @@ class Engines:
             # Kept here until it has ended, and nothing leaves it but a cancellation.
             self._closing[key] = loop.create_task(self._close(key, engine, last), name=f"close engine of {key}")
 
+    def renew(self, pool: Pool, cluster: ClusterName) -> None:
+        """An engine failed: close it and make another one, which begins with nothing assigned."""
+        key = (pool.group, cluster)
+        loop = asyncio.get_running_loop()
+        rest = self._rests.setdefault(key, _Rest())
+        rest.failed(loop.time())
+        self._waiting[key] = (pool, list(self._settings[key].values()))
+        engine = self._engines.pop(key)
+        self._closing[key] = loop.create_task(self._close(key, engine, {}, rest.seconds), name=f"renew engine of {key}")
+
     async def closed(self) -> None:
         """Wait until every engine that was closed has left."""
         while self._closing:
             await asyncio.wait(list(self._closing.values()))
 
     def _open(self, pool: Pool, cluster: ClusterName) -> None:
-        tell = self._tell
-        self._engines[pool.group, cluster] = self._create(pool.group, cluster, lambda event: tell(pool, cluster, event))
+        key = (pool.group, cluster)
+
+        def deliver(event: EngineEvent) -> None:
+            # One that failed may have told more until it was closed.
+            if self._engines.get(key) is engine:
+                self._tell(pool, cluster, event)
+
+        engine = self._engines[key] = self._create(pool.group, cluster, deliver)
+
+    def _set(self, key: Key, kind: type[object], command: Command) -> None:
+        """Something that holds until it is told otherwise."""
+        if key in self._engines or key in self._waiting:
+            self._settings.setdefault(key, {})[kind] = command
+            self._call(key, command)
 
     def _call(self, key: Key, command: Command) -> None:
         if key in self._waiting:
@@ -103,7 +148,9 @@ class Engines:
         elif key in self._engines:
             command(self._engines[key])
 
-    async def _close(self, key: Key, engine: Engine, last: Mapping[UpstreamPartition, CommitPosition]) -> None:
+    async def _close(
+        self, key: Key, engine: Engine, last: Mapping[UpstreamPartition, CommitPosition], rest: float = 0.0
+    ) -> None:
         group, cluster = key
         try:
             errors = await engine.close(last)
@@ -115,10 +162,12 @@ class Engines:
             log.exception("an engine could not be closed", group=group, cluster=cluster)
         finally:
             del self._closing[key]
-            asyncio.get_running_loop().call_soon(self._reopen, key)
+            asyncio.get_running_loop().call_later(rest, self._reopen, key)
 
     def _reopen(self, key: Key) -> None:
-        """For a pool that began while the engine of an older one was leaving."""
+        """For a pool that began while the engine of an older one was leaving, or whose engine failed."""
+        if key in self._engines or key in self._closing:
+            return
         pool, commands = self._waiting.pop(key, (None, []))
         if pool is not None:
             self._open(pool, key[1])

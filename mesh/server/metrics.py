@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
@@ -62,6 +62,22 @@ UPSTREAM_LAG: Final = Family(
     "Records between what a group has committed upstream and the end of the partition.",
     ("virtual_cluster", "group", "cluster", "topic", "partition"),
 )
+WAITING_COMMITS: Final = Family(
+    "kafka_mesh_waiting_commits",
+    "Commits of members that wait until they are stored upstream.",
+    ("virtual_cluster", "group"),
+)
+MEMBERS_NEVER_COMMITTED: Final = Family(
+    "kafka_mesh_members_never_committed",
+    "Members that came to their cap and have not committed once since they got their first records, 15 s ago or more.",
+    ("virtual_cluster", "group"),
+)
+UPSTREAM_UP: Final = Family("kafka_mesh_upstream_up", "Whether an upstream cluster can be used.", ("cluster",))
+UPSTREAM_TROUBLE_SECONDS: Final = Family(
+    "kafka_mesh_upstream_trouble_seconds",
+    "Since when something has been wrong with an upstream cluster; absent while nothing is.",
+    ("cluster", "trouble"),
+)
 FAMILIES: Final = (
     CONNECTIONS,
     POOLS,
@@ -73,6 +89,10 @@ FAMILIES: Final = (
     BUFFERED_BYTES,
     IN_FLIGHT_RECORDS,
     UPSTREAM_LAG,
+    WAITING_COMMITS,
+    MEMBERS_NEVER_COMMITTED,
+    UPSTREAM_UP,
+    UPSTREAM_TROUBLE_SECONDS,
 )
 
 
@@ -161,9 +181,13 @@ class Metrics:
         """A pool contradicted itself and was closed."""
         self._events.violations.labels(virtual_cluster).inc()
 
-    def source(self, cluster: str, *, up: bool) -> None:
-        """An upstream cluster can or cannot be used."""
-        self._events.source_up.labels(cluster).set(up)
+    def upstream_commit(self, cluster: str, *, stored: bool) -> None:
+        """An upstream commit ended. stored: all of it; False: some of it was refused or not answered."""
+        self._events.upstream_commits.labels(cluster, "stored" if stored else "failed").inc()
+
+    def engine_failed(self, cluster: str) -> None:
+        """An engine failed because of a bug, and is made anew."""
+        self._events.engine_failures.labels(cluster).inc()
 
     def loop_lag(self, seconds: float) -> None:
         """A callback of the event loop came this much later than it was due."""
@@ -254,9 +278,8 @@ class _Events:
         self.violations = counter(
             "pool_violations", "Pools that contradicted themselves and were closed.", "virtual_cluster"
         )
-        self.source_up = Gauge(
-            "kafka_mesh_upstream_up", "Whether an upstream cluster can be used.", ("cluster",), registry=registry
-        )
+        self.upstream_commits = counter("upstream_commits", "Commits to upstream groups.", "cluster", "result")
+        self.engine_failures = counter("engine_failures", "Engines that failed and were made anew.", "cluster")
         self.loop_lag = Histogram(
             "kafka_mesh_event_loop_lag_seconds",
             "How late callbacks of the event loop come.",

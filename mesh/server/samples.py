@@ -12,9 +12,11 @@ from mesh.server.metrics import (
     CONNECTIONS,
     IN_FLIGHT_RECORDS,
     MEMBERS,
+    MEMBERS_NEVER_COMMITTED,
     PARKED_FETCHES,
     POOLS,
     UPSTREAM_LAG,
+    WAITING_COMMITS,
     WAITING_FETCHES,
     Sample,
 )
@@ -36,6 +38,8 @@ def _of_pool(name: str, pool: Pool) -> Iterator[Sample]:
     yield Sample(MEMBERS, labels, len(pool.members) + len(pool.groupless))
     yield Sample(PARKED_FETCHES, labels, len(serving.fetches))
     yield Sample(WAITING_FETCHES, labels, serving.distribution.waiting)
+    yield Sample(WAITING_COMMITS, labels, pool.commits.waiting)
+    yield Sample(MEMBERS_NEVER_COMMITTED, labels, sum(member.flow.was_overdue for member in pool.all_members))
     yield Sample(BUFFERED_BYTES, labels, serving.distribution.backlog_bytes + collected + serving.replays.size)
     for member in pool.all_members:
         yield Sample(IN_FLIGHT_RECORDS, (*labels, member.name, member.client_id), member.in_flight)

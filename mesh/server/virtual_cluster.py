@@ -40,11 +40,14 @@ from mesh.server.engines import EngineFactory, Engines
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
 from mesh.server.outcomes import error_of
+from mesh.server.trouble_watch import TroubleWatch
+from mesh.server.troubles import Troubles
 from mesh.upstream.engine import (
     Assigned,
     Committed,
     EndReached,
     EngineEvent,
+    EngineFailed,
     HighWatermarks,
     Lost,
     PositionReset,
@@ -77,6 +80,7 @@ class VirtualClusterServer:
         metrics: Metrics,
         create: EngineFactory,
         refresh: Callable[[], None],
+        troubles: Troubles,
     ) -> None:
         self.cluster = cluster
         self.name = cluster.name
@@ -85,6 +89,7 @@ class VirtualClusterServer:
         self.served = {key: api.versions for key, api in TABLE.items()}
         self.versions = {key: (versions.lowest, versions.highest) for key, versions in self.served.items()}
         self.engines = Engines(create, self._engine_event)
+        self._watch = TroubleWatch(cluster.name, troubles, metrics)
         self._refresh = refresh
         self._loop = asyncio.get_running_loop()
         self._connections: dict[ConnectionId, DownstreamConnection] = {}
@@ -228,6 +233,7 @@ class VirtualClusterServer:
                 self.metrics.received(cluster, partition.topic, batches)
                 pool.inflow.received(partition, batches, now)
             case Committed(token, errors):
+                self._watch.committed(pool.group, cluster, errors)
                 pool.commits.committed(cluster, token, errors, now)
             case EndReached(partition, offset):
                 pool.inflow.reached_end(partition, offset)
@@ -238,6 +244,7 @@ class VirtualClusterServer:
                     Assignment(item.partition, item.start, item.committed, item.resumed, item.end or 0)
                     for item in partitions
                 ]
+                self._watch.assigned(pool.group, cluster)
                 pool.inflow.assigned(cluster, assignments, now)
             case Revoked(sources):
                 pool.inflow.revoked(sources)
@@ -247,14 +254,24 @@ class VirtualClusterServer:
                 pool.inflow.position_reset(partition, start, reason, now)
             case Reread(partition, span, batches, complete, error):
                 pool.inflow.reread(partition, span, batches, complete, error, now)
-            case SourceDown(reason):
-                self.metrics.source(cluster, up=False)
-                log.warning("an upstream cluster is down", cluster=cluster, group=pool.group, reason=reason)
+            case SourceDown() | SourceUp() | EngineFailed():
+                self._tell_of_source(pool, cluster, event)
+            case _:
+                assert_never(event)
+
+    def _tell_of_source(self, pool: Pool, cluster: ClusterName, event: SourceDown | SourceUp | EngineFailed) -> None:
+        match event:
+            case SourceDown(reason, trouble):
+                self._watch.source_down(pool.group, cluster, trouble, reason)
                 pool.commits.source_down(cluster)
             case SourceUp():
-                self.metrics.source(cluster, up=True)
-                log.info("an upstream cluster is up", cluster=cluster, group=pool.group)
+                self._watch.source_up(pool.group, cluster)
                 pool.commits.source_up(cluster)
+            case EngineFailed(reason, traceback):
+                self._watch.engine_failed(pool.group, cluster, reason, traceback)
+                pool.inflow.engine_failed(cluster)
+                pool.commits.engine_failed(cluster)
+                self.engines.renew(pool, cluster)
             case _:
                 assert_never(event)
 
@@ -304,6 +321,7 @@ class VirtualClusterServer:
                     self.engines.subscribe(pool, effect)
             case LeaveUpstream(group, offsets):
                 self.engines.close(group, offsets)
+                self._watch.ended(group)
                 self.metrics.forget_group(self.name, group)
             case RefreshTopics():
                 self._refresh()

@@ -7,14 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.events import EventChannel
 from mesh.upstream.properties import connection_properties
+from mesh.upstream.trouble import Cause, Trouble, trouble_of
 
 REQUEST_TIMEOUT = 5.0
 SHORTEST_INTERVAL = 1.0
@@ -32,10 +33,11 @@ class CatalogUpdate:
 
 @dataclass(frozen=True, slots=True)
 class CatalogUnreachable:
-    """The cluster did not answer; told once until it does."""
+    """The cluster did not answer; told once until it does, or until the cause is another."""
 
     cluster: ClusterName
     reason: str
+    trouble: Trouble = Trouble.UNREACHABLE
 
 
 CatalogEvent: TypeAlias = CatalogUpdate | CatalogUnreachable
@@ -56,11 +58,15 @@ class TopicCatalog:
         self._cluster = cluster
         self._interval = interval
         self._channel: EventChannel[CatalogEvent] = EventChannel(loop, deliver)
-        self._properties = connection_properties({**properties, "bootstrap.servers": bootstrap_servers})
+        self._properties: dict[str, Any] = {
+            **connection_properties({**properties, "bootstrap.servers": bootstrap_servers}),
+            "error_cb": self._complain,
+        }
         self._look = threading.Event()
         self._closed = False
         self._known: Mapping[TopicName, int] | None = None
-        self._unreachable = False
+        self._unreachable: Trouble | None = None
+        self._cause = Cause()
         threading.Thread(target=self._run, name=f"catalog of {cluster}", daemon=True).start()
 
     def refresh_soon(self) -> None:
@@ -80,10 +86,15 @@ class TopicCatalog:
                 admin = admin or AdminClient(self._properties)
                 self._tell(self._topics(admin))
             except KafkaException as problem:
-                if not self._unreachable:
-                    self._unreachable = True
-                    self._channel.put(CatalogUnreachable(self._cluster, problem.args[0].str()))
-            self._look.wait(SHORTEST_INTERVAL if self._unreachable else self._interval)
+                if admin is not None:
+                    admin.poll(0)  # brings the complaints, which say more than that nobody answered
+                self._complain(problem.args[0])
+                self._tell_unreachable()
+            except Exception as problem:  # noqa: BLE001 - told, and tried again with a new client: the thread lives on
+                admin = None
+                self._cause.add(Trouble.ENGINE_FAILED, repr(problem))
+                self._tell_unreachable()
+            self._look.wait(self._interval if self._unreachable is None else SHORTEST_INTERVAL)
             rest = began + SHORTEST_INTERVAL - time.monotonic()
             if rest > 0 and not self._closed:
                 time.sleep(rest)
@@ -100,7 +111,17 @@ class TopicCatalog:
             if not name.startswith(INTERNAL) and topic.error is None
         }
 
+    def _complain(self, error: KafkaError) -> None:
+        self._cause.add(trouble_of(error) or Trouble.UNREACHABLE, error.str(), error.code())
+
+    def _tell_unreachable(self) -> None:
+        if self._unreachable is None or self._unreachable is not self._cause.trouble:
+            self._unreachable = self._cause.trouble
+            self._channel.put(CatalogUnreachable(self._cluster, self._cause.reason, self._cause.trouble))
+        self._cause.clear()
+
     def _tell(self, topics: dict[TopicName, int]) -> None:
-        if self._unreachable or topics != self._known:
+        if self._unreachable is not None or topics != self._known:
             self._channel.put(CatalogUpdate(self._cluster, topics))
-        self._known, self._unreachable = topics, False
+        self._known, self._unreachable = topics, None
+        self._cause.clear()

@@ -16,24 +16,27 @@ import asyncio
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Literal
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
 from mesh.upstream.assignment import Assignment
 from mesh.upstream.commits import REQUEST_TIMED_OUT, Commits, Errors
-from mesh.upstream.engine import Committed, CommitToken, EngineEvent
+from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed
 from mesh.upstream.events import EventChannel
+from mesh.upstream.fencing import Fence
 from mesh.upstream.intake import Intake
 from mesh.upstream.log_ends import LogEnds
 from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
 from mesh.upstream.reachability import Reachability
 from mesh.upstream.runs import size_of
 from mesh.upstream.topic_ids import TopicIds
+from mesh.upstream.trouble import Trouble
 
 EAGER_POLL = 0.002
 IDLE_POLL = 0.05
@@ -75,10 +78,17 @@ class ConsumerThread(threading.Thread):
             self._admin.client, properties["isolation.level"], channel.put, self._reachability.unanswered
         )
         self._intake = Intake(
-            cluster, self._assignment, channel.put, self._reachability.suspect, self._topic_ids.forget
+            cluster,
+            self._assignment,
+            channel.put,
+            self._reachability.suspect,
+            self._reachability.allows,
+            self._topic_ids.forget,
         )
+        self._fence = Fence(self._admin.client, properties["group.id"], properties.get("group.instance.id"))
         self._topics: frozenset[TopicName] = frozenset()
         self._running = True
+        self.has_failed = False
         self._eager = False
         self._consuming = True
         self._paused: set[UpstreamPartition] = set()
@@ -155,20 +165,31 @@ class ConsumerThread(threading.Thread):
                 except KafkaException as problem:
                     self._reachability.suspect(problem.args[0])
                     self._wait(IDLE_POLL)
-        except Exception as problem:
-            self._reachability.refuse(f"the engine failed: {problem!r}")
-            raise
+        except Exception as problem:  # noqa: BLE001 - told with its traceback; another engine is made
+            self._fail(problem)
+
+    def _fail(self, problem: Exception) -> None:
+        self._running, self.has_failed = False, True
+        self._channel.put(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
+        self._admin.close()
+        if self._consumer is not None:
+            with suppress(Exception):  # what is broken may be this
+                self._consumer.close()
 
     def _turn(self) -> None:
         if self._commits.expire(time.monotonic()):
             self._reachability.complain("a commit was not answered in time")
-        if self._consumer is None and self._topics and time.monotonic() >= self._create_at:
-            self._create_at = time.monotonic() + REJOIN
+        now = time.monotonic()
+        if self._consumer is None and self._topics and now >= self._create_at and self._may_join(now):
+            self._create_at = now + REJOIN
             self._consumer = self._create()
         if self._consumer is None:
             self._wait(IDLE_POLL)
         else:
             self._turn_of(self._consumer)
+
+    def _may_join(self, now: float) -> bool:
+        return not self._reachability.is_fenced or self._fence.is_open(now)
 
     def _turn_of(self, consumer: Consumer) -> None:
         wait = EAGER_POLL if self._eager or self._commits.in_flight else IDLE_POLL
@@ -242,6 +263,8 @@ class ConsumerThread(threading.Thread):
         self._log_ends.look(self._assignment.positions, now)
         if self._reachability.is_fatal:
             self._close()
+            self._create_at = max(self._create_at, now + RETRY)
+            self._fence.fenced(now)
         elif self._reachability.wants(cooperative := not self._assignment.cooperative):
             self._close()
             self._assignment.cooperative = cooperative
@@ -264,12 +287,12 @@ class ConsumerThread(threading.Thread):
         own = {
             "partition.assignment.strategy": strategy,
             "error_cb": self._reachability.suspect,
-            "on_commit": self._commits.on_commit,
+            "on_commit": self._on_commit,
         }
         try:
             consumer = Consumer({**self._properties, **own})
         except KafkaException as problem:
-            self._reachability.refuse(problem.args[0].str())
+            self._reachability.refuse(problem.args[0].str(), Trouble.PROPERTIES)
             return None
         self._reachability.is_fatal = False
         self._subscribe(consumer)
@@ -282,6 +305,11 @@ class ConsumerThread(threading.Thread):
             on_revoke=self._assignment.on_revoke,
             on_lost=self._lose,
         )
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        if error is None and not any(each.error for each in partitions):
+            self._reachability.allows(None)
+        self._commits.on_commit(error, partitions)
 
     def _lose(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._assignment.on_lost(consumer, partitions)

@@ -13,6 +13,7 @@ from typing import NewType, Protocol, TypeAlias
 
 from mesh.records.batch import Batch
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.upstream.trouble import Trouble
 
 CommitToken = NewType("CommitToken", int)
 """Names one `commit` command, so that its `Committed` event can be told from others."""
@@ -119,14 +120,27 @@ class Reread:
 
 @dataclass(frozen=True, slots=True)
 class SourceDown:
-    """The upstream cluster cannot be reached or refuses us; the engine goes on trying by itself."""
+    """The upstream cluster cannot be reached or refuses us; the engine goes on trying by itself. Told again when it is
+    another trouble than before. reason: in librdkafka's words."""
 
     reason: str
+    trouble: Trouble = Trouble.UNREACHABLE
 
 
 @dataclass(frozen=True, slots=True)
 class SourceUp:
     """The upstream cluster can be used (again)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFailed:
+    """The engine has a bug and does nothing any more, but for `close`; all it was assigned and was to do is void.
+
+    traceback: as text.
+    """
+
+    reason: str
+    traceback: str
 
 
 EngineEvent: TypeAlias = (
@@ -141,6 +155,7 @@ EngineEvent: TypeAlias = (
     | Reread
     | SourceDown
     | SourceUp
+    | EngineFailed
 )
 
 Deliver: TypeAlias = Callable[[EngineEvent], None]

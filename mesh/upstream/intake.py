@@ -13,20 +13,23 @@ from mesh.upstream.runs import OffsetsFellBack, batches_of, offset_of
 
 
 class Intake:
-    """complain: told what librdkafka complains about in place of a record; fell_back: which topic's offsets did."""
+    """complain: told what librdkafka complains about in place of a record; allowed: from which topics something came;
+    fell_back: which topic's offsets did."""
 
     def __init__(
         self,
         cluster: ClusterName,
         assignment: Assignment,
         put: Callable[[EngineEvent], None],
-        complain: Callable[[KafkaError], None],
+        complain: Callable[[KafkaError, TopicName], None],
+        allowed: Callable[[TopicName], None],
         fell_back: Callable[[TopicName], None],
     ) -> None:
         self._cluster = cluster
         self._assignment = assignment
         self._put = put
         self._complain = complain
+        self._allowed = allowed
         self._fell_back = fell_back
         self._sources: dict[tuple[str | None, int | None], UpstreamPartition] = {}
 
@@ -48,7 +51,7 @@ class Intake:
                 self._end(source, offset_of(message))
                 run.clear()
             else:
-                self._complain(error)
+                self._complain(error, TopicName(topic or ""))
         for source, run in runs.items():
             self._records(source, run)
 
@@ -65,6 +68,7 @@ class Intake:
         first = batches[0].first
         if first < position:
             self._fall_back(source, first, f"offset {first} comes after {position - 1}")
+        self._allowed(source.topic)
         self._assignment.positions[source] = batches[-1].last + 1
         self._put(Received(source, tuple(batches)))
 
@@ -74,6 +78,7 @@ class Intake:
             return
         if end < position:
             self._fall_back(source, end, f"the end at {end} comes after {position - 1}")
+        self._allowed(source.topic)
         self._assignment.positions[source] = end
         self._put(EndReached(source, end))
 

@@ -88,7 +88,7 @@ class LibrdkafkaEngine:
         if self._reader is not None:
             self._reader.stop()
         if self._ended is None:
-            if not self._consumer.is_alive():  # it never joined
+            if not self._consumer.is_alive() or self._consumer.has_failed:  # it never joined, or has nothing left
                 return dict.fromkeys(positions, REBALANCE_IN_PROGRESS)
             ended = self._ended = self._loop.create_future()
             self._consumer.command(lambda: self._consumer.stop(positions, self._loop, ended))

@@ -6,6 +6,7 @@ only raises a suspicion; a request that fails confirms it, one that succeeds end
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 
 import structlog
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.engine import EngineEvent, SourceDown, SourceUp
 from mesh.upstream.properties import COOPERATIVE, EAGER, Properties, connection_properties
+from mesh.upstream.trouble import CONNECTION, Cause, Trouble, trouble_of
 
 log = structlog.get_logger(__name__)
 
@@ -22,25 +24,11 @@ PROBE_TIMEOUT = 0.5
 PROBE_INTERVAL = 1.0
 DESCRIBE_TIMEOUT = 5.0
 
-UNREACHABLE = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._AUTHENTICATION,
-        KafkaError._RESOLVE,
-        KafkaError._SSL,
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
-    }
-)
-REFUSED = frozenset(
-    {
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.FENCED_INSTANCE_ID,
-        KafkaError._FATAL,
-    }
-)
+OF_TOPICS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+"""Told by the catalog, which looks at all topics."""
+QUIET = 300.0
+"""Seconds for which the same complaint is not told again."""
+MOST_REMEMBERED = 100
 
 
 class Reachability:
@@ -51,8 +39,11 @@ class Reachability:
         self._properties = properties
         self._put = put
         self.is_fatal = False
-        self._suspicion: str | None = None
-        self._down = False
+        self._suspicion = Cause()
+        self._down: Trouble | None = None
+        self._told: dict[str, float] = {}
+        self._refused: set[TopicName | None] = set()
+        """Topics that may not be read; None stands for the group."""
         self._probe_at = 0.0
         self._assignor: str | None = None
         self._describe = False
@@ -60,41 +51,69 @@ class Reachability:
     @property
     def is_suspected(self) -> bool:
         """Whether the next probe is to find out if it works."""
-        return self._suspicion is not None
+        return bool(self._suspicion)
 
-    def suspect(self, error: KafkaError) -> None:
-        """librdkafka complains."""
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another member with our instance id has taken our place in the group."""
+        return self._down is Trouble.FENCED
+
+    def suspect(self, error: KafkaError, topic: TopicName | None = None) -> None:
+        """librdkafka complains, of a topic or of something else."""
         self.is_fatal = self.is_fatal or error.fatal()
+        trouble = trouble_of(error)
         if error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
             self._describe = True
-        elif error.code() in REFUSED:
-            self.refuse(error.str())
-        elif error.code() in UNREACHABLE:
-            self._suspicion = error.str()
-        else:
-            log.warning("an upstream cluster complains", cluster=self._cluster, reason=error.str())
+        elif trouble in CONNECTION:
+            self._suspicion.add(trouble, error.str(), error.code())
+        elif trouble is Trouble.FENCED:
+            group, instance = self._properties["group.id"], self._properties.get("group.instance.id")
+            self.refuse(f"in group {group} another member took over the group.instance.id {instance}", trouble)
+        elif trouble is not None:
+            self._refused.add(topic if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else None)
+            self.refuse(error.str(), trouble)
+        elif error.fatal() and self._down is None:
+            self.refuse(error.str(), Trouble.UNREACHABLE)
+        elif error.code() not in OF_TOPICS and not error.fatal():
+            self._warn(error.str(), time.monotonic())
 
     def unanswered(self, error: KafkaError) -> None:
         """A request of ours failed; what is wrong with it alone is told by others."""
-        if error.code() in UNREACHABLE:
-            self.complain(error.str())
+        if (trouble := trouble_of(error)) in CONNECTION:
+            self._suspicion.add(trouble, error.str(), error.code())
 
     def complain(self, reason: str) -> None:
         """Something of ours does not work."""
-        self._suspicion = self._suspicion or reason
+        if not self._suspicion:
+            self._suspicion.add(Trouble.UNREACHABLE, reason)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, trouble: Trouble) -> None:
         """It does not work, for a reason that needs no confirmation."""
-        if not self._down:
-            self._down = True
-            self._put(SourceDown(reason))
+        if self._down is None or (self._down is not trouble and trouble is not Trouble.UNREACHABLE):
+            self._down = trouble
+            self._put(SourceDown(reason, trouble))
 
     def reached(self) -> None:
         """It works."""
-        self._suspicion = None
-        if self._down:
-            self._down = False
+        self._suspicion.clear()
+        self._refused.clear()
+        if self._down is not None:
+            self._down = None
             self._put(SourceUp())
+
+    def allows(self, topic: TopicName | None) -> None:
+        """Records of this topic came, or, with None, the group stored a commit."""
+        if topic in self._refused:
+            self._refused.discard(topic)
+            if not self._refused and self._down is Trouble.NOT_AUTHORIZED:
+                self.reached()
+
+    def answered(self) -> None:
+        """The cluster answers; whether it lets us do what we want is another question."""
+        if self._down is None or self._down in CONNECTION:
+            self.reached()
+        else:
+            self._suspicion.clear()
 
     def probe(self, consumer: Consumer, topics: Collection[TopicName], now: float) -> None:
         """Find out about a suspicion, at most once a second."""
@@ -104,14 +123,14 @@ class Reachability:
             self._probe_at = now + PROBE_INTERVAL
             self._describe = False
             self._assignor = self._assignor_in_use()
-        elif self._suspicion is not None:
+        elif self._suspicion:
             self._probe_at = now + PROBE_INTERVAL
             try:
                 consumer.list_topics(min(topics), timeout=PROBE_TIMEOUT)
             except KafkaException:
-                self.refuse(self._suspicion)
+                self.refuse(self._suspicion.reason, self._suspicion.trouble)
             else:
-                self.reached()
+                self.answered()
 
     def wants(self, cooperative: bool) -> bool:
         """Whether the group has refused us and uses assignors of that family; told once."""
@@ -122,9 +141,20 @@ class Reachability:
             return True
         group = self._properties["group.id"]
         self.refuse(
-            f"the members of group {group} use the assignor {assignor!r}; the mesh can join {EAGER} or {COOPERATIVE}"
+            f"the members of group {group} use the assignor {assignor!r}; the mesh can join {EAGER} or {COOPERATIVE}",
+            Trouble.ASSIGNOR,
         )
         return False
+
+    def _warn(self, reason: str, now: float) -> None:
+        """Of something else than what is known here; in numbers that are bounded."""
+        if now - self._told.get(reason, -QUIET) < QUIET:
+            return
+        self._told.pop(reason, None)
+        self._told[reason] = now
+        if len(self._told) > MOST_REMEMBERED:
+            del self._told[next(iter(self._told))]
+        log.warning("an upstream cluster complains", cluster=self._cluster, reason=reason)
 
     def _assignor_in_use(self) -> str | None:
         group = str(self._properties["group.id"])

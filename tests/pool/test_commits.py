@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.effects import CommitUpstream, HurryUpstream, LeaveUpstream, MemberId, Report
+from mesh.pool.effects import CommitUpstream, HurryUpstream, LeaveUpstream, MemberId
 from mesh.pool.results import CommitResult
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import TopicName
@@ -98,7 +98,6 @@ def test_a_commit_is_tried_again_after_an_upstream_error() -> None:
     ticket = consumer.commit({0: consumer.positions[0]})
     world.store(BROKER_AWAY)
     assert not world.pending_stores
-    assert any(isinstance(effect, Report) and effect.level == "warning" for effect in world.effects)
     world.advance(0.2)
     world.store()
     assert errors(world, ticket) == {0: NONE}

@@ -20,6 +20,7 @@ from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.server.metrics import Metrics
 from mesh.server.samples import samples_of
+from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer
 from mesh.upstream.engine import Assigned, AssignedPartition, Committed, CommitToken, EngineEvent, Received
 from mesh.wire.apis import ApiKey
@@ -250,8 +251,10 @@ class Bench:
         self.create: Callable[[GroupId, ClusterName, Callable[[EngineEvent], None]], FakeEngine] = self._create
         self.refreshed = 0
         self.metrics = Metrics()
+        self.troubles = Troubles((EU, US), asyncio.get_running_loop().time)
+        self.metrics.add_collector(self.troubles.samples)
         self.server = VirtualClusterServer(
-            cluster, ENDPOINT, self.metrics, lambda *arguments: self.create(*arguments), self._refresh
+            cluster, ENDPOINT, self.metrics, lambda *arguments: self.create(*arguments), self._refresh, self.troubles
         )
         self.metrics.add_collector(lambda: samples_of(self.server))
         for name in (EU, US):

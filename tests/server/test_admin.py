@@ -19,9 +19,13 @@ from mesh.server.metrics import MEMBERS, Metrics, Sample
 @dataclass(slots=True)
 class State:
     missing: list[str] = field(default_factory=list)
+    wrong: list[dict[str, object]] = field(default_factory=list)
 
     def problems(self) -> list[str]:
         return self.missing
+
+    def degraded(self) -> list[dict[str, object]]:
+        return self.wrong
 
 
 def free_address() -> Address:
@@ -57,10 +61,13 @@ def test_health_and_readiness() -> None:
     async def test(address: Address, state: State, metrics: Metrics) -> None:
         assert (await get(address, "/healthz"))[0] == 200
         assert (await get(address, "/readyz"))[0] == 200
+        state.wrong = [{"cluster": "us", "what": "an upstream cluster cannot be reached"}]
+        status, _, body = await get(address, "/readyz")
+        assert (status, json.loads(body)) == (200, {"ready": True, "problems": [], "degraded": state.wrong})
         state.missing = ["not listening yet"]
         status, kind, body = await get(address, "/readyz")
         assert (status, kind) == (503, "application/json")
-        assert json.loads(body) == {"ready": False, "problems": ["not listening yet"]}
+        assert json.loads(body) == {"ready": False, "problems": ["not listening yet"], "degraded": state.wrong}
         assert (await get(address, "/healthz"))[0] == 200
 
     while_served(test)

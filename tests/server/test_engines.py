@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 
 from mesh.pool.effects import GroupId
 from mesh.records.spans import ClusterName, CommitPosition
-from mesh.upstream.engine import EngineEvent, SourceDown, SourceUp
+from mesh.upstream.engine import EngineEvent, EngineFailed, SourceDown, SourceUp
+from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, US, source
 from tests.server.fake_time import in_fake_time
 from tests.server.harness import Bench, FakeEngine, Peer
@@ -149,3 +150,125 @@ async def test_a_bug_in_an_engine_is_seen_and_nothing_behind_it_is_forgotten() -
     assert [engine.cluster for engine in bench.engines] == [US]
     peer.read()
     assert peer.order[-1] == peer.last, "the Fetch was answered all the same"
+
+
+# Engines that fail
+
+
+async def failing(bench: Bench) -> Peer:
+    """A member that has 3 records of a cluster whose engine then fails while a commit of 2 is under way."""
+    peer = await consuming(bench)
+    positions = peer.positions()
+    for engine in bench.engines:
+        engine.assign()
+    fetch = peer.fetch(positions)
+    bench.engine(EU).produce(0, first=0, count=3)
+    assert peer.answer(fetch) is not None
+    commit = peer.commit({0: positions[0] + 2})
+    bench.engine(EU).deliver(EngineFailed("ZeroDivisionError()", "Traceback ..."))
+    (topic,) = peer.answer(commit).topics
+    assert topic.partitions[0].error_code == ErrorCode.REBALANCE_IN_PROGRESS, "as if the partition was revoked"
+    return peer
+
+
+@in_fake_time
+async def test_an_engine_that_failed_is_made_anew_and_told_what_the_older_one_was_told() -> None:
+    bench = Bench(store_at_once=False)
+    with capture_logs() as logs:
+        peer = await failing(bench)
+    (entry,) = [entry for entry in logs if entry["log_level"] == "error"]
+    assert entry["event"] == "an engine failed: kafka-mesh has a bug"
+    assert (entry["cluster"], entry["group"], entry["traceback"]) == (EU, "shop", "Traceback ...")
+    older, other = bench.engine(EU), bench.engine(US)
+    await asyncio.sleep(0.5)
+    assert older.last == {}
+    assert bench.engine(EU) is older, "it rests for a second"
+    await asyncio.sleep(1)
+    newer = bench.engine(EU)
+    assert newer is not older
+    assert bench.engine(US) is other
+    assert newer.commands[0] == ("subscribe", frozenset(["orders"]))
+    assert bench.metric("kafka_mesh_engine_failures_total") == {("eu",): 1}
+    with capture_logs() as logs:
+        newer.assign()
+    assert "an engine works again" in [entry["event"] for entry in logs]
+    fetch = peer.fetch(peer.positions(), max_wait=5_000)
+    newer.produce(0, first=0, count=3)
+    assert peer.answer(fetch).responses[0].partitions[0].records, "what was not stored comes again"
+
+
+@in_fake_time
+async def test_an_engine_that_fails_again_and_again_rests_longer_each_time() -> None:
+    bench = Bench()
+    peer = await consuming(bench)
+
+    async def pass_by(seconds: float) -> None:
+        for _ in range(round(seconds * 2)):
+            await asyncio.sleep(0.5)
+            assert peer.answer(peer.heartbeat()).error_code == 0
+
+    for rest in (1, 2, 4, 8, 16, 32, 60, 60):
+        count = len(bench.engines)
+        bench.engine(EU).deliver(EngineFailed("again", ""))
+        await pass_by(rest - 0.5)
+        assert len(bench.engines) == count
+        await pass_by(1)
+        assert len(bench.engines) == count + 1
+    await pass_by(120)
+    count = len(bench.engines)
+    bench.engine(EU).deliver(EngineFailed("after long", ""))
+    await pass_by(1.5)
+    assert len(bench.engines) == count + 1
+
+
+@in_fake_time
+async def test_what_an_engine_tells_after_it_failed_is_nobodys() -> None:
+    bench = Bench(store_at_once=False)
+    await failing(bench)
+    older = bench.engine(EU)
+    older.assign()
+    older.produce(0, first=0)
+    older.deliver(EngineFailed("once more", ""))
+    assert sum(bench.metric("kafka_mesh_backlog_records").values()) == 0
+    assert bench.metric("kafka_mesh_engine_failures_total") == {("eu",): 1}
+
+
+@in_fake_time
+async def test_nothing_is_made_for_a_pool_that_left_while_its_engine_rested() -> None:
+    bench = Bench(store_at_once=False)
+    await left(await failing(bench))
+    count = len(bench.engines)
+    await asyncio.sleep(120)
+    assert len(bench.engines) == count
+    assert len(bench.server.engines) == 0
+    assert bench.troubles.described() == []
+
+
+# Upstream commits that fail
+
+
+@in_fake_time
+async def test_upstream_commits_that_fail_are_told_once_and_the_member_is_told_to_retry() -> None:
+    bench = Bench(store_at_once=False)
+    peer = await consuming(bench)
+    positions = peer.positions()
+    for engine in bench.engines:
+        engine.assign()
+    fetch = peer.fetch(positions)
+    bench.engine(EU).produce(0, first=0, count=3)
+    assert peer.answer(fetch) is not None
+    commit = peer.commit({0: positions[0] + 3})
+    assert bench.metric("kafka_mesh_waiting_commits") == {("shop",): 1}
+    with capture_logs() as logs:
+        for _ in range(20):
+            bench.engine(EU).store(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            await asyncio.sleep(0.25)
+        (topic,) = peer.answer(commit).topics
+        assert topic.partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        (trouble,) = bench.troubles.described()
+        assert (trouble["trouble"], trouble["reason"]) == ("commits", "GROUP_AUTHORIZATION_FAILED for eu/orders-0")
+        bench.engine(EU).store()
+    assert [entry["event"] for entry in logs] == ["upstream commits fail", "upstream commits are stored again"]
+    assert bench.troubles.described() == []
+    assert bench.metric("kafka_mesh_upstream_commits_total") == {("eu", "failed"): 20, ("eu", "stored"): 1}
+    assert peer.answer(peer.commit({0: positions[0] + 3})).topics[0].partitions[0].error_code == 0

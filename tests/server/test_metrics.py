@@ -73,8 +73,9 @@ def test_requests_and_troubles() -> None:
     metrics.request("shop", "FETCH", ErrorCode.UNKNOWN_MEMBER_ID, 0.1)
     metrics.protocol_error("shop", "frame_size")
     metrics.violation("shop")
-    metrics.source("eu", up=True)
-    metrics.source("us", up=False)
+    metrics.upstream_commit("eu", stored=True)
+    metrics.upstream_commit("us", stored=False)
+    metrics.engine_failed("us")
     metrics.loop_lag(0.002)
     assert exposed(metrics, "kafka_mesh_requests_total") == {
         ("shop", "FETCH", "NONE"): 1,
@@ -83,7 +84,8 @@ def test_requests_and_troubles() -> None:
     assert exposed(metrics, "kafka_mesh_request_seconds_sum") == {("shop", "FETCH"): pytest.approx(0.4)}
     assert exposed(metrics, "kafka_mesh_protocol_errors_total") == {("shop", "frame_size"): 1}
     assert exposed(metrics, "kafka_mesh_pool_violations_total") == {("shop",): 1}
-    assert exposed(metrics, "kafka_mesh_upstream_up") == {("eu",): 1, ("us",): 0}
+    assert exposed(metrics, "kafka_mesh_upstream_commits_total") == {("eu", "stored"): 1, ("us", "failed"): 1}
+    assert exposed(metrics, "kafka_mesh_engine_failures_total") == {("us",): 1}
     assert exposed(metrics, "kafka_mesh_event_loop_lag_seconds_count") == {(): 1}
 
 

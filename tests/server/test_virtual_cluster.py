@@ -9,6 +9,8 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from mesh.pool.effects import GroupId
+from mesh.pool.flow import OVERDUE
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import CommitPosition
@@ -209,6 +211,24 @@ async def test_a_small_life_in_metrics() -> None:
     assert requests[("JOIN_GROUP", "NONE")] == 2
     assert bench.metric("kafka_mesh_connections") == {(): 2}
     assert bench.metric("kafka_mesh_members") == {("shop",): 1}
+
+
+@in_fake_time
+async def test_members_that_never_commit_are_counted_until_they_do() -> None:
+    bench = Bench()
+    peer, _ = await bench.member("peer"), await bench.member("other")
+    positions = peer.positions()
+    fetch = peer.fetch(positions, max_wait=5_000)
+    for engine in bench.engines:
+        engine.assign()
+    bench.engine(EU).produce(0, first=0, count=10)
+    assert peer.answer(fetch) is not None
+    now = bench.server.now()
+    told = [member.flow.is_overdue(now + OVERDUE) for member in bench.server.cluster.pools[GroupId("shop")].all_members]
+    assert told == [True, False]
+    assert bench.metric("kafka_mesh_members_never_committed") == {("shop",): 1}
+    peer.commit({0: positions[0] + 1})
+    assert bench.metric("kafka_mesh_members_never_committed") == {("shop",): 0}
 
 
 @in_fake_time

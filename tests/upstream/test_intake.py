@@ -17,11 +17,17 @@ END = KafkaError(KafkaError._PARTITION_EOF)
 class Bed:
     def __init__(self, **positions: int) -> None:
         self.events: list[EngineEvent] = []
-        self.complaints: list[KafkaError] = []
+        self.complaints: list[tuple[int, TopicName]] = []
         self.fallen: list[TopicName] = []
         self.assignment = Assignment(CLUSTER, "earliest", False, self.events.append)
         self.assignment.positions = {source("orders", int(name[1:])): at for name, at in positions.items()}
-        self.intake = Intake(CLUSTER, self.assignment, self.events.append, self.complaints.append, self.fallen.append)
+        self.allowed: list[TopicName] = []
+        self.intake = Intake(
+            CLUSTER, self.assignment, self.events.append, self._complain, self.allowed.append, self.fallen.append
+        )
+
+    def _complain(self, error: KafkaError, topic: TopicName) -> None:
+        self.complaints.append((error.code(), topic))
 
     def told(self) -> list[tuple[str, int, list[tuple[int, int]] | int]]:
         """Kind, partition, and the offsets: spans of batches, or the one."""
@@ -60,7 +66,8 @@ def test_what_is_not_ours_is_left_out() -> None:
 def test_complaints() -> None:
     bed = Bed(p0=0)
     bed.intake.take([message(0), message(-1, problem=KafkaError(29), place=("other", -1)), message(1)])
-    assert [error.code() for error in bed.complaints] == [29]
+    assert bed.complaints == [(29, "other")]
+    assert bed.allowed == ["orders"]
     assert bed.told() == [("records", 0, [(0, 1)])]
 
 

@@ -1,0 +1,88 @@
+"""From what engines and catalogs tell to troubles with upstream clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from mesh.pool.effects import GroupId
+from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.server.metrics import Metrics
+from mesh.server.troubles import Troubles
+from mesh.upstream.trouble import CONNECTION, Trouble, name_of
+from mesh.wire.errors import ErrorCode
+
+_ENDED_BY_SUCCESS = (Trouble.UNREACHABLE, Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR)
+"""When an engine can use its cluster, all of them are over; the first stands for all troubles of the connection."""
+FAILURES_IN_A_ROW = 2
+"""So many upstream commits must fail until that is told: one alone does at each change of a coordinator."""
+
+
+class TroubleWatch:
+    """What the engines of one virtual cluster tell."""
+
+    def __init__(self, virtual_cluster: str, troubles: Troubles, metrics: Metrics) -> None:
+        self._name = virtual_cluster
+        self._troubles = troubles
+        self._metrics = metrics
+        self._failures: dict[tuple[GroupId, ClusterName], int] = {}
+
+    def source_down(self, group: GroupId, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
+        self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
+
+    def source_up(self, group: GroupId, cluster: ClusterName) -> None:
+        for trouble in _ENDED_BY_SUCCESS:
+            self._end(trouble, group, cluster)
+
+    def assigned(self, group: GroupId, cluster: ClusterName) -> None:
+        self.source_up(group, cluster)
+        self._end(Trouble.ENGINE_FAILED, group, cluster)
+
+    def committed(self, group: GroupId, cluster: ClusterName, errors: Mapping[UpstreamPartition, int]) -> None:
+        """An upstream commit ended."""
+        failed = {source: error for source, error in errors.items() if error}
+        self._metrics.upstream_commit(cluster, stored=not failed)
+        failed = {source: error for source, error in failed.items() if error != ErrorCode.REBALANCE_IN_PROGRESS}
+        if not failed:
+            self._failures.pop((group, cluster), None)
+            if errors and not any(errors.values()):
+                self._end(Trouble.COMMITS, group, cluster)
+            return
+        failures = self._failures[group, cluster] = self._failures.get((group, cluster), 0) + 1
+        if failures >= FAILURES_IN_A_ROW and self._troubles.connection(cluster) is None:
+            source, error = next(iter(failed.items()))
+            reason = f"{name_of(error)} for {source}"
+            self._troubles.begin(Trouble.COMMITS, cluster, reason, virtual_cluster=self._name, group=group)
+
+    def engine_failed(self, group: GroupId, cluster: ClusterName, reason: str, traceback: str) -> None:
+        self._metrics.engine_failed(cluster)
+        self.source_up(group, cluster)  # another engine finds out anew what is wrong
+        self._troubles.begin(
+            Trouble.ENGINE_FAILED, cluster, reason, virtual_cluster=self._name, group=group, traceback=traceback
+        )
+
+    def ended(self, group: GroupId) -> None:
+        """The group's pool has ended."""
+        self._troubles.forget_group(self._name, group)
+        for key in [key for key in self._failures if key[0] == group]:
+            del self._failures[key]
+
+    def _end(self, trouble: Trouble, group: GroupId, cluster: ClusterName) -> None:
+        self._troubles.end(trouble, cluster, virtual_cluster=self._name, group=group)
+
+
+def found(
+    troubles: Troubles, cluster: ClusterName, topics: Collection[TopicName], configured: Iterable[TopicName]
+) -> None:
+    """A cluster told what topics it has; `configured` names those it should have."""
+    troubles.end(Trouble.UNREACHABLE, cluster)
+    for topic in configured:
+        if topic in topics:
+            troubles.end(Trouble.TOPIC_MISSING, cluster, topic=topic)
+        else:
+            reason = f"{cluster} has no topic {topic}, or does not let kafka-mesh describe it"
+            troubles.begin(Trouble.TOPIC_MISSING, cluster, reason, topic=topic)
+
+
+def not_reached(troubles: Troubles, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
+    """The look at its topics failed."""
+    troubles.begin(trouble if trouble in CONNECTION else Trouble.UNREACHABLE, cluster, reason)

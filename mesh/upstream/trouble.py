@@ -1,0 +1,81 @@
+"""The kinds of trouble with an upstream cluster, as far as an operator does something else about each of them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from confluent_kafka import KafkaError
+
+
+class Trouble(Enum):
+    """The values are labels of metrics, and stand in logs."""
+
+    UNREACHABLE = "unreachable"
+    ADDRESS = "address"
+    CREDENTIALS = "credentials"
+    ENCRYPTION = "encryption"
+    PROPERTIES = "properties"
+    NOT_AUTHORIZED = "not_authorized"
+    FENCED = "fenced"
+    ASSIGNOR = "assignor"
+    TOPIC_MISSING = "topic_missing"
+    COMMITS = "commits"
+    ENGINE_FAILED = "engine_failed"
+
+
+CONNECTION = frozenset(
+    {Trouble.UNREACHABLE, Trouble.ADDRESS, Trouble.CREDENTIALS, Trouble.ENCRYPTION, Trouble.PROPERTIES}
+)
+"""Those that are the same for everything that uses the cluster."""
+
+_BY_CODE = {
+    KafkaError._ALL_BROKERS_DOWN: Trouble.UNREACHABLE,
+    KafkaError._TRANSPORT: Trouble.UNREACHABLE,
+    KafkaError._TIMED_OUT: Trouble.UNREACHABLE,
+    KafkaError._RESOLVE: Trouble.ADDRESS,
+    KafkaError._AUTHENTICATION: Trouble.CREDENTIALS,
+    KafkaError.SASL_AUTHENTICATION_FAILED: Trouble.CREDENTIALS,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: Trouble.CREDENTIALS,
+    KafkaError._SSL: Trouble.ENCRYPTION,
+    KafkaError._INVALID_ARG: Trouble.PROPERTIES,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: Trouble.NOT_AUTHORIZED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: Trouble.NOT_AUTHORIZED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: Trouble.NOT_AUTHORIZED,
+    KafkaError.FENCED_INSTANCE_ID: Trouble.FENCED,
+}
+_VAGUE = "Local: "
+"""In texts of librdkafka that say no more than their codes."""
+
+
+def trouble_of(error: KafkaError) -> Trouble | None:
+    """What librdkafka complains about; None if it is nothing that keeps a cluster from being used."""
+    return _BY_CODE.get(error.code())
+
+
+def name_of(code: int) -> str:
+    """Of an error code of Kafka, or of librdkafka's own."""
+    return str(KafkaError(code).name())
+
+
+class Cause:
+    """Why a cluster cannot be used, out of several complaints: librdkafka follows up each exact one ("certificate
+    verify failed") with vague ones ("3/3 brokers are down")."""
+
+    __slots__ = ("reason", "trouble")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def __bool__(self) -> bool:
+        return bool(self.reason)
+
+    def clear(self) -> None:
+        self.trouble = Trouble.UNREACHABLE
+        self.reason = ""
+
+    def add(self, trouble: Trouble, reason: str, code: int | None = None) -> None:
+        """An exact cause stays, until `clear`; the newest of several exact ones."""
+        is_vague = code in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT} or _VAGUE in reason
+        is_better = self.trouble is Trouble.UNREACHABLE and not is_vague
+        if not self.reason or is_better or trouble is not Trouble.UNREACHABLE:
+            self.trouble, self.reason = trouble, reason
