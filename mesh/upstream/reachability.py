@@ -60,7 +60,8 @@ class Reachability:
 
     def suspect(self, error: KafkaError, topic: TopicName | None = None) -> None:
         """librdkafka complains, of a topic or of something else."""
-        self.is_fatal = self.is_fatal or error.fatal()
+        is_fatal = error.fatal() or error.code() == KafkaError._FATAL
+        self.is_fatal = self.is_fatal or is_fatal
         trouble = trouble_of(error)
         if error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
             self._describe = True
@@ -72,9 +73,9 @@ class Reachability:
         elif trouble is not None:
             self._refused.add(topic if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else None)
             self.refuse(error.str(), trouble)
-        elif error.fatal() and self._down is None:
+        elif is_fatal:
             self.refuse(error.str(), Trouble.UNREACHABLE)
-        elif error.code() not in OF_TOPICS and not error.fatal():
+        elif error.code() not in OF_TOPICS:
             self._warn(error.str(), time.monotonic())
 
     def unanswered(self, error: KafkaError) -> None:

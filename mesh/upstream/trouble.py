@@ -43,12 +43,15 @@ _BY_CODE = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: Trouble.NOT_AUTHORIZED,
     KafkaError.FENCED_INSTANCE_ID: Trouble.FENCED,
 }
+_FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
 _VAGUE = "Local: "
 """In texts of librdkafka that say no more than their codes."""
 
 
 def trouble_of(error: KafkaError) -> Trouble | None:
     """What librdkafka complains about; None if it is nothing that keeps a cluster from being used."""
+    if error.code() == KafkaError._FATAL and _FENCED in error.str():
+        return Trouble.FENCED  # librdkafka gives the code of what was fatal in words only
     return _BY_CODE.get(error.code())
 
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from mesh.records.spans import CommitPosition, Span
-from mesh.upstream.engine import Committed, CommitToken, EndReached, Received, Reread, SourceDown
+from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
+from mesh.upstream.engine import (
+    Committed,
+    CommitToken,
+    EndReached,
+    EngineFailed,
+    Received,
+    Reread,
+    SourceDown,
+)
+from mesh.upstream.trouble import Trouble
 from tests.integration.kafka import KafkaCluster
-from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
+from tests.upstream.harness import CLUSTER, RunningEngine, engine, new_name, produce, run, source
 
 PARTITIONS = 4
 
@@ -194,6 +205,59 @@ def test_a_cluster_that_is_not_there_is_told_once() -> None:
         running.engine.reread(source("any"), Span(0, 1))
         assert await running.engine.close({source("any"): CommitPosition(1)}) == {source("any"): 27}
         assert running.all(SourceDown) == []
+
+    run(test)
+
+
+def test_an_address_that_does_not_exist() -> None:
+    async def test() -> None:
+        running = RunningEngine("no.such.host.invalid:9092", new_name("group"))
+        running.engine.subscribe(frozenset([source("any").topic]))
+        down = await running.next(SourceDown)
+        assert (down.trouble, "no.such.host.invalid" in down.reason) == (Trouble.ADDRESS, True)
+        await running.engine.close({})
+
+    run(test)
+
+
+@pytest.mark.parametrize("culprit", ["LogEnds.look", "TopicIds.made_anew", "Reachability.probe", "Intake.take"])
+def test_a_bug_is_told_once_and_the_engine_does_nothing_any_more(
+    mock_cluster: str, culprit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_name("topic")
+    produce(mock_cluster, topic, 1)
+
+    async def test() -> None:
+        running = RunningEngine(mock_cluster, new_name("group"))
+        monkeypatch.setattr(f"mesh.upstream.consumer_thread.{culprit}", lambda *_: 1 // 0)
+        running.engine.subscribe(frozenset([source(topic).topic]))
+        failed = await running.next(EngineFailed)
+        assert failed.reason.startswith("ZeroDivisionError")
+        assert "1 // 0" in failed.traceback
+        async with asyncio.timeout(5):
+            assert await running.engine.close({source(topic): CommitPosition(1)}) == {source(topic): 27}
+
+    run(test)
+
+
+def test_the_look_at_topics_goes_on_after_a_bug(mock_cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = new_name("topic")
+    produce(mock_cluster, topic, 1)
+
+    async def test() -> None:
+        events: asyncio.Queue[CatalogEvent] = asyncio.Queue()
+        with monkeypatch.context() as patch:
+            patch.setattr(TopicCatalog, "_topics", lambda *_: 1 // 0)
+            catalog = TopicCatalog(CLUSTER, mock_cluster, {}, 600, events.put_nowait, asyncio.get_running_loop())
+            async with asyncio.timeout(30):
+                failed = await events.get()
+            assert isinstance(failed, CatalogUnreachable)
+            assert (failed.trouble, "ZeroDivisionError" in failed.reason) == (Trouble.ENGINE_FAILED, True)
+        async with asyncio.timeout(30):
+            update = await events.get()
+        assert isinstance(update, CatalogUpdate)
+        assert source(topic).topic in update.topics
+        catalog.close()
 
     run(test)
 

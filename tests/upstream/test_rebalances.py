@@ -11,7 +11,17 @@ import pytest
 from confluent_kafka import Consumer
 
 from mesh.records.spans import CommitPosition
-from mesh.upstream.engine import Assigned, AssignedPartition, Lost, PositionReset, Revoked, SourceDown
+from mesh.upstream import consumer_thread, fencing
+from mesh.upstream.engine import (
+    Assigned,
+    AssignedPartition,
+    Lost,
+    PositionReset,
+    Revoked,
+    SourceDown,
+    SourceUp,
+)
+from mesh.upstream.trouble import Trouble
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
 
@@ -194,7 +204,12 @@ def test_a_clean_stop_leaves_the_group(kafka: KafkaCluster, topic: str, instance
     run(test)
 
 
-def test_a_member_that_is_fenced_says_so_and_another_member_can_commit(kafka: KafkaCluster, topic: str) -> None:
+def test_a_member_that_is_fenced_says_so_and_stays_out_until_the_other_has_left(
+    kafka: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And does not fence the other one in its turn."""
+    monkeypatch.setattr(fencing, "INTERVAL", 0.5)
+    monkeypatch.setattr(consumer_thread, "REJOIN", 0.5)
     group = new_name("group")
 
     async def test() -> None:
@@ -203,7 +218,18 @@ def test_a_member_that_is_fenced_says_so_and_another_member_can_commit(kafka: Ka
             async with engine(kafka.bootstrap_servers, group, topic, instance_id="same") as second:
                 await second.assigned()
                 down = await first.next(SourceDown)
-                assert "fenced" in down.reason.lower()
+                assert down.trouble is Trouble.FENCED
+                assert group in down.reason
+                assert "group.instance.id same" in down.reason
+                first.events.clear()
+                second.events.clear()
+                await asyncio.sleep(5)  # ten times as long as it would take to fight back
+                assert not first.events
+                assert not second.all(SourceDown)
+                assert await second.commit({source(topic): CommitPosition(3)}) == {source(topic): 0}
+            assert (await first.assigned())[0].start == 3
+            await first.next(SourceUp)
+            assert await first.commit({source(topic): CommitPosition(4)}) == {source(topic): 0}
 
     run(test)
 

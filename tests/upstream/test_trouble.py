@@ -24,6 +24,12 @@ def test_kinds(code: int, trouble: Trouble | None) -> None:
     assert trouble_of(KafkaError(code)) is trouble
 
 
+def test_fenced_in_words_only() -> None:
+    text = "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id: Fatal consumer"
+    assert trouble_of(KafkaError(KafkaError._FATAL, text)) is Trouble.FENCED
+    assert trouble_of(KafkaError(KafkaError._FATAL, "something else")) is None
+
+
 def cause_of(*complaints: tuple[Trouble, str]) -> tuple[Trouble, str]:
     cause = Cause()
     assert not cause
