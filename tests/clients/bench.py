@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections import Counter
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -92,20 +91,6 @@ class ClientBench(Bench):
         log = self._folder / "mesh.log"
         lines = log.read_text().splitlines() if log.exists() else []
         assert not (errors := [line for line in lines if '"level": "error"' in line]), errors
-
-    def until_all_committed(self) -> None:
-        """Returns when the upstream groups have committed the end of every partition: no lag."""
-        stored = Counter((each.cluster, each.partition) for each in self.stored().values())
-
-        def committed() -> bool:
-            found = {
-                (cluster.name, partition): offset
-                for cluster in self.clusters
-                for (_, partition), offset in cluster.committed(self.group).items()
-            }
-            return found == stored
-
-        eventually(f"{self.group} has no lag", committed, interval=0.2, timeout=15)
 
 
 def _command(client: Client) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -113,6 +114,20 @@ class Bench:
         with suppress(AssertionError):  # the account says what is missing
             eventually("every record arrived", all_arrived, timeout=timeout, interval=0.25)
         return account(stored, self.deliveries(members))
+
+    def until_all_committed(self) -> None:
+        """Returns when the upstream groups have committed the end of every partition: no lag."""
+        stored = Counter((each.cluster, each.partition) for each in self.stored().values())
+
+        def committed() -> bool:
+            found = {
+                (cluster.name, partition): offset
+                for cluster in self.clusters
+                for (_, partition), offset in cluster.committed(self.group).items()
+            }
+            return found == stored
+
+        eventually(f"{self.group} has no lag", committed, interval=0.2, timeout=30)
 
     def end(self) -> None:
         """Kill what still runs."""

@@ -1,8 +1,14 @@
-"""Moving a group onto the mesh and back is a change of one address."""
+"""Moving a group onto the mesh and back is a change of one address; a position set by hand meanwhile is obeyed."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import pytest
+
 from tests.integration.bench import Bench, until_left
+from tests.integration.kafka import KafkaCluster
+from tests.integration.records import account
 
 
 def test_onto_the_mesh_and_back(bench: Bench) -> None:
@@ -30,3 +36,67 @@ def test_onto_the_mesh_and_back(bench: Bench) -> None:
         bench.confluent(f"after-{cluster.name}", cluster, commit="sync").until_assigned()
     bench.feed(3_000)
     bench.account_when_all_arrived().assert_each_once()
+
+
+@pytest.mark.parametrize(
+    ("backwards", "forwards"),
+    [
+        (("--to-earliest",), ("--to-offset", "700")),
+        pytest.param(("--to-offset", "200"), ("--to-latest",), marks=pytest.mark.long),
+        pytest.param(
+            ("--to-datetime", "2023-11-14T22:13:24.000"),
+            ("--to-datetime", "2023-11-14T22:13:33.000"),
+            marks=pytest.mark.long,
+        ),
+    ],
+    ids=["earliest-offset", "offset-latest", "datetime"],
+)
+def test_position_set_by_hand(bench: Bench, backwards: tuple[str, ...], forwards: tuple[str, ...]) -> None:
+    """With Kafka's own tool, while the mesh is stopped: what lies behind the position comes, again or for the first
+    time, and nothing else does."""
+    eu, us = bench.clusters
+    mesh = bench.start_mesh()
+    bench.feed(3_000)
+    assert_these_come("before", bench, bench.stored().keys())
+    mesh.stop()
+
+    set_position(eu, bench, *backwards)
+    again = behind_the_position(eu, bench)
+    assert again
+    mesh.restart()
+    assert_these_come("again", bench, again)
+    mesh.stop()
+
+    bench.feed(3_000)
+    set_position(eu, bench, *forwards)
+    rest = behind_the_position(eu, bench) | behind_the_position(us, bench)
+    assert len(rest) < 3_000
+    mesh.restart()
+    assert_these_come("rest", bench, rest)
+
+
+def assert_these_come(name: str, bench: Bench, expected: Collection[str]) -> None:
+    """A member of that name gets them, each once, and nothing else, until nothing is left."""
+    stored = {identity: each for identity, each in bench.stored().items() if identity in expected}
+    member = bench.confluent(name, commit="sync")
+    member.until_assigned()
+    bench.until_all_committed()
+    account(stored, member.deliveries).assert_each_once()
+    member.close()
+
+
+def set_position(cluster: KafkaCluster, bench: Bench, *position: str) -> None:
+    """With `kafka-consumer-groups`."""
+    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    whose = ("--bootstrap-server", cluster.bootstrap_servers, "--group", bench.group, "--topic", bench.topic)
+    cluster.run_tool(tool, *whose, "--reset-offsets", *position, "--execute")
+
+
+def behind_the_position(cluster: KafkaCluster, bench: Bench) -> set[str]:
+    """What its group has still to read there."""
+    committed = cluster.committed(bench.group)
+    return {
+        identity
+        for identity, each in bench.stored().items()
+        if each.cluster == cluster.name and each.offset >= committed[each.topic, each.partition]
+    }
