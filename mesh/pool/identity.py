@@ -78,8 +78,7 @@ class Connections:
                     start <= asked.offset < window.committed and _is_same_client(state, owner)
                 )
             if is_its_own:
-                if owner is not state.fetching:
-                    self._take_back_guesses(owner, state)
+                self._take_back_guesses(owner, state)
                 return owner
         return None
 
@@ -93,15 +92,18 @@ class Connections:
         if fetch.connection in self._connections:
             self._connections[fetch.connection].strangers.discard(fetch)
 
-    def about_to_fetch(self, state: Connection, pools: Iterable[Pool]) -> Member | None:
-        """A member of the same client that is connected and fetches nowhere; rather one that never has."""
+    def about_to_fetch(self, state: Connection, pools: Iterable[Pool], hung_since: float) -> Member | None:
+        """A member of the same client that is connected and fetches nowhere; rather one that never has. At last one
+        that has not fetched since `hung_since`, and so may have lost its connection without our having noticed."""
         idle = [
             member
             for pool in pools
             for member in pool.all_members
-            if _is_same_client(state, member) and member.connections and not self._is_fetching(member)
+            if _is_same_client(state, member)
+            and member.connections
+            and (not self._is_fetching(member) or (not member.fetches and member.fetched <= hung_since))
         ]
-        return min(idle, key=lambda member: member.has_fetched, default=None)
+        return min(idle, key=lambda member: (self._is_fetching(member), member.has_fetched), default=None)
 
     def correct(self, pool: Pool, committer: Member, offsets: Iterable[int]) -> Member:
         """A member commits: if these are offsets that another member of its pool was sent on a guess, the two were

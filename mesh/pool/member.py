@@ -23,7 +23,7 @@ class Member:
     in_flight: offsets it holds, sent or collected for it, and has not settled.
     served: when it was last given a batch, as a count of batches given in its pool.
     asking: the sequence of its first Fetch since it was last given a batch; 0 while it does not wait.
-    heard: when it last sent a Fetch or an OffsetCommit.
+    heard: when it last sent a Fetch or an OffsetCommit. fetched: when it last sent a Fetch.
     away_since: when its last connection closed.
     """
 
@@ -34,6 +34,7 @@ class Member:
         "client_host",
         "client_id",
         "connections",
+        "fetched",
         "fetches",
         "flow",
         "group",
@@ -79,6 +80,7 @@ class Member:
         self.records_sent = 0
         self.rebalance_timeout = 0.0
         self.heard = now
+        self.fetched = now
         self.away_since = now
         self.has_fetched = False
 

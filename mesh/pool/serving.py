@@ -65,7 +65,7 @@ class Serving:
     def fetch(
         self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchRequest, now: float
     ) -> None:
-        member.heard = now
+        member.heard = member.fetched = now
         if not member.has_fetched:
             member.has_fetched = True
             self.distribution.joined(member, now)

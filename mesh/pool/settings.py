@@ -42,5 +42,7 @@ class PoolSettings:
     """How long a pool without members stays in the upstream group: a member that restarts finds it there."""
     others_first: float = 2.0
     """How long spans taken from a member that lives on are kept for the others."""
+    hung_after: float = 3.0
+    """After which a member that asks for nothing may have lost its connection without either side having noticed."""
     stranger_grace: float = 10.0
     """How long a Fetch with offsets of an earlier run is kept waiting for its group to join again."""

@@ -307,7 +307,9 @@ class VirtualCluster:
             if now - state.stranger_since < self._settings.stranger_grace:
                 return None, False
         if owner is None and request.partitions:
-            owner = connections.about_to_fetch(state, self.pools.values()) if state.barred is None else None
+            if state.barred is None:
+                hung_since = now - self._settings.hung_after
+                owner = connections.about_to_fetch(state, self.pools.values(), hung_since)
             guessed = owner is not None
             owner = owner or self._new_groupless(state, now)
         return owner, guessed

@@ -302,6 +302,60 @@ def test_a_member_that_seeks_before_its_first_fetch_on_a_new_connection_stays_it
     world.check()
 
 
+def hung(world: World) -> Consumer:
+    """A client that fetched, and whose connection then hung without being closed; it has a new one."""
+    consumer = world.consumer()
+    world.produce(0, 3)
+    consumer.fetch()
+    consumer.fetch(wait=0.5)
+    world.advance(PoolSettings().hung_after + 0.5)
+    world.reconnect(consumer)
+    return consumer
+
+
+def test_a_member_that_seeks_on_a_new_connection_while_the_old_one_hangs_stays_itself() -> None:
+    world = World()
+    consumer = hung(world)
+    consumer.positions = dict.fromkeys(range(4), 0)
+    consumer.received.clear()
+    consumer.fetch()
+    assert len(consumer.received) == 3, "what it had not committed"
+    assert len(world.cluster.pools) == 1
+    assert not world.pool.groupless
+    world.check()
+
+
+def test_one_without_a_group_is_not_taken_for_a_member_that_asks_for_records() -> None:
+    world = World()
+    consumer = world.consumer()
+    consumer.fetch(wait=60.0)
+    world.advance(PoolSettings().hung_after + 1.0)
+    world.consumer(joined=False, positions={0: 0}).fetch(wait=0.0)
+    assert len(world.cluster.pools) == 2
+    consumer.fetch(wait=0.0)
+    world.consumer(joined=False, positions={0: 0}).fetch(wait=0.0)
+    assert len(world.pool.members) == 1
+    assert len(member_of(world, consumer).connections) == 2
+
+
+def test_a_member_that_only_paused_takes_back_what_was_guessed() -> None:
+    world = World()
+    consumer = world.consumer()
+    world.produce(0, 3)
+    consumer.fetch()
+    own = dict(consumer.positions)
+    world.advance(PoolSettings().hung_after + 1.0)
+    taken_for_it = world.consumer(joined=False, positions={0: 0})
+    taken_for_it.fetch(wait=0.0)
+    assert len(taken_for_it.received) == 3
+    consumer.positions = own
+    consumer.fetch(wait=0.0)
+    taken_for_it.fetch(wait=0.0)
+    assert len(world.cluster.pools) == 2
+    assert taken_for_it.fetching not in member_of(world, consumer).connections
+    world.check()
+
+
 def test_a_member_below_its_window_on_a_new_connection_is_itself_at_once() -> None:
     """Its partition went and came back while its last answer was on its way, and lost."""
     world = World()
