@@ -18,7 +18,9 @@ from mesh.apis import (
     k12_heartbeat,
     k13_leave_group,
     k14_sync_group,
+    k17_sasl_handshake,
     k18_api_versions,
+    k36_sasl_authenticate,
 )
 from mesh.apis.api import AnyApi
 from mesh.wire.apis import ApiKey
@@ -38,7 +40,9 @@ TABLE: Final[Mapping[ApiKey, AnyApi]] = MappingProxyType(
             k12_heartbeat,
             k13_leave_group,
             k14_sync_group,
+            k17_sasl_handshake,
             k18_api_versions,
+            k36_sasl_authenticate,
         )
     }
 )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from mesh.pool.effects import Answer, ConnectionId, Effect, Ticket
 from mesh.pool.virtual_cluster import VirtualCluster
-from mesh.security.principals import ANONYMOUS, Principal
 from mesh.security.rules import UNLIMITED, Access
+from mesh.security.session import Answer as AuthenticationStep
+from mesh.security.session import Handshake, Session
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.messages import RequestMessage, ResponseMessage
 
@@ -35,11 +36,22 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Authentication:
+    """A step of an authentication: answer it, now or when a thread has done its part; a failure after a delay."""
+
+    ticket: Ticket
+    step: Handshake | AuthenticationStep
+
+
+HandlerEffect: TypeAlias = Effect | Authentication
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """One request: where it came from and under which ticket it is to be answered.
 
-    now: seconds. access: what the principal may do; asked by `mesh.apis.authorization`, where a new handler puts its
-    guard, and not by handlers.
+    now: seconds of a clock that only goes forward. wall: seconds since the epoch. session: who asks.
+    access: what they may do; asked by `mesh.apis.authorization`, where a new handler puts its guard, not by handlers.
     """
 
     cluster: VirtualCluster
@@ -51,7 +63,8 @@ class Context:
     version: int
     ticket: Ticket
     now: float
-    principal: Principal = ANONYMOUS
+    wall: float = 0.0
+    session: Session = field(default_factory=Session)
     access: Access = UNLIMITED
 
     def answer(self, response: ResponseMessage) -> list[Effect]:
@@ -74,7 +87,7 @@ class Api(Generic[Request, Result]):
 
     key: ApiKey
     versions: Versions
-    handle: Callable[[Context, Request], list[Effect]]
+    handle: Callable[[Context, Request], Sequence[HandlerEffect]]
     respond: Callable[[Context, Request, Result], ResponseMessage]
 
 

@@ -303,6 +303,8 @@ GUARDS: Final[Mapping[ApiKey, Guard]] = MappingProxyType(
         ApiKey.HEARTBEAT: _reads_group(m.HeartbeatResponse(error_code=GROUP_REFUSED)),
         ApiKey.LEAVE_GROUP: _reads_group(m.LeaveGroupResponse(error_code=GROUP_REFUSED)),
         ApiKey.SYNC_GROUP: _reads_group(m.SyncGroupResponse(error_code=GROUP_REFUSED)),
+        ApiKey.SASL_HANDSHAKE: _everything,
         ApiKey.API_VERSIONS: _everything,
+        ApiKey.SASL_AUTHENTICATE: _everything,
     }
 )

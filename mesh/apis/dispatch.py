@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mesh.apis import TABLE
-from mesh.apis.api import Context
+from mesh.apis.api import Context, HandlerEffect
 from mesh.apis.authorization import Denied, Narrowed, Refusal, authorize
-from mesh.pool.effects import Answer, Effect
+from mesh.pool.effects import Answer
 from mesh.wire.apis import ApiKey
 from mesh.wire.messages import RequestMessage, ResponseMessage
 
@@ -33,7 +34,7 @@ class Work:
         return self.verdict.complete(response) if self.verdict is not None else response
 
 
-def begin(api_key: ApiKey, context: Context, request: RequestMessage) -> tuple[Work, list[Effect]]:
+def begin(api_key: ApiKey, context: Context, request: RequestMessage) -> tuple[Work, Sequence[HandlerEffect]]:
     """What a request leads to. Raises ProtocolError."""
     verdict = authorize(api_key, context, request)
     match verdict:

@@ -1,5 +1,8 @@
 """One downstream connection: bytes to requests, results to bytes.
 
+On a listener with SASL a client that has not authenticated may ask for versions and authenticate, in small requests and
+within a few seconds; anything else closes its connection.
+
 Requests of a connection are handled one after the other, as a Kafka broker does. A Fetch that is parked is answered
 early when another request queues up behind it: some clients send heartbeats and commits on the same connection.
 
@@ -19,9 +22,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from mesh.pool.effects import ConnectionId
+from mesh.security.rules import UNLIMITED
+from mesh.security.session import Session
+from mesh.server.security import peer_certificate
 from mesh.wire.apis import ApiKey
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ProtocolError
+from mesh.wire.frames import MAX_REQUEST_BYTES
 from mesh.wire.messages import ResponseMessage
 
 if TYPE_CHECKING:
@@ -31,6 +38,10 @@ MOST_QUEUED: Final = 100
 """Requests that may wait behind the one in work; beyond it nothing is read from the connection, until half are left."""
 MOST_AHEAD: Final = 256 * 1024
 """Bytes that may be read while a request is in work, whatever they are; only their last piece may go beyond it."""
+MOST_BEFORE_AUTHENTICATION: Final = 64 * 1024
+"""Bytes of a request of a client that has not authenticated yet; the largest it may send holds a token."""
+AUTHENTICATION_TIMEOUT: Final = 10.0
+"""Seconds a client has to authenticate in."""
 MOST_IDLE: Final = 600.0
 """Seconds. Clients close connections they do not use after 9 minutes by themselves."""
 
@@ -41,6 +52,8 @@ class DownstreamConnection(asyncio.Protocol):
     def __init__(self, server: VirtualClusterServer, id: ConnectionId) -> None:
         self.id = id
         self.client_host = ""
+        self.session = Session()
+        self.access = UNLIMITED
         self.in_work: Request | None = None
         self._server = server
         self._wire = ServerConnection(server.versions)
@@ -51,6 +64,7 @@ class DownstreamConnection(asyncio.Protocol):
         self._writing_paused = False
         self._heard = 0.0
         self._idle: asyncio.TimerHandle | None = None
+        self._door: asyncio.TimerHandle | None = None
 
     # Called by the event loop
 
@@ -61,6 +75,7 @@ class DownstreamConnection(asyncio.Protocol):
         self._heard = self._server.now()
         self._watch()
         self._server.connected(self)
+        self._identify(self._transport)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -100,7 +115,7 @@ class DownstreamConnection(asyncio.Protocol):
         elif not self._writing_paused:
             self.in_work = request = self._queue.popleft()
             try:
-                self._server.handle(self, request, request.decode())
+                self._server.handle(self, request)
             except ProtocolError as problem:
                 self._refuse(problem)
             if self._queue:
@@ -113,6 +128,17 @@ class DownstreamConnection(asyncio.Protocol):
         self._flush()
         self._server.work_soon(self)
         self._pace()
+
+    def established(self) -> None:
+        """It is known who the client is, for the first time or again."""
+        self.judge()
+        self._wire.limit_frames(MAX_REQUEST_BYTES)
+        if self._door is not None:
+            self._door.cancel()
+
+    def judge(self) -> None:
+        """What the client may do has to be looked at again."""
+        self.access = self._server.security.access(self.session.principal, self.client_host)
 
     def close(self) -> None:
         """What was answered is still sent."""
@@ -146,6 +172,22 @@ class DownstreamConnection(asyncio.Protocol):
             self._reading_paused = pause
             (self._transport.pause_reading if pause else self._transport.resume_reading)()
 
+    def _identify(self, transport: asyncio.Transport) -> None:
+        session = self._server.security.session(peer_certificate(transport))
+        if session is None:
+            self._refuse(ProtocolError("unauthenticated", "no mapping rule is about the client's certificate"))
+            return
+        self.session = session
+        if session.is_established:
+            self.judge()
+            return
+        self._wire.limit_frames(MOST_BEFORE_AUTHENTICATION)
+        self._door = asyncio.get_running_loop().call_later(AUTHENTICATION_TIMEOUT, self._close_unauthenticated)
+
+    def _close_unauthenticated(self) -> None:
+        detail = f"not authenticated within {AUTHENTICATION_TIMEOUT:g} s"
+        self._refuse(ProtocolError("authentication_timeout", detail))
+
     def _refuse(self, problem: ProtocolError) -> None:
         self._server.refused(self, problem)
         self.abort()
@@ -156,8 +198,9 @@ class DownstreamConnection(asyncio.Protocol):
             return
         self._transport = None
         self._queue.clear()
-        if self._idle is not None:
-            self._idle.cancel()
+        for timer in (self._idle, self._door):
+            if timer is not None:
+                timer.cancel()
         self._server.disconnected(self)
 
     def _watch(self) -> None:

@@ -177,6 +177,18 @@ class Metrics:
         """A connection was closed because of what its client sent. reason: one of a fixed set."""
         self._events.protocol_errors.labels(virtual_cluster, reason).inc()
 
+    def authentication(self, virtual_cluster: str, mechanism: str, result: str) -> None:
+        """A client authenticated, or failed to. mechanism, result: each one of a fixed set."""
+        self._events.authentications.labels(virtual_cluster, mechanism, result).inc()
+
+    def refusal(self, virtual_cluster: str, api: str, operation: str, resource_type: str) -> None:
+        """The rules did not allow what a client asked for."""
+        self._events.refusals.labels(virtual_cluster, api, operation, resource_type).inc()
+
+    def tls_failure(self, virtual_cluster: str, reason: str) -> None:
+        """A TLS handshake failed. reason: one of a fixed set."""
+        self._events.tls_failures.labels(virtual_cluster, reason).inc()
+
     def violation(self, virtual_cluster: str) -> None:
         """A pool contradicted itself and was closed."""
         self._events.violations.labels(virtual_cluster).inc()
@@ -275,6 +287,15 @@ class _Events:
         self.protocol_errors = counter(
             "protocol_errors", "Connections closed because of what their client sent.", "virtual_cluster", "reason"
         )
+        self.authentications = counter(
+            "authentications", "Authentications by SASL.", "virtual_cluster", "mechanism", "result"
+        )
+        self.refusals = counter(
+            "authorization_refusals",
+            "What clients asked for and the rules did not allow.",
+            *("virtual_cluster", "api", "operation", "resource_type"),
+        )
+        self.tls_failures = counter("tls_failures", "TLS handshakes that failed.", "virtual_cluster", "reason")
         self.violations = counter(
             "pool_violations", "Pools that contradicted themselves and were closed.", "virtual_cluster"
         )

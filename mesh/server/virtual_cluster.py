@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 from mesh.apis import TABLE
-from mesh.apis.api import Context, Endpoint
+from mesh.apis.api import Authentication, Context, Endpoint, HandlerEffect
 from mesh.apis.dispatch import Work, begin
 from mesh.pool.effects import (
     Answer,
     ConnectionId,
-    Effect,
     LeaveUpstream,
     RefreshTopics,
     Report,
@@ -35,11 +35,14 @@ from mesh.pool.pool import Pool
 from mesh.pool.results import CommitResult
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
+from mesh.server.audit import Audit
+from mesh.server.authentication import Authenticator
 from mesh.server.connection import DownstreamConnection
 from mesh.server.engines import EngineFactory, Engines
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
 from mesh.server.outcomes import error_of
+from mesh.server.security import ListenerSecurity
 from mesh.server.trouble_watch import TroubleWatch
 from mesh.server.troubles import Troubles
 from mesh.upstream.engine import (
@@ -57,11 +60,14 @@ from mesh.upstream.engine import (
     SourceDown,
     SourceUp,
 )
+from mesh.wire.apis import ApiKey
 from mesh.wire.connection import Request
 from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.messages import OffsetCommitRequest, RequestMessage
 
 log = get_logger(__name__)
+
+_AUTHENTICATION = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +87,15 @@ class VirtualClusterServer:
         create: EngineFactory,
         refresh: Callable[[], None],
         troubles: Troubles,
+        security: ListenerSecurity | None = None,
     ) -> None:
         self.cluster = cluster
         self.name = cluster.name
         self.endpoint = endpoint
         self.metrics = metrics
+        self.security = security or ListenerSecurity()
+        self.authenticator = Authenticator(self.name, metrics, self._answer)
+        self._audit = Audit(self.name, metrics)
         self.served = {key: api.versions for key, api in TABLE.items()}
         self.versions = {key: (versions.lowest, versions.highest) for key, versions in self.served.items()}
         self.engines = Engines(create, self._engine_event)
@@ -95,7 +105,7 @@ class VirtualClusterServer:
         self._connections: dict[ConnectionId, DownstreamConnection] = {}
         self._in_work: dict[Request, _InWork] = {}
         self._ids = itertools.count(1)
-        self._effects: deque[Effect] = deque()
+        self._effects: deque[HandlerEffect] = deque()
         self._ready: deque[DownstreamConnection] = deque()
         self._carrying_out = False
         self._draining = False
@@ -150,8 +160,14 @@ class VirtualClusterServer:
             self._ready.append(connection)
             self._carry_out([])
 
-    def handle(self, connection: DownstreamConnection, request: Request, message: RequestMessage) -> None:
-        """Raises ProtocolError."""
+    def handle(self, connection: DownstreamConnection, request: Request) -> None:
+        """Raises ProtocolError, also for what may not be asked before the client has authenticated, or authenticated
+        again. Such a request is not even decoded."""
+        if request.api_key not in _AUTHENTICATION:
+            reason = connection.session.refusal(self.now())
+            if reason is not None and (reason, request.api_key) != ("unauthenticated", ApiKey.API_VERSIONS):
+                raise ProtocolError(reason, f"{request.api_key.name} needs an authentication first")
+        message = request.decode()
         context = Context(
             self.cluster,
             self.endpoint,
@@ -162,10 +178,15 @@ class VirtualClusterServer:
             request.api_version,
             request,
             self.now(),
+            time.time(),
+            connection.session,
+            connection.access,
         )
         violations = self.cluster.violations
         work, effects = begin(request.api_key, context, message)
         self._in_work[request] = _InWork(connection, work)
+        for refusal in work.refusals:
+            self._audit.refused(connection, request, refusal, self.now())
         self._carry_out(effects)
         if self.cluster.violations > violations and not any(_answers(effect, request) for effect in effects):
             connection.abort()  # what was to answer it is closed
@@ -284,7 +305,13 @@ class VirtualClusterServer:
         self._draining = True
         self._carry_out(self.cluster.drain(self.now()))
 
+    def rules_changed(self) -> None:
+        """What connected clients may do is looked at again, from their next request on."""
+        for connection in self._connections.values():
+            connection.judge()
+
     def close_connections(self) -> None:
+        self.authenticator.close()
         for connection in list(self._connections.values()):
             connection.close()
         if self._timer is not None:
@@ -293,7 +320,7 @@ class VirtualClusterServer:
 
     # Effects
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def _carry_out(self, effects: Sequence[HandlerEffect]) -> None:
         self._effects.extend(effects)
         if self._carrying_out:
             return
@@ -310,7 +337,7 @@ class VirtualClusterServer:
                 self._loop.call_soon(self._carry_out, [])
             self._arm()
 
-    def _do(self, effect: Effect) -> None:
+    def _do(self, effect: HandlerEffect) -> None:
         match effect:
             case Answer(ticket, result):
                 assert isinstance(ticket, Request)
@@ -325,6 +352,11 @@ class VirtualClusterServer:
                 self.metrics.forget_group(self.name, group)
             case RefreshTopics():
                 self._refresh()
+            case Authentication(ticket):
+                assert isinstance(ticket, Request)
+                in_work = self._in_work.get(ticket)
+                if in_work is not None:
+                    self.authenticator.carry_out(in_work.connection, effect)
             case Report(event, fields, level):
                 self._report(event, fields, level)
             case _:
@@ -349,5 +381,5 @@ class VirtualClusterServer:
         self._carry_out(self.cluster.tick(self.now()))
 
 
-def _answers(effect: Effect, request: Request) -> bool:
-    return isinstance(effect, Answer) and effect.ticket is request
+def _answers(effect: HandlerEffect, request: Request) -> bool:
+    return isinstance(effect, Answer | Authentication) and effect.ticket is request

@@ -27,7 +27,9 @@ class ApiKey(IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    SASL_AUTHENTICATE = 36
 
 
 class Versions(NamedTuple):
@@ -55,7 +57,9 @@ APIS: Final[Mapping[ApiKey, Versions]] = MappingProxyType(
         ApiKey.HEARTBEAT: Versions(0, 4, 4),
         ApiKey.LEAVE_GROUP: Versions(0, 5, 4),
         ApiKey.SYNC_GROUP: Versions(0, 5, 4),
+        ApiKey.SASL_HANDSHAKE: Versions(1, 1, 2),
         ApiKey.API_VERSIONS: Versions(0, 4, 3),
+        ApiKey.SASL_AUTHENTICATE: Versions(0, 2, 2),
     }
 )
 """What can be read and written. What is served may be less: see `ServerConnection`."""

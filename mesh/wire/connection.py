@@ -15,7 +15,7 @@ from mesh.wire.apis import APIS, ApiKey, has_tagged_response_header, is_flexible
 from mesh.wire.decoder import decode_request
 from mesh.wire.encoder import encode_response
 from mesh.wire.errors import ErrorCode, ProtocolError
-from mesh.wire.frames import FrameSplitter
+from mesh.wire.frames import MAX_REQUEST_BYTES, FrameSplitter
 from mesh.wire.messages import ApiVersion, ApiVersionsResponse, Buffer, RequestMessage, ResponseMessage
 from mesh.wire.reader import Cursor
 
@@ -59,14 +59,14 @@ class ServerConnection:
 
     __slots__ = ("_frames", "_pending", "_served", "_to_send", "_unanswered")
 
-    def __init__(self, served: Mapping[ApiKey, tuple[int, int]]) -> None:
+    def __init__(self, served: Mapping[ApiKey, tuple[int, int]], limit: int = MAX_REQUEST_BYTES) -> None:
         for api_key, (lowest, highest) in served.items():
             if not APIS[api_key].lowest <= lowest <= highest <= APIS[api_key].highest:
                 raise ValueError(f"{api_key.name} v{lowest}-{highest} cannot be served: {APIS[api_key]}")
         self._served: Final[dict[int, tuple[int, int]]] = {
             int(api_key): versions for api_key, versions in served.items()
         }
-        self._frames: Final = FrameSplitter()
+        self._frames: Final = FrameSplitter(limit)
         self._pending: Final[deque[Request]] = deque()
         self._to_send: list[Buffer] = []
         self._unanswered = 0
@@ -80,6 +80,10 @@ class ServerConnection:
     def oldest(self) -> Request | None:
         """The unanswered request that everything behind it waits for."""
         return self._pending[0] if self._pending else None
+
+    def limit_frames(self, limit: int) -> None:
+        """The largest request from now on, in bytes: less before it is known who sends it."""
+        self._frames.limit = limit
 
     def receive_data(self, data: Buffer) -> list[Request]:
         """The requests that these bytes complete, in order. Raises ProtocolError."""

@@ -28,6 +28,8 @@ from mesh.wire.messages import (
     OffsetFetchRequest,
     ProduceRequest,
     RequestMessage,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
     SyncGroupRequest,
 )
 from mesh.wire.reader import Cursor
@@ -48,7 +50,9 @@ _REQUESTS: Final[Mapping[ApiKey, type]] = MappingProxyType(
         ApiKey.HEARTBEAT: HeartbeatRequest,
         ApiKey.LEAVE_GROUP: LeaveGroupRequest,
         ApiKey.SYNC_GROUP: SyncGroupRequest,
+        ApiKey.SASL_HANDSHAKE: SaslHandshakeRequest,
         ApiKey.API_VERSIONS: ApiVersionsRequest,
+        ApiKey.SASL_AUTHENTICATE: SaslAuthenticateRequest,
     }
 )
 

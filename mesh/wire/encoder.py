@@ -34,6 +34,8 @@ from mesh.wire.messages import (
     OffsetFetchResponse,
     ProduceResponse,
     ResponseMessage,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
     SyncGroupResponse,
 )
 from mesh.wire.schema import FieldType, Pairing, SchemaField
@@ -54,7 +56,9 @@ _RESPONSES: Final[Mapping[ApiKey, type]] = MappingProxyType(
         ApiKey.HEARTBEAT: HeartbeatResponse,
         ApiKey.LEAVE_GROUP: LeaveGroupResponse,
         ApiKey.SYNC_GROUP: SyncGroupResponse,
+        ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse,
         ApiKey.API_VERSIONS: ApiVersionsResponse,
+        ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse,
     }
 )
 
@@ -135,7 +139,7 @@ class _Builder:
         if field.kafka_type is None:
             convert = self._struct(field.type.item, ours.item)
             return _each(convert) if ours.is_array else convert
-        if field.kafka_type == "timedelta_i32":
+        if field.kafka_type in ("timedelta_i32", "timedelta_i64"):
             return _duration
         if field.kafka_type == "string" and ours.is_nullable and not field.type.is_nullable:
             return _never_null

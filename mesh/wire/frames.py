@@ -15,11 +15,11 @@ MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
 class FrameSplitter:
     """Holds at most one unfinished frame, as large as what has arrived of it."""
 
-    __slots__ = ("_buffer", "_limit")
+    __slots__ = ("_buffer", "limit")
 
     def __init__(self, limit: int = MAX_REQUEST_BYTES) -> None:
         self._buffer = bytearray()
-        self._limit: Final = limit
+        self.limit = limit
 
     def receive_data(self, data: Buffer) -> list[bytes]:
         """The frames that these bytes complete, without their lengths.
@@ -33,8 +33,8 @@ class FrameSplitter:
         with memoryview(buffer) as view:
             while (body := start + INT32.size) <= len(view):
                 (length,) = INT32.unpack_from(view, start)
-                if not 0 <= length <= self._limit:
-                    raise ProtocolError("frame_size", f"a frame of {length} bytes; 0 to {self._limit} are allowed")
+                if not 0 <= length <= self.limit:
+                    raise ProtocolError("frame_size", f"a frame of {length} bytes; 0 to {self.limit} are allowed")
                 if body + length > len(view):
                     break
                 start = body + length

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mesh.apis import TABLE
-from mesh.apis.api import Address, Context, Endpoint
+from mesh.apis.api import Address, Authentication, Context, Endpoint
 from mesh.apis.authorization import Refusal
 from mesh.apis.dispatch import Work, begin
 from mesh.pool.effects import ConnectionId, MemberId
@@ -16,6 +16,9 @@ from mesh.pool.settings import PoolSettings
 from mesh.records.batch import split_batches
 from mesh.records.decode import decode_records
 from mesh.security.rules import UNLIMITED, Access
+from mesh.security.sasl import Slow
+from mesh.security.session import Answer as AuthenticationStep
+from mesh.security.session import Handshake, Session
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ErrorCode
@@ -49,11 +52,15 @@ class Mesh(World):
             asked.api_version,
             asked,
             self.now,
+            session=client.session,
             access=client.access,
         )
         work, effects = begin(asked.api_key, context, asked.decode())
         self.in_work[asked] = (client, work)
-        self.do(effects)
+        self.do([each for each in effects if not isinstance(each, Authentication)])
+        for each in effects:
+            if isinstance(each, Authentication):
+                self._answered(each.ticket, settled(client, each.step))
 
     def _answered(self, ticket: object, result: object) -> None:
         if not isinstance(ticket, Request):
@@ -67,9 +74,12 @@ class Mesh(World):
 class Client(Conversation):
     """One connection of a client, and what the client knows of its group."""
 
-    def __init__(self, mesh: Mesh, client_id: str = "c", access: Access = UNLIMITED) -> None:
+    def __init__(
+        self, mesh: Mesh, client_id: str = "c", access: Access = UNLIMITED, session: Session | None = None
+    ) -> None:
         super().__init__(client_id)
         self.access = access
+        self.session = session or Session()
         self.refusals: list[Refusal] = []
         self.mesh = mesh
         self.connection = ConnectionId(next(mesh.ids))
@@ -196,3 +206,8 @@ def values_of(records: bytes) -> list[tuple[int, bytes | None]]:
 
 def member_of(mesh: Mesh, client: Client) -> Any:
     return mesh.pool.members[MemberId(client.member_id)]
+
+
+def settled(client: Client, step: AuthenticationStep | Handshake) -> AuthenticationStep | Handshake:
+    """A step with what a thread does in the mesh done at once."""
+    return client.session.settle(step.check(), 0.0, 0.0) if isinstance(step, Slow) else step

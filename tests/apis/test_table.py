@@ -65,6 +65,8 @@ CONVERSATIONS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.HEARTBEAT: {"group_id": "shop", "generation_id": 1, "member_id": "unknown"},
     ApiKey.LEAVE_GROUP: {"group_id": "shop", "member_id": "unknown", "members": ({"member_id": "unknown"},)},
     ApiKey.SYNC_GROUP: {"group_id": "shop", "generation_id": 1, "member_id": "unknown", "assignments": ()},
+    ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
+    ApiKey.SASL_AUTHENTICATE: {"auth_bytes": b"\0alice\0secret"},
     ApiKey.API_VERSIONS: {"client_software_name": "test", "client_software_version": "1.0"},
 }
 """A request of each API that is answered at once."""

@@ -14,6 +14,12 @@ from mesh.wire.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
+from mesh.wire.messages.authentication import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from mesh.wire.messages.data import (
     Buffer,
     FetchPartition,
@@ -77,6 +83,8 @@ from mesh.wire.messages.groups import (
 
 RequestMessage: TypeAlias = (
     ApiVersionsRequest
+    | SaslHandshakeRequest
+    | SaslAuthenticateRequest
     | MetadataRequest
     | ListOffsetsRequest
     | FetchRequest
@@ -92,6 +100,8 @@ RequestMessage: TypeAlias = (
 
 ResponseMessage: TypeAlias = (
     ApiVersionsResponse
+    | SaslHandshakeResponse
+    | SaslAuthenticateResponse
     | MetadataResponse
     | ListOffsetsResponse
     | FetchResponse
@@ -164,6 +174,10 @@ __all__ = [
     "ProduceTopicResponse",
     "RequestMessage",
     "ResponseMessage",
+    "SaslAuthenticateRequest",
+    "SaslAuthenticateResponse",
+    "SaslHandshakeRequest",
+    "SaslHandshakeResponse",
     "SyncGroupAssignment",
     "SyncGroupRequest",
     "SyncGroupResponse",

@@ -1,0 +1,40 @@
+"""SaslHandshake: v1-v1
+
+Behaviour:
+* Accepts a mechanism that is enabled on this listener; for another one UNSUPPORTED_SASL_MECHANISM with the list of
+  those that are, and the connection is closed.
+* On a connection that is authenticated already it begins a re-authentication (KIP-368). On a listener without SASL, and
+  in the middle of an exchange: ILLEGAL_SASL_STATE.
+
+Version notes:
+* v0 goes on with bare tokens without a header, which only clients from before Kafka 1.0 do: not served.
+* v1: the tokens are sent as SaslAuthenticate (KIP-152).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mesh.apis.api import Api, Authentication, Context, HandlerEffect
+from mesh.security.session import Handshake
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import SaslHandshakeRequest, SaslHandshakeResponse
+
+ERRORS: Final = {
+    Handshake.ACCEPTED: ErrorCode.NONE,
+    Handshake.UNSUPPORTED_MECHANISM: ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    Handshake.ILLEGAL_STATE: ErrorCode.ILLEGAL_SASL_STATE,
+}
+
+
+def handle(context: Context, request: SaslHandshakeRequest) -> list[HandlerEffect]:
+    return [Authentication(context.ticket, context.session.handshake(request.mechanism))]
+
+
+def respond(context: Context, request: SaslHandshakeRequest, result: Handshake) -> SaslHandshakeResponse:
+    offered = tuple(mechanism.value for mechanism in context.session.offered)
+    return SaslHandshakeResponse(error_code=ERRORS[result], mechanisms=offered)
+
+
+API = Api(ApiKey.SASL_HANDSHAKE, APIS[ApiKey.SASL_HANDSHAKE], handle, respond)

@@ -1,0 +1,50 @@
+"""SaslAuthenticate: v0-v2
+
+Behaviour:
+* One message of the mechanism that the handshake named, and the answer to it. Whatever was wrong, the client is told
+  SASL_AUTHENTICATION_FAILED after a delay, with a text that does not help to guess, and the connection is closed.
+* A password that is sent in the clear is checked in a thread: the answer comes later.
+* Without a handshake before it: ILLEGAL_SASL_STATE.
+
+Version notes:
+* v1: session_lifetime_ms (KIP-368): the client authenticates again before that is over, or its connection is closed at
+  its next request. Clients of v0 cannot know, and are closed too: they connect again. v2: flexible (KIP-482).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from mesh.apis.api import Api, Authentication, Context, HandlerEffect
+from mesh.security.sasl import MESSAGES, Challenge, Failure
+from mesh.security.session import Lasting
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+Result: TypeAlias = Challenge | Lasting | Failure | Literal["illegal state"]
+
+
+def handle(context: Context, request: SaslAuthenticateRequest) -> list[HandlerEffect]:
+    step = context.session.authenticate(request.auth_bytes, context.now, context.wall)
+    return [Authentication(context.ticket, step)]
+
+
+def respond(context: Context, request: SaslAuthenticateRequest, result: Result) -> SaslAuthenticateResponse:
+    match result:
+        case Challenge(token):
+            return SaslAuthenticateResponse(auth_bytes=token)
+        case Lasting(token=token, seconds=seconds):
+            # At least a millisecond: 0 would mean for ever.
+            lifetime = 0 if seconds is None else max(int(seconds * 1000), 1)
+            return SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime)
+        case Failure(reason):
+            return SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=MESSAGES[reason]
+            )
+        case _:
+            message = "SaslAuthenticate without a SaslHandshake before it, or where there is no SASL"
+            return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
+
+
+API = Api(ApiKey.SASL_AUTHENTICATE, APIS[ApiKey.SASL_AUTHENTICATE], handle, respond)

@@ -1,0 +1,78 @@
+"""What the mechanisms have in common: their names, and what a message of a client leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal, Protocol, TypeAlias
+
+from mesh.security.principals import Principal
+
+
+class Mechanism(Enum):
+    """By the names that are registered for them, and that clients send."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+FailureReason: TypeAlias = Literal[
+    "malformed", "wrong_credentials", "invalid_token", "expired_token", "unknown_key", "changed", "busy"
+]
+"""Fit to be a label of a counter."""
+
+MESSAGES: Final[dict[FailureReason, str]] = {
+    "malformed": "Authentication failed: the message is not one of this SASL mechanism",
+    "wrong_credentials": "Authentication failed: Invalid username or password",
+    "invalid_token": "Authentication failed: the token is not valid here",
+    "expired_token": "Authentication failed: the token has expired or is not valid yet",
+    "unknown_key": "Authentication failed: the token is not valid here",
+    "changed": "Authentication failed: neither the principal nor the mechanism may change at a re-authentication",
+    "busy": "Authentication failed: too many authentications at the same time, try again",
+}
+"""What the client is told. It says nothing that helps to guess: which of name and password was wrong, which key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Send this, and wait for another message."""
+
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """token: the mechanism's last message. expires_at: seconds since the epoch, None for never."""
+
+    principal: Principal
+    token: bytes = b""
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """detail: for the log only. name: who it claimed to be, for the log only."""
+
+    reason: FailureReason
+    detail: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """`check` takes milliseconds of a processor: run it in a thread; its result is the step."""
+
+    check: Callable[[], Success | Failure]
+
+
+Step: TypeAlias = Challenge | Success | Failure | Slow
+
+
+class Exchange(Protocol):
+    """One authentication by one mechanism."""
+
+    def step(self, message: bytes) -> Step:
+        """The next message of the client."""

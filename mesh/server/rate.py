@@ -1,0 +1,30 @@
+"""Keeps log entries that strangers can cause from becoming a flood."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PER_SECOND: Final = 5.0
+BURST: Final = 50.0
+
+
+class Rate:
+    """At most `burst` at once and `per_second` in the long run; counts what is left out."""
+
+    def __init__(self, per_second: float = PER_SECOND, burst: float = BURST) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._room = burst
+        self._then = 0.0
+        self._left_out = 0
+
+    def admit(self, now: float) -> int | None:
+        """None if this one is too many; else how many were left out before it. now: seconds."""
+        self._room = min(self._burst, self._room + (now - self._then) * self._per_second)
+        self._then = now
+        if self._room < 1:
+            self._left_out += 1
+            return None
+        self._room -= 1
+        left_out, self._left_out = self._left_out, 0
+        return left_out
