@@ -12,6 +12,7 @@ from mesh.pool.window import Available, Delivery, Window
 from mesh.records.batch import Batch
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import Buffer
 
 if TYPE_CHECKING:
     from mesh.pool.member import Member
@@ -44,7 +45,7 @@ class FetchedPartition:
 
     error: ErrorCode
     high_watermark: int
-    records: tuple[bytearray, ...] = ()
+    records: tuple[Buffer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from mesh.pool.window import Available, Window
 from mesh.records.batch import copy_batch, rebase
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import Buffer
 
 
 class Serving:
@@ -316,7 +317,7 @@ class Serving:
             if not lane.size or lane.window is None or lane.partition is None:
                 fetched.append(_nothing(lane))
                 continue
-            records: list[bytearray] = []
+            records: list[Buffer] = []
             end = lane.offset
             count = 0
             for delivery, batch in lane.replay or ():
@@ -336,7 +337,7 @@ class Serving:
             fetched.append(FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(lane))
         return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered))
 
-    def _send(self, window: Window, available: Available) -> tuple[bytearray, int]:
+    def _send(self, window: Window, available: Available) -> tuple[Buffer, int]:
         if available.deliveries:
             # Its bytes may still lie in another connection's send buffer, under other offsets.
             available.batch = copy_batch(available.batch)

@@ -53,7 +53,7 @@ class Batch:
     record_count: how many records the batch holds, also those in front of `first`.
     """
 
-    data: bytearray
+    data: bytearray | memoryview
     base: int
     first: int
     last: int
@@ -139,7 +139,7 @@ def body_of(batch: Batch) -> bytes:
 
 def unpack_batch(batch: Batch) -> Batch:
     """The same batch without compression, in bytes of its own. Raises CorruptBatch."""
-    data = batch.data[:HEADER_SIZE] + body_of(batch)
+    data = bytearray(batch.data[:HEADER_SIZE]) + body_of(batch)
     _INT16.pack_into(data, _ATTRIBUTES_AT, attributes_of(batch) & ~COMPRESSION_MASK)
     _INT32.pack_into(data, _LENGTH_AT, len(data) - LENGTH_OVERHEAD)
     seal(data)

@@ -19,6 +19,7 @@ Reason: TypeAlias = Literal[
     "unauthenticated",
     "session_expired",
     "authentication_timeout",
+    "unexpected_response",
 ]
 
 

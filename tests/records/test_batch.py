@@ -37,7 +37,7 @@ def parsed(data: bytes) -> Batch:
 @pytest.mark.parametrize("data", [PLAIN, APPENDED, GZIP])
 def test_a_broker_s_batch_is_read(data: bytes) -> None:
     batch = parsed(data)
-    assert batch.data == data
+    assert bytes(batch.data) == data
     assert (batch.base, batch.first) == (0, 0)
     assert batch.last == batch.record_count - 1
     assert check_crc(batch)
@@ -88,8 +88,8 @@ def test_rebasing_moves_the_offsets_and_nothing_else(batch: Batch, offset: int) 
     base, tail = batch.base, bytes(batch.data[16:])
     rebase(batch, offset)
     assert check_crc(batch)
-    assert batch.data[12:16] == bytes(4)
-    assert batch.data[16:] == tail
+    assert bytes(batch.data[12:16]) == bytes(4)
+    assert bytes(batch.data[16:]) == tail
     moved = decode_records(parsed(bytes(batch.data)))
     assert [record.offset - offset for record in moved] == [record.offset - base for record in records]
 
@@ -110,7 +110,7 @@ def test_a_copy_has_bytes_of_its_own(batch: Batch) -> None:
         batch.last,
         batch.record_count,
     )
-    assert copy.data[:8] == batch.base.to_bytes(8, "big")
+    assert bytes(copy.data[:8]) == batch.base.to_bytes(8, "big")
 
 
 @given(batches(), st.integers(min_value=-5, max_value=7000), st.integers(min_value=-5, max_value=7000))

@@ -178,7 +178,7 @@ def test_a_header_name_that_is_not_utf_8_costs_the_headers_only(kafka: KafkaClus
     topic = new_name("topic")
     kafka.create_topic(topic, 1)
     records: list[PlainRecord] = [(number, 1, b"key", b"%d" % number, [("name", b"x")]) for number in range(200)]
-    data = encode_batch(0, records).data  # enough of them for the interpreter to specialise its calls
+    data = bytearray(encode_batch(0, records).data)  # enough of them for the interpreter to specialise its calls
     bad = {0, 100, 101, 199}
     at = 0
     for number in range(200):

@@ -1,0 +1,229 @@
+"""What the mesh itself asks of a broker, but for Fetch: each API in the one or few versions that it needs.
+
+Kafka 2.1 and all later ones have them. Everything a response announces is bounded by the bytes that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Final
+from uuid import UUID
+
+from kio.schema.list_offsets.v4 import request as list_offsets_v4
+from kio.schema.metadata.v7 import request as metadata_v7
+from kio.schema.metadata.v12 import request as metadata_v12
+from kio.schema.types import BrokerId, TopicName
+from kio.serial import entity_writer
+from kio.static.primitive import i8, i32, i64
+
+from mesh.wire.client.connection import ClientRequest, ClientResponse
+from mesh.wire.errors import ProtocolError
+from mesh.wire.reader import INT16, INT32, Cursor
+
+MAX_RESPONSE_ELEMENTS: Final = 1_000_000
+"""Metadata of ten thousand partitions with three replicas each is a tenth of it."""
+
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
+METADATA: Final = 3
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLeader:
+    """leader: a node id, -1 while there is none. epoch: -1 if unknown."""
+
+    partition: int
+    leader: int
+    epoch: int
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLeaders:
+    name: str
+    topic_id: UUID | None
+    error_code: int
+    partitions: tuple[PartitionLeader, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLayout:
+    """A Metadata response."""
+
+    brokers: tuple[Broker, ...]
+    topics: tuple[TopicLeaders, ...]
+
+
+def cursor_of(response: ClientResponse) -> Cursor:
+    """A cursor over the body; of a copy of the bytes, so not for responses with records."""
+    cursor = Cursor(bytes(response.frame), response.body)
+    cursor.elements_left = MAX_RESPONSE_ELEMENTS
+    return cursor
+
+
+def api_versions_request() -> ClientRequest:
+    """Version 0, which every broker answers."""
+    return ClientRequest(API_VERSIONS, 0, False, ())
+
+
+def decode_api_versions(response: ClientResponse) -> Mapping[int, VersionRange]:
+    """By API key. Raises ProtocolError."""
+    cursor = cursor_of(response)
+    if error := cursor.int16():
+        raise ProtocolError("unexpected_response", f"ApiVersions was answered with error {error}")
+    return {cursor.int16(): VersionRange(cursor.int16(), cursor.int16()) for _ in range(max(cursor.count(6), 0))}
+
+
+def metadata_request(topics: Iterable[str], version: int) -> ClientRequest:
+    """In version 7 (leader epochs, KIP-320) to 12 (from 10 on topic ids, KIP-516). Creates no topic."""
+    if version >= 12:
+        request: object = metadata_v12.MetadataRequest(
+            topics=tuple(metadata_v12.MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in topics),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        return ClientRequest(METADATA, 12, True, (_written(request),))
+    request = metadata_v7.MetadataRequest(
+        topics=tuple(metadata_v7.MetadataRequestTopic(name=TopicName(name)) for name in topics),
+        allow_auto_topic_creation=False,
+    )
+    return ClientRequest(METADATA, 7, False, (_written(request),))
+
+
+def decode_metadata(response: ClientResponse) -> ClusterLayout:
+    """Raises ProtocolError."""
+    cursor, flexible = cursor_of(response), response.request.is_flexible
+    cursor.int32()  # throttle time
+    brokers = tuple([_broker(cursor, flexible) for _ in range(_count(cursor, flexible, 11))])
+    _nullable_string(cursor, flexible)  # cluster id
+    cursor.int32()  # controller
+    topics = tuple([_topic(cursor, flexible) for _ in range(_count(cursor, flexible, 9))])
+    if flexible:
+        cursor.skip_tagged_fields()
+    return ClusterLayout(brokers, topics)
+
+
+def list_offsets_request(
+    partitions: Mapping[str, Iterable[tuple[int, int]]], timestamp: int, read_committed: bool
+) -> ClientRequest:
+    """Version 4. partitions: numbers and leader epochs (-1: unknown) by topic. timestamp: -1 latest, -2 earliest."""
+    request = list_offsets_v4.ListOffsetsRequest(
+        replica_id=BrokerId(-1),
+        isolation_level=i8(int(read_committed)),
+        topics=tuple(
+            list_offsets_v4.ListOffsetsTopic(
+                name=TopicName(topic),
+                partitions=tuple(
+                    list_offsets_v4.ListOffsetsPartition(
+                        partition_index=i32(number), current_leader_epoch=i32(epoch), timestamp=i64(timestamp)
+                    )
+                    for number, epoch in numbers
+                ),
+            )
+            for topic, numbers in partitions.items()
+        ),
+    )
+    return ClientRequest(LIST_OFFSETS, 4, False, (_written(request),))
+
+
+def decode_list_offsets(response: ClientResponse) -> Mapping[tuple[str, int], tuple[int, int]]:
+    """Error code and offset by topic and partition. Raises ProtocolError."""
+    cursor = cursor_of(response)
+    cursor.int32()  # throttle time
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for _ in range(max(cursor.count(6), 0)):
+        topic = cursor.string()
+        for _ in range(max(cursor.count(26), 0)):
+            partition, error = cursor.int32(), cursor.int16()
+            cursor.int64()  # timestamp
+            found[topic, partition] = error, cursor.int64()
+            cursor.int32()  # leader epoch
+    return found
+
+
+def sasl_handshake_request(mechanism: str) -> ClientRequest:
+    """Version 1: the tokens travel in SaslAuthenticate (KIP-152)."""
+    name = mechanism.encode()
+    return ClientRequest(SASL_HANDSHAKE, 1, False, (INT16.pack(len(name)) + name,))
+
+
+def decode_sasl_handshake(response: ClientResponse) -> tuple[int, tuple[str, ...]]:
+    """Error code, and the mechanisms the broker has. Raises ProtocolError."""
+    cursor = cursor_of(response)
+    error = cursor.int16()
+    return error, tuple([cursor.string() for _ in range(max(cursor.count(2), 0))])
+
+
+def sasl_authenticate_request(token: bytes) -> ClientRequest:
+    return ClientRequest(SASL_AUTHENTICATE, 0, False, (INT32.pack(len(token)) + token,))
+
+
+def decode_sasl_authenticate(response: ClientResponse) -> tuple[int, str, bytes]:
+    """Error code, error message, token. Raises ProtocolError."""
+    cursor = cursor_of(response)
+    error, message = cursor.int16(), cursor.nullable_string()
+    return error, message or "", cursor.byte_string()
+
+
+def _broker(cursor: Cursor, flexible: bool) -> Broker:
+    node_id = cursor.int32()
+    host = cursor.compact_string() if flexible else cursor.string()
+    port = cursor.int32()
+    _nullable_string(cursor, flexible)  # rack
+    if flexible:
+        cursor.skip_tagged_fields()
+    return Broker(node_id, host, port)
+
+
+def _topic(cursor: Cursor, flexible: bool) -> TopicLeaders:
+    error = cursor.int16()
+    name = _nullable_string(cursor, flexible) or ""
+    topic_id = cursor.uuid() if flexible else None
+    cursor.boolean()  # is internal
+    partitions = tuple([_partition(cursor, flexible) for _ in range(_count(cursor, flexible, 17))])
+    if flexible:
+        cursor.int32()  # authorized operations
+        cursor.skip_tagged_fields()
+    return TopicLeaders(name, topic_id, error, partitions)
+
+
+def _partition(cursor: Cursor, flexible: bool) -> PartitionLeader:
+    error, number, leader, epoch = cursor.int16(), cursor.int32(), cursor.int32(), cursor.int32()
+    for _ in range(3):  # replicas, those in sync, those offline
+        for _ in range(_count(cursor, flexible, 4)):
+            cursor.int32()
+    if flexible:
+        cursor.skip_tagged_fields()
+    return PartitionLeader(number, leader, epoch, error)
+
+
+def _count(cursor: Cursor, flexible: bool, element_size: int) -> int:
+    return max(cursor.compact_count(element_size) if flexible else cursor.count(element_size), 0)
+
+
+def _nullable_string(cursor: Cursor, flexible: bool) -> str | None:
+    return cursor.compact_nullable_string() if flexible else cursor.nullable_string()
+
+
+def _written(request: object) -> bytes:
+    body = BytesIO()
+    entity_writer(type(request))(body, request)  # type: ignore[type-var]
+    return body.getvalue()

@@ -1,0 +1,121 @@
+"""Fetch answers are cut into batches in place: what a consumer must not see is passed over, and counted as passed."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesh.records.batch import CorruptBatch, rebase
+from mesh.records.encode import encode_batch
+from mesh.records.fetched import cut_batches
+
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+
+
+def batch(
+    base: int, count: int = 1, *, producer: int = -1, attributes: int = 0, records: int | None = None
+) -> bytearray:
+    """A batch of `count` offsets from `base` on; records: how many are left after compaction."""
+    data = bytearray(encode_batch(base, [(base + at, 1, b"k", b"v", None) for at in range(count)]).data)
+    struct.pack_into(">h", data, 21, attributes)
+    struct.pack_into(">q", data, 43, producer)
+    if records is not None:
+        struct.pack_into(">i", data, 57, records)
+    return data
+
+
+def marker(base: int, producer: int) -> bytearray:
+    return batch(base, producer=producer, attributes=TRANSACTIONAL | CONTROL)
+
+
+def spans(
+    records: bytearray, position: int, aborted: tuple[tuple[int, int], ...] = ()
+) -> tuple[list[tuple[int, int]], int]:
+    cut = cut_batches(memoryview(records), position, aborted)
+    return [(each.first, each.last) for each in cut.batches], cut.position
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), max_size=6), st.integers(0, 200), st.integers(0, 40))
+def test_whole_batches_from_the_position_on(shapes: list[tuple[int, int]], cut_off: int, position: int) -> None:
+    """shapes: number of records, and of offsets that are missing behind them."""
+    records, base, expected, ends = bytearray(), 0, [], []
+    for count, gap in shapes:
+        records += batch(base, count)
+        expected.append((base, base + count - 1))
+        ends.append(len(records))
+        base += count + gap
+    data = records[: max(len(records) - cut_off, 0)]
+    whole = [span for span, end in zip(expected, ends, strict=True) if end <= len(data)]
+    found, after = spans(data, position)
+    assert found == [(max(first, position), last) for first, last in whole if last >= position]
+    assert after == max([position, *(last + 1 for _, last in whole)])
+
+
+def test_batches_are_the_given_bytes_unless_copied() -> None:
+    records = batch(7, 3)
+    (in_place,) = cut_batches(memoryview(records), 7).batches
+    (copied,) = cut_batches(memoryview(records), 7, copied=True).batches
+    rebase(in_place, 1 << 40)
+    assert records[:8] == (1 << 40).to_bytes(8, "big")
+    assert bytes(copied.data) == batch(7, 3)
+    assert (in_place.base, in_place.first, in_place.last, in_place.record_count) == (7, 7, 9, 3)
+
+
+def test_control_batches_are_passed_over() -> None:
+    records = batch(0, 2, producer=5, attributes=TRANSACTIONAL) + marker(2, 5)
+    assert spans(records, 0) == ([(0, 1)], 3)
+    assert spans(marker(2, 5), 2) == ([], 3)
+
+
+def test_aborted_batches_are_passed_over_until_their_marker() -> None:
+    """Two producers, whose transactions interleave; the second transaction of the first one is committed."""
+    records = (
+        batch(0, 2, producer=1, attributes=TRANSACTIONAL)
+        + batch(2, 1, producer=2, attributes=TRANSACTIONAL)
+        + batch(3, 2)
+        + batch(5, 1, producer=1, attributes=TRANSACTIONAL)
+        + marker(6, 1)
+        + batch(7, 1, producer=2, attributes=TRANSACTIONAL)
+        + marker(8, 2)
+        + batch(9, 1, producer=1, attributes=TRANSACTIONAL)
+        + marker(10, 1)
+    )
+    assert spans(records, 0, ((1, 0),)) == ([(2, 2), (3, 4), (7, 7), (9, 9)], 11)
+    assert spans(records, 0, ((2, 2), (1, 0))) == ([(3, 4), (9, 9)], 11)
+    assert spans(records, 0) == ([(0, 1), (2, 2), (3, 4), (5, 5), (7, 7), (9, 9)], 11)
+
+
+def test_a_fetch_that_begins_inside_an_aborted_transaction() -> None:
+    records = batch(5, 1, producer=1, attributes=TRANSACTIONAL) + marker(6, 1) + batch(7)
+    assert spans(records, 5, ((1, 0),)) == ([(7, 7)], 8)
+
+
+def test_what_is_not_transactional_is_never_aborted() -> None:
+    records = batch(0, producer=1) + batch(1, producer=1, attributes=TRANSACTIONAL) + marker(2, 1)
+    assert spans(records, 0, ((1, 0),)) == ([(0, 0)], 3)
+
+
+def test_a_batch_that_compaction_has_emptied_is_passed_over() -> None:
+    assert spans(batch(0, 4, records=0) + batch(4), 0) == ([(4, 4)], 5)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_old_format_ends_the_batches(magic: int) -> None:
+    records = batch(0, 2) + batch(2)
+    records[len(batch(0, 2)) + 16] = magic
+    cut = cut_batches(memoryview(records), 0)
+    assert [(each.first, each.last) for each in cut.batches] == [(0, 1)]
+    assert (cut.position, cut.is_old_format) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("at", "layout", "value"), [(16, ">b", 3), (8, ">i", 48), (0, ">q", -1), (23, ">i", -1), (57, ">i", 9)]
+)
+def test_what_is_no_batch_is_refused(at: int, layout: str, value: int) -> None:
+    records = batch(0, 2)
+    struct.pack_into(layout, records, at, value)
+    with pytest.raises(CorruptBatch):
+        cut_batches(memoryview(records), 0)
