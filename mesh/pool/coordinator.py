@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mesh.pool.effects import Answer, ConnectionId, Effect, MemberId, Ticket
+from mesh.pool.redelivery import Cause
 from mesh.pool.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timer, Timers
@@ -72,7 +73,7 @@ class Membership:
 class Coordinator:
     """The members of one group.
 
-    admitted: called when a member becomes one (or joins again); gone: when it is not one any more, with the reason.
+    admitted: called when a member becomes one (or joins again); gone: when it is not one any more, and why.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Coordinator:
         timers: Timers,
         effects: list[Effect],
         admitted: Callable[[Membership, ConnectionId, float], None],
-        gone: Callable[[Membership, str, float], None],
+        gone: Callable[[Membership, Cause, float], None],
     ) -> None:
         self._settings = settings
         self._timers = timers
@@ -184,10 +185,10 @@ class Coordinator:
         if membership is not None:
             self._hear(membership, now)
 
-    def expire(self, member_id: MemberId, reason: str, now: float) -> None:
+    def expire(self, member_id: MemberId, cause: Cause, now: float) -> None:
         membership = self._members.get(member_id)
         if membership is not None:
-            self._remove(membership, ErrorCode.UNKNOWN_MEMBER_ID, reason, now)
+            self._remove(membership, ErrorCode.UNKNOWN_MEMBER_ID, cause, now)
 
     def close(self, error: ErrorCode) -> None:
         """Answer every JoinGroup that waits."""
@@ -233,7 +234,7 @@ class Coordinator:
         if request.instance_id is not None:
             older = self._members.get(self._static.get(request.instance_id, MemberId("")))
             if older is not None:
-                self._remove(older, ErrorCode.FENCED_INSTANCE_ID, "a static member took its place", now)
+                self._remove(older, ErrorCode.FENCED_INSTANCE_ID, Cause.REPLACED, now)
             self._static[request.instance_id] = member_id
         membership = Membership(request, member_id, request.instance_id)
         self._members[member_id] = membership
@@ -284,10 +285,10 @@ class Coordinator:
         membership = self._members.get(MemberId(member_id))
         if membership is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        self._remove(membership, ErrorCode.UNKNOWN_MEMBER_ID, "it left", now)
+        self._remove(membership, ErrorCode.UNKNOWN_MEMBER_ID, Cause.LEFT, now)
         return ErrorCode.NONE
 
-    def _remove(self, membership: Membership, error: ErrorCode, reason: str, now: float) -> None:
+    def _remove(self, membership: Membership, error: ErrorCode, cause: Cause, now: float) -> None:
         del self._members[membership.member_id]
         instance_id = membership.instance_id
         if instance_id is not None and self._static.get(instance_id) == membership.member_id:
@@ -295,7 +296,7 @@ class Coordinator:
         if membership.session is not None:
             membership.session.cancel()
         self._answer_join(membership, JoinResult(error, membership.member_id))
-        self._gone(membership, reason, now)
+        self._gone(membership, cause, now)
 
     def _hear(self, membership: Membership, now: float) -> None:
         membership.seen = now
@@ -312,7 +313,7 @@ class Coordinator:
         if ends > now:
             self._arm(membership, ends)
         else:
-            self._remove(membership, ErrorCode.UNKNOWN_MEMBER_ID, "its session timed out", now)
+            self._remove(membership, ErrorCode.UNKNOWN_MEMBER_ID, Cause.EXPIRED, now)
 
 
 def _new_member_id(request: JoinRequest) -> MemberId:

@@ -13,12 +13,14 @@ from sortedcontainers import SortedDict
 
 from mesh.pool.effects import Effect, GroupId, Report
 from mesh.pool.fetching import Fetch, Lane
+from mesh.pool.ledger import keep_unsettled
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Violation
 from mesh.pool.settings import Policy, PoolSettings
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available
-from mesh.records.batch import is_compressed, slice_batch
+from mesh.records.batch import is_compressed
+from mesh.records.spans import Span
 
 FEW = 8
 """So many waiters are compared directly; more are looked up in the order of the whole pool."""
@@ -118,7 +120,7 @@ class Distribution:
             fetch = self._best(partition)
             lane = partition.waiting[fetch]
             assert fetch.member is not None
-            available = partition.first_for(fetch.member)
+            available = partition.first_for(fetch.member, lane)
             if available is None:
                 self._withdraw_lane(fetch, lane)
                 partition.aside[fetch] = lane
@@ -204,7 +206,7 @@ class Distribution:
         if partition is None or member is None or lane.behind or not partition.is_active:
             return False
         while not self.is_full(member):
-            available = partition.first_for(member)
+            available = partition.first_for(member, lane)
             if available is None:
                 return False
             if not fetch.has_room(lane, available.size):
@@ -219,8 +221,8 @@ class Distribution:
         partition.take(available)
         self.backlog_bytes -= available.size
         self.touched.add(partition)
-        whole = len(available) <= member.flow.cap or len(self.members) < 2 or is_compressed(available.batch)
-        taken = available if whole else self._cut(partition, available, member.flow.cap)
+        most = self._most(available, member)
+        taken = available if len(available) <= most else self._cut(partition, available, most)
         if taken is not None:
             self._collect(fetch, lane, taken, member, now)
         if not partition.backlog:
@@ -244,18 +246,26 @@ class Distribution:
         if full and not fetch.is_satisfied:
             self._watch(member, now)
 
+    def _most(self, available: Available, member: Member) -> int:
+        """How many offsets of a batch may be given at once."""
+        if self._settings.redelivery.is_suspected(available.history):
+            return (len(available) + 1) // 2
+        if len(self.members) < 2 or is_compressed(available.batch):
+            return len(available)
+        return member.flow.cap
+
     def _cut(self, partition: Partition, available: Available, size: int) -> Available | None:
-        batch = available.batch
-        head = slice_batch(batch, batch.first, batch.first + size - 1)
-        tail = slice_batch(batch, batch.first + size, batch.last)
-        if tail is not None:
-            self.put(partition, Available(tail, available.deliveries, available.shunned))
-        else:
-            partition.ledger.settle(batch.first + size, batch.last)
-        if head is None:
-            partition.ledger.settle(batch.first, batch.first + size - 1)
-            return None
-        return Available(head, available.deliveries, available.shunned)
+        """The first part of a batch; the rest goes back. None when there is no record in it."""
+        batch, middle = available.batch, available.batch.first + size
+        spans = [Span(batch.first, middle - 1), Span(middle, batch.last)]
+        parts = [
+            Available(piece, available.history, available.shunned)
+            for piece in keep_unsettled(partition.ledger, batch, spans)
+        ]
+        for part in parts:
+            if part.batch.first >= middle:
+                self.put(partition, part)
+        return next((part for part in parts if part.batch.first < middle), None)
 
     def _best(self, partition: Partition) -> Fetch:
         waiting = partition.waiting

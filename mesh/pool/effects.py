@@ -7,6 +7,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NewType, TypeAlias
 
+from mesh.pool.redelivery import History
+from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 
 GroupId = NewType("GroupId", str)
@@ -81,6 +83,17 @@ class RereadUpstream:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterUpstream:
+    """Write the record of this batch to the dead-letter topic of its cluster; the outcome is told to
+    `DeadLetters.ended`."""
+
+    group: GroupId
+    partition: UpstreamPartition
+    batch: Batch
+    history: History
+
+
+@dataclass(frozen=True, slots=True)
 class LeaveUpstream:
     """Commit these a last time and leave the upstream group on every cluster: the pool has no member any more."""
 
@@ -111,6 +124,7 @@ Effect: TypeAlias = (
     | HurryUpstream
     | CommitUpstream
     | RereadUpstream
+    | DeadLetterUpstream
     | LeaveUpstream
     | RefreshTopics
     | Report

@@ -173,6 +173,12 @@ class Inflow:
         if partition is not None:
             self._serving.rereads.arrived(partition, span, batches, complete, error, now)
 
+    def dead_letter_ended(self, source: UpstreamPartition, offset: int, error: str, now: float) -> None:
+        """An attempt to write a dead letter; error: why it failed, "" if it did not."""
+        partition = self._serving.partitions.get(source)
+        if partition is not None:
+            self._serving.dead_letters.ended(partition, offset, error, now)
+
     def _ledger(self, assignment: Assignment) -> Ledger:
         """What is known of a partition that begins: where its group stands, and what was acknowledged above that."""
         source, committed = assignment.partition, assignment.committed

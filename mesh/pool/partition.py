@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedDict
 
 from mesh.pool.ledger import Ledger
+from mesh.pool.redelivery import FOR_EVER, History, Redelivery
 from mesh.pool.window import Available
 from mesh.records.spans import Span, UpstreamPartition
 
@@ -35,7 +36,7 @@ class Released:
     """A span without bytes that a member gave up; it has to be read again before anybody can have it."""
 
     span: Span
-    deliveries: int
+    history: History
     shunned: Member | None
 
 
@@ -44,29 +45,34 @@ class Partition:
 
     parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now; aside:
     those that may take one as soon as there is one that is not kept for others.
-    released: spans whose bytes have to be read again.
+    released: spans whose bytes have to be read again. resting: such that are not to be delivered again yet.
+    dying: records that are being written to the dead-letter topic.
     end: the end of the upstream log, as far as it is known.
     is_awaited: the group upstream has not told yet whose it is.
     is_full: so much was acknowledged above the lowest record that is not, that hardly more of it can be stored.
     """
 
     __slots__ = (
+        "_is_suspected",
         "aside",
         "backlog",
         "backlog_bytes",
+        "dying",
         "end",
         "is_awaited",
         "is_full",
         "ledger",
         "parked",
         "released",
+        "resting",
         "source",
         "standing",
         "waiting",
     )
 
-    def __init__(self, source: UpstreamPartition) -> None:
+    def __init__(self, source: UpstreamPartition, redelivery: Redelivery = FOR_EVER) -> None:
         self.source = source
+        self._is_suspected = redelivery.is_suspected
         self.standing = Standing.ABSENT
         self.ledger = Ledger(0)
         self.end = 0
@@ -75,6 +81,8 @@ class Partition:
         self.backlog: SortedDict[int, Available] = SortedDict()
         self.backlog_bytes = 0
         self.released: SortedDict[int, Released] = SortedDict()
+        self.dying: dict[int, Available] = {}
+        self.resting: SortedDict[int, Released] = SortedDict()
         self.parked: dict[Fetch, Lane] = {}
         self.waiting: dict[Fetch, Lane] = {}
         self.aside: dict[Fetch, Lane] = {}
@@ -114,17 +122,28 @@ class Partition:
             raise Violation(f"{self.source}: offset {available.batch.first} is not in the backlog")
         self.backlog_bytes -= available.size
 
-    def first_for(self, member: Member) -> Available | None:
-        """The oldest batch that this member may have; nothing new while the partition is full."""
+    def first_for(self, member: Member, lane: Lane) -> Available | None:
+        """The oldest batch that this member may have; nothing new while the partition is full.
+
+        What is suspected of having killed a member is given to one that holds nothing else of the partition, and that
+        one gets nothing else until it is through with it. So a member that could have it next is kept waiting.
+        """
         entries: Iterator[Available] = iter(self.backlog.values())
         oldest = next((entry for entry in entries if entry.shunned is not member), None)
-        is_new = oldest is not None and self.is_full and oldest.batch.first > self.ledger.highest
-        return None if is_new else oldest
+        if oldest is None or (self.is_full and oldest.batch.first > self.ledger.highest):
+            return None
+        held = lane.window.first() if lane.window is not None else None
+        history = lane.collected[0].history if lane.collected else held.history if held is not None else None
+        if history is not None and (self._is_suspected(oldest.history) or self._is_suspected(history)):
+            return None
+        return oldest
 
     def clear(self) -> None:
         self.backlog.clear()
         self.backlog_bytes = 0
         self.released.clear()
+        self.resting.clear()
+        self.dying.clear()
 
     def check(self) -> None:
         """The invariant (DESIGN.md 4)."""

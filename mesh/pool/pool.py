@@ -25,6 +25,7 @@ from mesh.pool.flow import Flow
 from mesh.pool.inflow import Inflow
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition
+from mesh.pool.redelivery import Cause
 from mesh.pool.results import TopicPartition
 from mesh.pool.serving import Serving
 from mesh.pool.settings import Acknowledge, PoolSettings
@@ -96,7 +97,7 @@ class Pool:
     def _forget_if_idle(self, member: Member, now: float) -> None:
         if member in self.groupless and not member.has_fetched:
             self.groupless.discard(member)
-            self._drop(member, "it never fetched", now)
+            self._drop(member, Cause.NEVER_FETCHED, now)
 
     def join(self, ticket: Ticket, request: JoinRequest, connection: ConnectionId, now: float) -> Member | None:
         """Returns the member when the request was accepted; its answer comes later."""
@@ -136,14 +137,14 @@ class Pool:
         member.rebalance_timeout = request.rebalance_timeout
         self.bind(member, connection)
 
-    def _gone(self, membership: Membership, reason: str, now: float) -> None:
+    def _gone(self, membership: Membership, cause: Cause, now: float) -> None:
         member = self.members.pop(membership.member_id)
-        self._drop(member, reason, now)
+        self._drop(member, cause, now)
 
-    def _drop(self, member: Member, reason: str, now: float) -> None:
-        fields = {"group": self.group, "member": member.name, "in_flight": member.in_flight, "reason": reason}
+    def _drop(self, member: Member, cause: Cause, now: float) -> None:
+        fields = {"group": self.group, "member": member.name, "in_flight": member.in_flight, "reason": cause.value}
         self._effects.append(Report("a member is gone", fields))
-        self.serving.drop(member, now)
+        self.serving.drop(member, cause, now)
         if not self.members and not self.groupless:
             self._empty_since = now
             self.timers.at(now + self._settings.linger, self._end_if_empty)
@@ -154,9 +155,9 @@ class Pool:
             return  # it is back, on a connection where it says who it is only by its heartbeats perhaps
         if member in self.groupless:
             self.groupless.discard(member)
-            self._drop(member, "its connection closed", now)
+            self._drop(member, Cause.AWAY, now)
         elif self.members.get(member.id) is member:
-            self.coordinator.expire(member.id, "its last connection closed", now)
+            self.coordinator.expire(member.id, Cause.AWAY, now)
 
     def _end_if_empty(self, now: float) -> None:
         if self.is_closed or self._empty_since is None or now < self._empty_since + self._settings.linger:
@@ -201,7 +202,7 @@ class Pool:
             if member.in_flight and not member.fetches and now - member.heard >= limit:
                 fields = {"group": self.group, "member": member.name, "in_flight": member.in_flight}
                 self._effects.append(Report("a silent member lost what it held", fields, "warning"))
-                self.serving.release(member, list(member.windows), member, now)
+                self.serving.release(member, list(member.windows), Cause.SILENT, now, others_first=True)
         self.timers.at(now + max(self._settings.lock_timeout / 10, 0.1), self._watch_silence)
 
     # Requests

@@ -82,6 +82,7 @@ class Rereads:
         replays: Replays,
         effects: list[Effect],
         ready: Callable[[Window, float], None],
+        put_back: Callable[[Partition, Available], None],
     ) -> None:
         self._group = group
         self._settings = settings
@@ -90,6 +91,7 @@ class Rereads:
         self._replays = replays
         self._effects = effects
         self._ready = ready
+        self._put_back = put_back
         self._under_way: dict[UpstreamPartition, Request] = {}
         self._wanted: dict[UpstreamPartition, dict[Delivery, Window]] = {}
         self._void: Counter[UpstreamPartition] = Counter()
@@ -176,11 +178,11 @@ class Rereads:
         del partition.released[released.span.first]
         if span.last < released.span.last:
             rest = Span(span.last + 1, released.span.last)
-            partition.released[rest.first] = Released(rest, released.deliveries, released.shunned)
+            partition.released[rest.first] = Released(rest, released.history, released.shunned)
         self._skip_gone(partition, span, covered)
-        self._distribution.offer(
-            partition, [Available(batch, released.deliveries, released.shunned) for batch in covered], now
-        )
+        for batch in covered:
+            self._put_back(partition, Available(batch, released.history, released.shunned))
+        self._distribution.distribute(partition, now)
 
     def _back_to_window(
         self, partition: Partition, window: Window, delivery: Delivery, span: Span, covered: list[Batch], now: float
@@ -193,14 +195,14 @@ class Rereads:
             first = max(batch.first, settled_meanwhile)
             if first <= batch.last:
                 virtual = delivery.virtual + first - delivery.first
-                part = Delivery(virtual, first, batch.last, batch, delivery.deliveries)
+                part = Delivery(virtual, first, batch.last, batch, delivery.history)
                 batch.first = first
                 rebase(batch, part.base_offset(batch))
                 parts.append(part)
         if span.last < delivery.last:
             first = max(span.last + 1, delivery.first)
             virtual = delivery.virtual + first - delivery.first
-            parts.append(Delivery(virtual, first, delivery.last, None, delivery.deliveries))
+            parts.append(Delivery(virtual, first, delivery.last, None, delivery.history))
         if span.last >= delivery.first:
             self._skip_gone(partition, Span(max(span.first, delivery.first), span.last), covered)
         self._distribution.free(window.member, window.replace(delivery, parts))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from functools import partial
 
+from mesh.pool.dead_letters import DeadLetters
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, Ticket
 from mesh.pool.fetching import (
@@ -19,14 +21,15 @@ from mesh.pool.fetching import (
 from mesh.pool.ledger import keep_unsettled
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Released, Standing
+from mesh.pool.redelivery import Cause, History
 from mesh.pool.replays import Replays, Rereads
 from mesh.pool.settings import Acknowledge, PoolSettings
 from mesh.pool.slots import Slot, Slots, SlotsExhausted, slot_of
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
-from mesh.pool.window import Available, Window
+from mesh.pool.window import Available, Delivery, Window
 from mesh.records.batch import copy_batch, rebase
-from mesh.records.spans import TopicName, UpstreamPartition
+from mesh.records.spans import Span, TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
 
@@ -58,7 +61,10 @@ class Serving:
         self.partitions: dict[UpstreamPartition, Partition] = {}
         self.distribution = Distribution(group, settings, timers, effects, self.answer)
         self.replays = Replays(settings.replay_budget)
-        self.rereads = Rereads(group, settings, timers, self.distribution, self.replays, effects, self._read_again)
+        self.rereads = Rereads(
+            group, settings, timers, self.distribution, self.replays, effects, self._read_again, self._put_back
+        )
+        self.dead_letters = DeadLetters(group, timers, self.distribution, effects)
         self.fetches: dict[Ticket, Fetch] = {}
 
     # A Fetch
@@ -124,24 +130,27 @@ class Serving:
         self.distribution.touched.add(partition)
         return count
 
-    def release(self, member: Member, windows: Iterable[UpstreamPartition], shunned: Member | None, now: float) -> None:
-        """Spans that a member holds go back to the front of their partitions, and to others before `shunned`."""
+    def release(
+        self,
+        member: Member,
+        windows: Iterable[UpstreamPartition],
+        cause: Cause,
+        now: float,
+        others_first: bool = False,
+    ) -> None:
+        """Spans that a member holds go back to the front of their partitions; to others first, if it lives on."""
         changed: list[Partition] = []
-        if shunned is not None and len(self.distribution.members) < 2:
-            shunned = None
+        shunned = member if others_first and len(self.distribution.members) > 1 else None
         for source in windows:
             partition = self.partitions[source]
             deliveries = member.windows[source].release()
             for delivery in deliveries:
                 self.distribution.free(member, len(delivery))
-                if partition.standing is Standing.ABSENT:
-                    continue
-                count = delivery.deliveries + 1
-                if delivery.batch is None:
-                    partition.released[delivery.first] = Released(delivery.span, count, shunned)
-                else:
-                    for piece in keep_unsettled(partition.ledger, delivery.batch, [delivery.span]):
-                        self.distribution.put(partition, Available(piece, count, shunned))
+                if partition.standing is not Standing.ABSENT:
+                    parts = self._settings.redelivery.given_up(
+                        delivery.span, delivery.history, delivery is deliveries[0], member.name, cause
+                    )
+                    self._give_up(partition, delivery, parts, shunned, now)
             if deliveries:
                 changed.append(partition)
         for partition in changed:
@@ -150,7 +159,39 @@ class Serving:
         if shunned is not None and changed:
             self._timers.at(now + self._settings.others_first, lambda then: self._forgive(shunned, then))
 
-    def drop(self, member: Member, now: float) -> None:
+    def _give_up(
+        self,
+        partition: Partition,
+        delivery: Delivery,
+        parts: list[tuple[Span, History]],
+        shunned: Member | None,
+        now: float,
+    ) -> None:
+        histories = {span.first: history for span, history in parts}
+        resting = [(span, seconds) for span, history in parts if (seconds := self._settings.redelivery.rest(history))]
+        for span, seconds in resting:
+            partition.resting[span.first] = released = Released(span, histories[span.first], shunned)
+            self._timers.at(now + seconds, partial(self._rested, partition, released))
+        spans = [span for span, _ in parts if span.first not in partition.resting]
+        if delivery.batch is None:
+            partition.released.update({span.first: Released(span, histories[span.first], shunned) for span in spans})
+        else:
+            for piece in keep_unsettled(partition.ledger, delivery.batch, spans):
+                self._put_back(partition, Available(piece, histories[piece.first], shunned))
+
+    def _rested(self, partition: Partition, released: Released, now: float) -> None:
+        if partition.resting.get(released.span.first) is released:
+            del partition.resting[released.span.first]
+            partition.released[released.span.first] = released
+            self.rereads.pump(partition)
+
+    def _put_back(self, partition: Partition, available: Available) -> None:
+        if self._settings.redelivery.is_over(available.history):
+            self.dead_letters.bury(partition, available)
+        else:
+            self.distribution.put(partition, available)
+
+    def drop(self, member: Member, cause: Cause, now: float) -> None:
         """A member is gone: its Fetches first, then what it holds."""
         for fetch in list(member.fetches):
             self._end(fetch)
@@ -158,7 +199,7 @@ class Serving:
             self.distribution.touched.update(returned)
             self._effects.append(Answer(fetch.ticket, self._result(fetch)))
         self.distribution.left(member, now)
-        self.release(member, list(member.windows), None, now)
+        self.release(member, list(member.windows), cause, now)
         if len(self.distribution.members) == 1:
             self._forgive(next(iter(self.distribution.members)), now)
         for partition in self.partitions.values():
@@ -193,7 +234,7 @@ class Serving:
     def partition(self, source: UpstreamPartition) -> Partition:
         partition = self.partitions.get(source)
         if partition is None:
-            partition = self.partitions[source] = Partition(source)
+            partition = self.partitions[source] = Partition(source, self._settings.redelivery)
         return partition
 
     def window(self, member: Member, source: UpstreamPartition) -> Window:
@@ -254,7 +295,7 @@ class Serving:
             start = self._slots.start(self._slot_above(member, offset))
         except SlotsExhausted:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        self.release(member, [source], member, now)
+        self.release(member, [source], Cause.SOUGHT, now, others_first=True)
         window.move(start)
         return ErrorCode.NONE
 
@@ -327,7 +368,7 @@ class Serving:
             if lane.collected:
                 self.distribution.touched.add(lane.partition)  # what is kept for replays counts in the budgets
             for available in lane.collected or ():
-                redelivered += len(available) if available.deliveries else 0
+                redelivered += len(available) if available.history.was_sent else 0
                 data, end = self._send(lane.window, available)
                 records.append(data)
                 count += available.batch.record_count
@@ -338,7 +379,7 @@ class Serving:
         return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered))
 
     def _send(self, window: Window, available: Available) -> tuple[Buffer, int]:
-        if available.deliveries:
+        if available.history.was_sent:
             # Its bytes may still lie in another connection's send buffer, under other offsets.
             available.batch = copy_batch(available.batch)
         if slot_of(window.end + len(available) + 1) != slot_of(window.end):
@@ -354,7 +395,7 @@ class Serving:
             for available in partition.backlog.values():
                 if available.shunned is member:
                     available.shunned = None
-            for released in partition.released.values():
+            for released in (*partition.released.values(), *partition.resting.values()):
                 if released.shunned is member:
                     released.shunned = None
         self.distribution.refill(member, now)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from mesh.pool.redelivery import FOR_EVER, Redelivery
+
 
 class Policy(Enum):
     """Who gets the next batch when several members wait for it."""
@@ -33,6 +35,7 @@ class PoolSettings:
     fast_expiry: float = 3.0
     lock_timeout: float = 300.0
     commit_timeout: float = 3.0
+    redelivery: Redelivery = FOR_EVER
     metadata_limit: int = 4_000
     """Characters of acknowledgements above the committed offset in each upstream commit."""
     session_minimum: float = 6.0

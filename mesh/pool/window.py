@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
+from mesh.pool.redelivery import UNSENT, History
 from mesh.records.batch import Batch
 from mesh.records.spans import Span
 
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 class Available:
     """A batch that waits for a member.
 
-    deliveries: how often its span was sent to a member that did not settle it.
+    history: how its span fared before.
     shunned: the member it was taken from, if that one lives on: others get it first.
     """
 
     batch: Batch
-    deliveries: int = 0
+    history: History = UNSENT
     shunned: Member | None = None
 
     def __len__(self) -> int:
@@ -51,7 +52,7 @@ class Delivery:
     first: int
     last: int
     batch: Batch | None
-    deliveries: int
+    history: History
     held: bool = True
 
     def __len__(self) -> int:
@@ -105,11 +106,15 @@ class Window:
     def append(self, available: Available) -> Delivery:
         """The member is being sent this: give it the next virtual offsets."""
         batch = available.batch
-        delivery = Delivery(self.end, batch.first, batch.last, batch, available.deliveries)
+        delivery = Delivery(self.end, batch.first, batch.last, batch, available.history)
         self._deliveries[delivery.virtual] = delivery
         self.end = delivery.end
         self.held += len(delivery)
         return delivery
+
+    def first(self) -> Delivery | None:
+        """The oldest that it holds."""
+        return self._deliveries.peekitem(0)[1] if self._deliveries else None
 
     def holds_beyond(self, offset: int) -> bool:
         """Whether it holds anything that lies at or above `offset`."""
@@ -175,7 +180,7 @@ class Window:
             return
         before: Delivery = self._deliveries.peekitem(index - 1)[1]
         follows = before.end == delivery.virtual and before.last + 1 == delivery.first
-        if before.batch is None and follows and before.deliveries == delivery.deliveries:
+        if before.batch is None and follows and before.history.count == delivery.history.count:
             del self._deliveries[delivery.virtual]
             delivery.held = False
             before.last = delivery.last

@@ -20,6 +20,8 @@ def check_pool(world: World, pool: Pool) -> None:
         places: dict[int, str] = {}
         _place(places, "backlog", [(e.batch.first, e.batch.last) for e in partition.backlog.values()])
         _place(places, "released", [(e.span.first, e.span.last) for e in partition.released.values()])
+        _place(places, "dying", [(e.batch.first, e.batch.last) for e in partition.dying.values()])
+        _place(places, "resting", [(e.span.first, e.span.last) for e in partition.resting.values()])
         for lane in partition.parked.values():
             _place(places, "collected", [(e.batch.first, e.batch.last) for e in lane.collected or ()])
         for member in members:
@@ -69,7 +71,7 @@ def _check_waiting(pool: Pool) -> None:
             if may and not partition.backlog:
                 assert fetch in partition.waiting, (partition, fetch)
             if may and partition.backlog:
-                assert partition.first_for(fetch.member) is None, (partition, fetch)
+                assert partition.first_for(fetch.member, lane) is None, (partition, fetch)
                 assert fetch in partition.aside, (partition, fetch)
             if not may:
                 assert fetch not in partition.waiting

@@ -16,6 +16,7 @@ from mesh.pool.effects import (
     CommitUpstream,
     ConnectionId,
     ConsumeUpstream,
+    DeadLetterUpstream,
     Effect,
     GroupId,
     LeaveUpstream,
@@ -121,6 +122,7 @@ class World:
         self.commits: dict[object, tuple[Consumer, dict[int, int]]] = {}
         self.pending_stores: list[CommitUpstream] = []
         self.pending_rereads: list[RereadUpstream] = []
+        self.dead_letters: list[DeadLetterUpstream] = []
         self.upstreams: dict[GroupId, Upstream] = defaultdict(Upstream)
         self.virtual: dict[tuple[int, int], tuple[GroupId, bytes]] = {}
         """What was ever given at a virtual offset, and to which group."""
@@ -209,6 +211,8 @@ class World:
                     self.pending_rereads.append(effect)
                     if self.auto_reread:
                         self.reread()
+                case DeadLetterUpstream():
+                    self.dead_letters.append(effect)
                 case Report(level="error"):
                     raise AssertionError(effect)
                 case _:
@@ -327,6 +331,14 @@ class World:
                 self.upstreams[self.group].store(commit.positions)
             errors = dict.fromkeys(commit.positions, error)
             self.upstream(lambda pool: pool.commits.committed(commit.cluster, commit.token, errors, self.now))
+
+    def bury(self, error: str = "") -> None:
+        """The oldest attempt to write a dead letter ends."""
+        letter = self.dead_letters.pop(0)
+        with self.of(letter.group):
+            self.upstream(
+                lambda pool: pool.inflow.dead_letter_ended(letter.partition, letter.batch.first, error, self.now)
+            )
 
     def reread(self, error: str = "", gone: Iterable[int] = ()) -> None:
         """The oldest reread ends; `gone`: offsets that are not there any more."""

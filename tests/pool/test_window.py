@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.pool.member import Member
+from mesh.pool.redelivery import UNSENT, History
 from mesh.pool.window import Available, Delivery, Window
 from mesh.records.encode import encode_batch
 from mesh.records.spans import Span
@@ -22,7 +23,7 @@ def window() -> Window:
 
 def send(of: Window, first: int, count: int, deliveries: int = 0) -> Delivery:
     batch = encode_batch(first, [(offset, 0, None, b"v", None) for offset in range(first, first + count)])
-    return of.append(Available(batch, deliveries))
+    return of.append(Available(batch, History(deliveries)))
 
 
 def test_virtual_offsets_are_contiguous_whatever_the_upstream_ones_are() -> None:
@@ -145,7 +146,7 @@ def test_what_is_in_none_of_the_new_batches_is_held_no_more() -> None:
     sent = window()
     delivery = send(sent, 0, 10)
     sent.strip(delivery)
-    parts = [Delivery(START + 2, 2, 4, None, 0), Delivery(START + 8, 8, 9, None, 0)]
+    parts = [Delivery(START + 2, 2, 4, None, UNSENT), Delivery(START + 8, 8, 9, None, UNSENT)]
     assert sent.replace(delivery, parts) == 5
     assert sent.held == 5
     assert list(sent) == parts

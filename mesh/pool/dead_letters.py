@@ -1,0 +1,56 @@
+"""Records that are given up: written to the dead-letter topic of their cluster, and only then settled."""
+
+from __future__ import annotations
+
+from mesh.pool.distribution import Distribution
+from mesh.pool.effects import DeadLetterUpstream, Effect, GroupId, Report
+from mesh.pool.partition import Partition, Standing
+from mesh.pool.timers import Timers
+from mesh.pool.window import Available
+
+RETRY_AFTER = 5.0
+"""Seconds between a dead letter that could not be written and the next attempt."""
+
+
+class DeadLetters:
+    """written: how many were; failed: attempts."""
+
+    def __init__(self, group: GroupId, timers: Timers, distribution: Distribution, effects: list[Effect]) -> None:
+        self._group = group
+        self._timers = timers
+        self._distribution = distribution
+        self._effects = effects
+        self.written = 0
+        self.failed = 0
+
+    def bury(self, partition: Partition, available: Available) -> None:
+        """One record that was delivered in vain often enough. Until it is written it is nobody's, and not settled."""
+        partition.dying[available.batch.first] = available
+        self._distribution.touched.add(partition)
+        self._write(partition, available)
+
+    def ended(self, partition: Partition, offset: int, error: str, now: float) -> None:
+        """An attempt to write the record at an upstream offset; error: why it failed, "" if it did not."""
+        available = partition.dying.get(offset)
+        if available is None or partition.standing is Standing.ABSENT:
+            return
+        fields: dict[str, object] = {"group": self._group, "partition": str(partition.source), "offset": offset}
+        if error:
+            self.failed += 1
+            self._timers.at(now + RETRY_AFTER, lambda _: self._try_again(partition, available))
+            event = "a dead letter could not be written and is tried again"
+            self._effects.append(Report(event, {**fields, "reason": error}, "warning"))
+            return
+        self.written += 1
+        del partition.dying[offset]
+        partition.ledger.settle(offset, available.batch.last)
+        self._distribution.touched.add(partition)
+        fields["member"] = available.history.member
+        self._effects.append(Report("a record was given up as a dead letter", fields, "warning"))
+
+    def _try_again(self, partition: Partition, available: Available) -> None:
+        if partition.dying.get(available.batch.first) is available:
+            self._write(partition, available)
+
+    def _write(self, partition: Partition, available: Available) -> None:
+        self._effects.append(DeadLetterUpstream(self._group, partition.source, available.batch, available.history))

@@ -1,0 +1,88 @@
+"""Which records come again how often, what is suspected of having killed members, and what is given up.
+
+The count of a span rises when its member died with it. One that was delivered in vain again and again is suspected to
+hold a record that kills its members: it is cut in half at each delivery, given alone, and only when one record is left
+can its count reach the limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from mesh.records.spans import Span
+
+
+class Cause(Enum):
+    """Why a member gave up what it held, in words for the log."""
+
+    LEFT = "it left"
+    EXPIRED = "its session timed out"
+    AWAY = "its last connection closed"
+    REPLACED = "a static member took its place"
+    SILENT = "it was silent for too long"
+    NEVER_FETCHED = "it never fetched"
+    SOUGHT = "it went on elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How a span fared before.
+
+    count: how often it was delivered in vain. was_sent: whether it was sent at all. member, cause: who gave it up last,
+    and why.
+    """
+
+    count: int = 0
+    was_sent: bool = False
+    member: str = ""
+    cause: Cause | None = None
+
+
+UNSENT = History()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redelivery:
+    """limit: how often a record is delivered in vain, None for ever. Then it is a dead letter.
+
+    initial, multiplier, maximum: seconds that a span rests before its second delivery, and how they grow; 0 for none.
+    """
+
+    limit: int | None = None
+    initial: float = 0.0
+    multiplier: float = 2.0
+    maximum: float = 60.0
+
+    def is_suspected(self, history: History) -> bool:
+        """From half the limit on."""
+        return self.limit is not None and history.count * 2 >= self.limit
+
+    def is_over(self, history: History) -> bool:
+        return self.limit is not None and history.count >= self.limit
+
+    def rest(self, history: History) -> float:
+        """Seconds before a span may be delivered again."""
+        if not history.count or not self.initial:
+            return 0.0
+        return float(min(self.initial * self.multiplier ** min(history.count - 1, 64), self.maximum))
+
+    def given_up(
+        self, span: Span, history: History, is_first: bool, member: str, cause: Cause
+    ) -> list[tuple[Span, History]]:
+        """What becomes of a span that a member gives up; is_first: the first that it held of its partition."""
+        same = replace(history, was_sent=True, member=member, cause=cause)
+        raised = replace(same, count=history.count + 1)
+        match cause:
+            case Cause.EXPIRED | Cause.AWAY | Cause.REPLACED | Cause.SILENT:
+                # A suspected span keeps its count while it is being cut: until the one record is found.
+                return [(span, same if self.is_suspected(history) and len(span) > 1 else raised)]
+            case Cause.LEFT if is_first and self.limit is not None:
+                # The commonest poison is an exception, a close, and a restart: it stands at the first record.
+                first = (Span(span.first, span.first), raised)
+                return [first, (Span(span.first + 1, span.last), same)] if len(span) > 1 else [first]
+            case Cause.LEFT | Cause.NEVER_FETCHED | Cause.SOUGHT:
+                return [(span, same)]
+
+
+FOR_EVER = Redelivery()

@@ -1,0 +1,288 @@
+"""What comes again, how often that counts, and what is given up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesh.pool.effects import Report
+from mesh.pool.redelivery import UNSENT, Cause, History, Redelivery
+from mesh.pool.settings import PoolSettings
+from mesh.records.decode import decode_records
+from mesh.records.spans import Span
+from tests.pool.harness import EU, GROUP, Consumer, World, source, value_of
+
+FIVE = Redelivery(limit=5)
+DEATHS = (Cause.EXPIRED, Cause.AWAY, Cause.REPLACED, Cause.SILENT)
+
+
+def counts(world: World, index: int = 0) -> list[tuple[int, int, int]]:
+    """(first, last, count) of what waits in the backlog, or has to be read again."""
+    partition = world.pool.partitions[source(index)]
+    backlog = [(e.batch.first, e.batch.last, e.history.count) for e in partition.backlog.values()]
+    released = [(e.span.first, e.span.last, e.history.count) for e in partition.released.values()]
+    return sorted(backlog + released)
+
+
+def begin(redelivery: Redelivery = FIVE, count: int = 10, replay: int = 1 << 20) -> tuple[World, Consumer]:
+    """A member that was sent some records of one partition, and is about to give them up."""
+    world = World(PoolSettings(redelivery=redelivery, replay_budget=replay, linger=1_000.0))
+    consumer = world.consumer()
+    world.produce(0, count)
+    consumer.fetch(partitions=[0], wait=0.0)
+    assert len(consumer.received) == count
+    return world, consumer
+
+
+def die(consumer: Consumer) -> None:
+    consumer.disconnect()
+    consumer.world.advance(3.0)
+
+
+# The count
+
+
+@pytest.mark.parametrize("cause", DEATHS)
+def test_a_death_counts_for_all_that_was_held(cause: Cause) -> None:
+    assert FIVE.given_up(Span(3, 9), UNSENT, False, "m", cause) == [(Span(3, 9), History(1, True, "m", cause))]
+
+
+def test_a_clean_leave_counts_for_the_first_record_only() -> None:
+    first, rest = FIVE.given_up(Span(3, 9), UNSENT, True, "m", Cause.LEFT)
+    assert (first[0], first[1].count, rest[0], rest[1].count) == (Span(3, 3), 1, Span(4, 9), 0)
+    assert [history.count for _, history in FIVE.given_up(Span(3, 9), UNSENT, False, "m", Cause.LEFT)] == [0]
+    assert [history.count for _, history in FIVE.given_up(Span(3, 3), UNSENT, True, "m", Cause.LEFT)] == [1]
+
+
+@pytest.mark.parametrize("cause", [Cause.SOUGHT, Cause.NEVER_FETCHED])
+def test_who_goes_on_elsewhere_is_no_sign_of_poison(cause: Cause) -> None:
+    assert [history.count for _, history in FIVE.given_up(Span(3, 9), UNSENT, True, "m", cause)] == [0]
+
+
+@given(st.integers(1, 12), st.integers(0, 20), st.integers(1, 50), st.sampled_from(Cause), st.booleans())
+def test_only_one_record_alone_reaches_the_limit(
+    limit: int, count: int, length: int, cause: Cause, is_first: bool
+) -> None:
+    redelivery = Redelivery(limit=limit)
+    history = History(count, True)
+    if redelivery.is_over(history) or (redelivery.is_suspected(history) and length > 1 and count * 2 >= limit + 2):
+        return  # not reachable
+    parts = redelivery.given_up(Span(10, 9 + length), history, is_first, "m", cause)
+    assert sum(len(span) for span, _ in parts) == length
+    for span, after in parts:
+        assert after.count in (count, count + 1)
+        assert len(span) == 1 or limit == 1 or not redelivery.is_over(after)
+
+
+def test_members_that_die_one_after_the_other_raise_the_count() -> None:
+    world, consumer = begin()
+    die(consumer)
+    assert counts(world) == [(0, 9, 1)]
+    second = world.consumer("second")
+    second.fetch(partitions=[0], wait=0.0)
+    die(second)
+    assert counts(world) == [(0, 9, 2)]
+    world.check()
+
+
+def test_a_replay_to_the_same_member_does_not_count() -> None:
+    world, consumer = begin()
+    consumer.reset()
+    consumer.fetch(partitions=[0], wait=0.0)
+    die(consumer)
+    assert counts(world) == [(0, 9, 1)]
+
+
+def test_a_clean_leave_in_a_pool_without_limit_cuts_nothing() -> None:
+    world, consumer = begin(Redelivery())
+    consumer.leave()
+    assert counts(world) == [(0, 9, 0)]
+
+
+@pytest.mark.parametrize("replay", [0, 1 << 20])
+def test_a_clean_leave_cuts_the_first_record_off(replay: int) -> None:
+    world, consumer = begin(replay=replay)
+    consumer.leave()
+    assert counts(world) == [(0, 0, 1), (1, 9, 0)]
+    other = world.consumer("other")
+    other.fetch(partitions=[0], wait=0.0)
+    other.fetch(partitions=[0], wait=0.0)
+    assert [value for _, _, value in other.received] == [value_of(source(0), offset) for offset in range(10)]
+    world.check()
+
+
+# Rest
+
+
+@given(st.integers(0, 200), st.floats(0, 100), st.floats(1, 10), st.floats(0, 1_000))
+def test_rest_grows_up_to_its_maximum(count: int, initial: float, multiplier: float, maximum: float) -> None:
+    redelivery = Redelivery(initial=initial, multiplier=multiplier, maximum=maximum)
+    now, later = redelivery.rest(History(count)), redelivery.rest(History(count + 1))
+    assert 0 <= now <= later <= maximum
+    assert count or now == 0
+
+
+def test_what_a_member_died_with_rests_before_it_comes_again() -> None:
+    world, consumer = begin(Redelivery(initial=5.0, multiplier=2.0, maximum=60.0))
+    other = world.consumer("other")
+    die(consumer)
+    other.fetch(partitions=[0], wait=30.0)
+    world.advance(4.9)
+    assert other.is_parked
+    world.check()
+    world.produce(0, 3)
+    assert [value for _, _, value in other.received] == [value_of(source(0), offset) for offset in range(10, 13)]
+    other.fetch(partitions=[0], wait=30.0)
+    world.advance(0.2)
+    assert len(other.received) == 13
+    world.check()
+
+
+def test_what_rests_is_void_when_its_partition_goes_away() -> None:
+    world, consumer = begin(Redelivery(initial=5.0))
+    world.consumer("other")
+    die(consumer)
+    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.assign(EU)
+    world.advance(10.0)
+    assert counts(world) == []
+    world.check()
+
+
+# Poison
+
+
+class Application:
+    """Members that die of one record, one after the other."""
+
+    def __init__(self, world: World, poison: bytes) -> None:
+        self.world = world
+        self.poison = poison
+        self.processed: list[bytes] = []
+        self.deaths = 0
+
+    def run(self, fetches: int) -> None:
+        consumer = self.world.consumer("member-0")
+        for _ in range(fetches):
+            consumer.received.clear()
+            consumer.fetch(partitions=[0], wait=0.0)
+            values = [value for _, _, value in consumer.received]
+            if self.poison in values:
+                self.deaths += 1
+                die(consumer)
+                consumer = self.world.consumer(f"member-{self.deaths}")
+            else:
+                self.processed += values
+                consumer.commit({0: consumer.positions[0]})
+            self.world.check()
+            while self.world.dead_letters:
+                self.world.bury()
+
+
+@pytest.mark.parametrize("replay", [0, 1 << 20])
+@pytest.mark.parametrize("limit", [2, 5])
+@pytest.mark.parametrize("bad", [0, 137, 499])
+def test_one_bad_record_is_given_up_and_no_other(bad: int, limit: int, replay: int) -> None:
+    world = World(
+        PoolSettings(redelivery=Redelivery(limit=limit), replay_budget=replay, initial_window=600, linger=1_000.0)
+    )
+    world.consumer("spare")
+    for _ in range(5):
+        world.produce(0, 100)
+    application = Application(world, value_of(source(0), bad))
+    application.run(120)
+    good = {value_of(source(0), offset) for offset in range(500)} - {application.poison}
+    assert set(application.processed) == good
+    assert len(application.processed) == len(good), "and nothing was processed twice"
+    assert world.stored[source(0)] == 500
+    assert world.pool.serving.dead_letters.written == 1
+    assert application.deaths <= limit + 9
+
+
+def test_what_is_suspected_is_given_alone() -> None:
+    world, consumer = begin(Redelivery(limit=2))
+    world.produce(0, 10)
+    die(consumer)
+    second = world.consumer("second")
+    second.fetch(partitions=[0], wait=0.0)
+    assert [value for _, _, value in second.received] == [value_of(source(0), offset) for offset in range(5)]
+    second.fetch(partitions=[0], wait=30.0)
+    assert second.is_parked, "the other half is suspected too"
+    world.check()
+    second.commit({0: second.positions[0]})
+    assert len(second.received) == 8, "half of the other half"
+    world.check()
+
+
+def test_who_holds_something_is_kept_waiting_until_it_is_through() -> None:
+    """Were it given the next batches instead, what is suspected would be passed over for ever."""
+    world, consumer = begin(Redelivery(limit=2))
+    busy = world.consumer("busy")
+    world.produce(0, 3)
+    busy.fetch(partitions=[0], wait=0.0)
+    assert len(busy.received) == 3
+    die(consumer)
+    world.produce(0, 3)
+    busy.fetch(partitions=[0], wait=30.0)
+    assert busy.is_parked
+    world.check()
+    busy.commit({0: busy.positions[0]})
+    assert [value for _, _, value in busy.received[3:]] == [value_of(source(0), offset) for offset in range(5)]
+    world.check()
+
+
+# Dead letters
+
+
+def given_up(limit: int = 1) -> World:
+    world, consumer = begin(Redelivery(limit=limit), count=1)
+    world.consumer("spare")
+    for _ in range(limit - 1):
+        die(consumer)
+        consumer = world.consumer()
+        consumer.fetch(partitions=[0], wait=0.0)
+    die(consumer)
+    return world
+
+
+def test_a_dead_letter_says_what_it_was_and_how_it_fared() -> None:
+    world = given_up(limit=3)
+    (letter,) = world.dead_letters
+    assert (letter.group, letter.partition) == (GROUP, source(0))
+    assert [record.value for record in decode_records(letter.batch)] == [value_of(source(0), 0)]
+    assert (letter.history.count, letter.history.cause) == (3, Cause.AWAY)
+    assert letter.history.member.startswith("c-")
+
+
+def test_it_is_settled_when_it_was_written() -> None:
+    world = given_up()
+    world.check()
+    assert not world.stored
+    world.bury()
+    assert world.stored == {source(0): 1}
+    assert world.pool.serving.dead_letters.written == 1
+    world.check()
+
+
+def test_one_that_cannot_be_written_stays_and_is_tried_again() -> None:
+    world = given_up()
+    world.bury("no such topic")
+    assert not world.stored
+    world.check()
+    assert [e.level for e in world.effects if isinstance(e, Report) and "dead letter" in e.event] == ["warning"]
+    world.advance(5.0)
+    world.bury()
+    assert world.stored == {source(0): 1}
+    assert (world.pool.serving.dead_letters.failed, world.pool.serving.dead_letters.written) == (1, 1)
+
+
+def test_one_whose_partition_went_away_is_the_next_owners() -> None:
+    world = given_up()
+    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.bury()
+    world.assign(EU)
+    world.advance(6.0)
+    assert not world.dead_letters
+    assert not world.stored
+    world.check()
