@@ -21,12 +21,14 @@ from mesh.config.model import VirtualCluster as VirtualClusterConfig
 from mesh.pool import topics as pool_topics
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import GroupId
+from mesh.pool.redelivery import Redelivery
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.admin import serve_admin
+from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing
 from mesh.server.logs import configure_logs, get_logger
 from mesh.server.loop_lag import measure_loop_lag
 from mesh.server.metrics import Metrics
@@ -35,6 +37,7 @@ from mesh.server.trouble_watch import found, not_reached
 from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
+from mesh.upstream.dead_letters import DeadLetterWriter
 from mesh.upstream.engine import Engine, EngineEvent
 from mesh.upstream.librdkafka import LibrdkafkaEngine
 from mesh.upstream.trouble import Trouble
@@ -106,6 +109,7 @@ class Application:
         self._found: dict[ClusterName, Mapping[TopicName, int]] | None = {}
         """What the first look found, until all have answered; None from then on."""
         self._looked = {cluster.name: asyncio.Event() for cluster in config.clusters}
+        self._writers: dict[tuple[ClusterName, bool], DeadLetterWriter] = {}
         self.stopping = asyncio.Event()
 
     async def start(self, tasks: anyio.abc.TaskGroup) -> None:
@@ -168,6 +172,8 @@ class Application:
             await server.engines.closed()
         for catalog in self._catalogs.values():
             catalog.close()
+        for writer in self._writers.values():
+            writer.close()
 
     def _server(self, configured: VirtualClusterConfig) -> VirtualClusterServer:
         pool = configured.target.pool
@@ -194,7 +200,18 @@ class Application:
             for name in _clusters_of(pool):
                 self._catalogs[name].refresh_soon()
 
-        return VirtualClusterServer(cluster, endpoint, self._metrics, create, refresh, self._troubles)
+        bury: Bury = bury_nothing
+        if (dead := pool.dead_letters) is not None:
+            bury = DeadLetterOffice(dead.topic, lambda name: self._writer(clusters[name], create=dead.create)).bury
+        return VirtualClusterServer(cluster, endpoint, self._metrics, create, refresh, self._troubles, bury)
+
+    def _writer(self, cluster: Cluster, *, create: bool) -> DeadLetterWriter:
+        writer = self._writers.get((cluster.name, create))
+        if writer is None:
+            loop = asyncio.get_running_loop()
+            writer = DeadLetterWriter(cluster.bootstrap_servers, _properties(cluster), create, loop)
+            self._writers[cluster.name, create] = writer
+        return writer
 
     def _engine(
         self, name: str, pool: PoolConfig, cluster: Cluster, group: GroupId, deliver: Callable[[EngineEvent], None]
@@ -298,6 +315,14 @@ def _rules(pool: PoolConfig) -> GroupRules:
     )
 
 
+def _redelivery(pool: PoolConfig) -> Redelivery:
+    limit = pool.dead_letters.limit if pool.dead_letters is not None else None
+    backoff = pool.redelivery_backoff
+    if backoff is None:
+        return Redelivery(limit=limit)
+    return Redelivery(limit=limit, initial=backoff.initial, multiplier=backoff.multiplier, maximum=backoff.maximum)
+
+
 def _settings(pool: PoolConfig) -> PoolSettings:
     return PoolSettings(
         policy=pool.fairness.policy,
@@ -310,6 +335,7 @@ def _settings(pool: PoolConfig) -> PoolSettings:
         fast_expiry=pool.fast_expiry,
         lock_timeout=pool.lock_timeout,
         commit_timeout=pool.commit_timeout,
+        redelivery=_redelivery(pool),
         metadata_limit=pool.metadata_limit,
         session_minimum=pool.session_timeout.minimum,
         session_maximum=pool.session_timeout.maximum,

@@ -40,6 +40,7 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
         if cluster_names is not None:
             yield from _references(pool, path, cluster_names)
         yield from _topics(pool, path)
+        yield from _dead_letters(pool, path)
         yield from _limits(pool, path)
 
 
@@ -115,6 +116,18 @@ def _sources(rule: NamedTopic, path: KeyPath) -> Iterator[Finding]:
             yield Finding(
                 at, f"{source.cluster}/{source.topic}", f"once in a topic; {format_path(first)} is the same", (first,)
             )
+
+
+def _dead_letters(pool: Pool, path: KeyPath) -> Iterator[Finding]:
+    if pool.dead_letters is None:
+        return
+    topic = pool.dead_letters.topic
+    for index, rule in enumerate(pool.topics):
+        for source in rule.sources if isinstance(rule, NamedTopic) else ():
+            if topic.format(topic=source.topic) == source.topic:
+                at: KeyPath = (*path, "topics", index)
+                yield Finding((*path, "dead_letters", "topic"), topic, "a topic that is no source itself", (at,))
+                return
 
 
 def _limits(pool: Pool, path: KeyPath) -> Iterator[Finding]:

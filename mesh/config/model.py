@@ -21,6 +21,10 @@ _TOPIC = matching(
     r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a topic name: 1 to 249 letters, digits, dots, underscores, hyphens"
 )
 _PREFIX = matching(r"[A-Za-z0-9._-]{0,249}", "how a topic name begins: letters, digits, dots, underscores, hyphens")
+_DEAD_LETTER_TOPIC = matching(
+    r"(?!(\{topic\}|\.{1,2})$)([A-Za-z0-9._-]|\{topic\}){1,249}",
+    "a topic name, in which {topic} stands for that of the record, and which is another one",
+)
 _GROUP_PREFIX = matching(r"[A-Za-z0-9._-]{0,100}", "at most 100 letters, digits, dots, underscores and hyphens")
 _SERVERS = matching(r"[^\s,]+(\s*,\s*[^\s,]+)*", "HOST:PORT, several of them separated by commas")
 
@@ -139,6 +143,20 @@ class Budgets(Model):
     replay: Size = Field(default=64 << 20, description="Bytes kept, per pool, of what was sent and not committed.")
 
 
+class RedeliveryBackoff(Model):
+    initial: Duration = Field(default=1.0, description="Rest before the second delivery.")
+    multiplier: Annotated[float, Field(ge=1, le=100)] = Field(default=2.0, description="How the rest grows.")
+    maximum: Duration = Field(default=60.0, description="Longest rest.")
+
+
+class DeadLetters(Model):
+    """Records that are delivered in vain again and again are written to a topic of their cluster, and settled."""
+
+    topic: Annotated[str, _DEAD_LETTER_TOPIC] = Field(description="Where they are written.")
+    create: bool = Field(default=False, description="Whether to make that topic where it is not there.")
+    limit: Annotated[Count, Field(le=1_000)] = Field(default=5, description="Deliveries in vain until a record is one.")
+
+
 class SessionTimeout(Model):
     minimum: Duration = Field(default=6.0, description="Shortest session timeout that a member may ask for.")
     maximum: Duration = Field(default=1_800.0, description="Longest session timeout that a member may ask for.")
@@ -176,6 +194,12 @@ class Pool(Model):
     )
     commit_timeout: Duration = Field(
         default=3.0, description="After which a commit is answered even if it is not stored."
+    )
+    dead_letters: DeadLetters | None = Field(
+        default=None, description="What becomes of records that kill their members; null delivers them for ever."
+    )
+    redelivery_backoff: RedeliveryBackoff | None = Field(
+        default=None, description="How long what a member died with rests before it is delivered again."
     )
     metadata_limit: Annotated[Count, Field(ge=100, le=4_000)] = Field(
         default=4_000, description="Characters of acknowledgements in the metadata of each upstream commit."

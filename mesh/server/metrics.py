@@ -163,6 +163,14 @@ class Metrics:
         """Records were delivered that had been delivered before."""
         self._events.redelivered.labels(virtual_cluster, self._groups.admit(group, (virtual_cluster,))).inc(records)
 
+    def dead_letter(self, virtual_cluster: str, group: str) -> None:
+        """A record was written to its dead-letter topic."""
+        self._events.dead_letters.labels(virtual_cluster, self._groups.admit(group, (virtual_cluster,))).inc()
+
+    def dead_letter_failed(self, virtual_cluster: str, group: str) -> None:
+        """A record could not be written to its dead-letter topic, and will be tried again."""
+        self._events.dead_letter_failures.labels(virtual_cluster, self._groups.admit(group, (virtual_cluster,))).inc()
+
     def request(self, virtual_cluster: str, api: str, error: ErrorCode, seconds: float) -> None:
         """A request was answered, `seconds` after it arrived."""
         key = (virtual_cluster, api, error)
@@ -276,6 +284,9 @@ class _Events:
         self.bytes_out = counter("bytes_out", "Bytes of record batches sent to members.", *receiver)
         self.commits = counter("commits", "Commits of members, by partition.", "virtual_cluster", "group", "result")
         self.redelivered = counter("redelivered_records", "Records delivered once more.", "virtual_cluster", "group")
+        pool = ("virtual_cluster", "group")
+        self.dead_letters = counter("dead_letters", "Records written to a dead-letter topic.", *pool)
+        self.dead_letter_failures = counter("dead_letter_failures", "Dead letters that could not be written.", *pool)
         self.requests = counter("requests", "Requests answered.", "virtual_cluster", "api", "error")
         self.request_seconds = Histogram(
             "kafka_mesh_request_seconds",
@@ -309,7 +320,8 @@ class _Events:
         )
 
     def forget(self, labels: dict[str, str]) -> None:
-        for family in (self.records_out, self.bytes_out, self.commits, self.redelivered):
+        groups = (self.records_out, self.bytes_out, self.commits, self.redelivered)
+        for family in (*groups, self.dead_letters, self.dead_letter_failures):
             family.remove_by_labels(labels)
 
 

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, assert_never
 
 from mesh.apis import TABLE
@@ -24,6 +25,7 @@ from mesh.apis.dispatch import Work, begin
 from mesh.pool.effects import (
     Answer,
     ConnectionId,
+    DeadLetterUpstream,
     LeaveUpstream,
     RefreshTopics,
     Report,
@@ -38,6 +40,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.server.audit import Audit
 from mesh.server.authentication import Authenticator
 from mesh.server.connection import DownstreamConnection
+from mesh.server.dead_letters import Bury, bury_nothing
 from mesh.server.engines import EngineFactory, Engines
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
@@ -77,7 +80,8 @@ class _InWork:
 
 
 class VirtualClusterServer:
-    """refresh: look upstream for topics soon. create: makes the engine of a pool on an upstream cluster."""
+    """create: makes the engine of a pool on an upstream cluster. refresh: look upstream for topics soon. bury: write a
+    dead letter."""
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class VirtualClusterServer:
         create: EngineFactory,
         refresh: Callable[[], None],
         troubles: Troubles,
+        bury: Bury = bury_nothing,
         security: ListenerSecurity | None = None,
     ) -> None:
         self.cluster = cluster
@@ -101,6 +106,7 @@ class VirtualClusterServer:
         self.engines = Engines(create, self._engine_event)
         self._watch = TroubleWatch(cluster.name, troubles, metrics)
         self._refresh = refresh
+        self._bury = bury
         self._loop = asyncio.get_running_loop()
         self._connections: dict[ConnectionId, DownstreamConnection] = {}
         self._in_work: dict[Request, _InWork] = {}
@@ -296,6 +302,16 @@ class VirtualClusterServer:
             case _:
                 assert_never(event)
 
+    def _buried(self, pool: Pool, effect: DeadLetterUpstream, error: str) -> None:
+        source, offset, now = effect.partition, effect.batch.first, self.now()
+        if error:
+            self.metrics.dead_letter_failed(self.name, pool.group)
+        else:
+            self.metrics.dead_letter(self.name, pool.group)
+        self._carry_out(
+            self.cluster.upstream(pool, lambda pool: pool.inflow.dead_letter_ended(source, offset, error, now), now)
+        )
+
     # The end
 
     def drain(self) -> None:
@@ -346,10 +362,14 @@ class VirtualClusterServer:
                 pool = self.cluster.pools.get(group)
                 if pool is not None:  # it may have been closed by what followed in the same step
                     self.engines.subscribe(pool, effect)
-            case LeaveUpstream(group, offsets):
-                self.engines.close(group, offsets)
+            case LeaveUpstream(group, positions):
+                self.engines.close(group, positions)
                 self._watch.ended(group)
                 self.metrics.forget_group(self.name, group)
+            case DeadLetterUpstream(group):
+                pool = self.cluster.pools.get(group)
+                if pool is not None:
+                    self._bury(effect, partial(self._buried, pool, effect))
             case RefreshTopics():
                 self._refresh()
             case Authentication(ticket):

@@ -32,6 +32,14 @@ def test_clusters_are_defined(tmp_path: Path) -> None:
     ]
 
 
+def test_dead_letters_do_not_go_where_they_came_from(tmp_path: Path) -> None:
+    tree = small()
+    pool(tree)["dead_letters"] = {"topic": "orders"}
+    assert mistakes(tmp_path, tree) == [
+        f"{_POOL}.dead_letters.topic: 'orders': a topic that is no source itself",
+    ]
+
+
 @pytest.mark.parametrize("key", ["topics", "groups"])
 def test_lists_are_not_empty(tmp_path: Path, key: str) -> None:
     tree = small()

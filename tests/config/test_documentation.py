@@ -55,6 +55,8 @@ def default(model: type[Model], name: str) -> str:
     if field.default is None:
         return "none"
     written = model.model_construct(listen=Address("h", 7)).model_dump(mode="json")[name]
+    if isinstance(written, bool):
+        written = str(written).lower()
     return f"`{written}`" if written != "" else '`""`'
 
 

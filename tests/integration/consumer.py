@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -18,6 +19,9 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from tests.integration.records import Record, View
 
+DEAD = 70
+"""The exit code of a process that died of a record."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
@@ -26,6 +30,7 @@ class ConsumerOptions:
     topic: to subscribe to; with `partitions` these are assigned instead, from the first offset there is.
     commit: `auto` is librdkafka's own, every 5 s unless `properties` say otherwise; `sync` after each poll.
     seconds_per_record: how long the work on one record takes.
+    dies_of: the id of a record that kills the process at once, before it is shown or committed.
     """
 
     bootstrap_servers: str
@@ -34,6 +39,7 @@ class ConsumerOptions:
     partitions: tuple[int, ...] = ()
     commit: Literal["auto", "sync", "none"] = "auto"
     seconds_per_record: float = 0.0
+    dies_of: str = ""
     records_per_poll: int = 200
     properties: Mapping[str, str | int | float] = field(default_factory=dict)
 
@@ -65,7 +71,7 @@ def run(options: ConsumerOptions) -> None:
     while not stopped:
         messages = consumer.consume(options.records_per_poll, timeout=0.2)
         for message in messages:
-            _work(message, options.seconds_per_record)
+            _work(message, options)
         if messages and options.commit == "sync":
             _commit(consumer)
         sys.stdout.flush()
@@ -85,11 +91,14 @@ def _attach(consumer: Consumer, options: ConsumerOptions) -> None:
     )
 
 
-def _work(message: Message, seconds: float) -> None:
+def _work(message: Message, options: ConsumerOptions) -> None:
     if (error := message.error()) is not None:
         _emit("error", text=str(error))
         return
     record = Record.of(message)
+    if record.id == options.dies_of:
+        sys.stdout.flush()
+        os._exit(DEAD)
     _emit(
         "record",
         id=record.id,
@@ -97,9 +106,9 @@ def _work(message: Message, seconds: float) -> None:
         partition=message.partition(),
         offset=message.offset(),
     )
-    if seconds:
+    if options.seconds_per_record:
         sys.stdout.flush()
-        time.sleep(seconds)  # the work
+        time.sleep(options.seconds_per_record)  # the work
 
 
 def _commit(consumer: Consumer) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.pool.demand import MemoryBudget
-from mesh.pool.effects import GroupId
+from mesh.pool.effects import DeadLetterUpstream, GroupId
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.server.dead_letters import Ended
 from mesh.server.metrics import Metrics
 from mesh.server.samples import samples_of
 from mesh.server.troubles import Troubles
@@ -250,11 +251,18 @@ class Bench:
         self.engines: list[FakeEngine] = []
         self.create: Callable[[GroupId, ClusterName, Callable[[EngineEvent], None]], FakeEngine] = self._create
         self.refreshed = 0
+        self.dead_letters: list[tuple[DeadLetterUpstream, Ended]] = []
         self.metrics = Metrics()
         self.troubles = Troubles((EU, US), asyncio.get_running_loop().time)
         self.metrics.add_collector(self.troubles.samples)
         self.server = VirtualClusterServer(
-            cluster, ENDPOINT, self.metrics, lambda *arguments: self.create(*arguments), self._refresh, self.troubles
+            cluster,
+            ENDPOINT,
+            self.metrics,
+            lambda *arguments: self.create(*arguments),
+            self._refresh,
+            self.troubles,
+            self._bury,
         )
         self.metrics.add_collector(lambda: samples_of(self.server))
         for name in (EU, US):
@@ -266,6 +274,9 @@ class Bench:
             engine.leaving.set()
         self.engines.append(engine)
         return engine
+
+    def _bury(self, effect: DeadLetterUpstream, ended: Ended) -> None:
+        self.dead_letters.append((effect, ended))
 
     def _refresh(self) -> None:
         self.refreshed += 1

@@ -116,11 +116,15 @@ def test_a_thousand_groups() -> None:
         metrics.sent("shop", name, "orders", 1, 10)
         metrics.committed("shop", name, ErrorCode.NONE)
         metrics.redelivered("shop", name, 1)
+        metrics.dead_letter("shop", name)
+        metrics.dead_letter_failed("shop", name)
     for metric in (
         "kafka_mesh_members",
         "kafka_mesh_records_out_total",
         "kafka_mesh_commits_total",
         "kafka_mesh_redelivered_records_total",
+        "kafka_mesh_dead_letters_total",
+        "kafka_mesh_dead_letter_failures_total",
     ):
         series = exposed(metrics, metric)
         assert len(series) == 101, metric

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from mesh.pool.effects import GroupId
 from mesh.pool.flow import OVERDUE
+from mesh.pool.redelivery import Redelivery
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import CommitPosition
@@ -229,6 +230,29 @@ async def test_members_that_never_commit_are_counted_until_they_do() -> None:
     assert bench.metric("kafka_mesh_members_never_committed") == {("shop",): 1}
     peer.commit({0: positions[0] + 1})
     assert bench.metric("kafka_mesh_members_never_committed") == {("shop",): 0}
+
+
+@in_fake_time
+async def test_a_dead_letter_is_settled_when_it_was_written() -> None:
+    bench = Bench(PoolSettings(redelivery=Redelivery(limit=1)))
+    peer = await bench.member("peer")
+    other = await bench.member("other")
+    fetch = peer.fetch(peer.positions(), max_wait=5_000)
+    bench.engine(EU).assign()
+    bench.engine(EU).produce(0, first=0, count=1)
+    assert peer.answer(fetch).responses[0].partitions[0].records
+    peer.leave()
+    ((effect, ended),) = bench.dead_letters
+    assert (effect.partition, effect.batch.first) == (source(0), 0)
+    ended("no such topic")
+    assert bench.metric("kafka_mesh_dead_letter_failures_total") == {("shop",): 1}
+    assert not bench.engine(EU).commits
+    ended("")
+    assert bench.metric("kafka_mesh_dead_letters_total") == {("shop",): 1}
+    assert [position.offset for _, positions in bench.engine(EU).commits for position in positions.values()] == [1]
+    assert other.answer(other.fetch(other.positions(), max_wait=0)) is not None
+    ended("")  # of a pool that has ended by then, say
+    await asyncio.sleep(0)
 
 
 @in_fake_time
