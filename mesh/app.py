@@ -28,6 +28,7 @@ from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.admin import serve_admin
+from mesh.server.administration import UpstreamAdministration
 from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing
 from mesh.server.logs import configure_logs, get_logger
 from mesh.server.loop_lag import measure_loop_lag
@@ -203,7 +204,14 @@ class Application:
         bury: Bury = bury_nothing
         if (dead := pool.dead_letters) is not None:
             bury = DeadLetterOffice(dead.topic, lambda name: self._writer(clusters[name], create=dead.create)).bury
-        return VirtualClusterServer(cluster, endpoint, self._metrics, create, refresh, self._troubles, bury)
+        upstream = {
+            name: {**_properties(clusters[name]), "bootstrap.servers": clusters[name].bootstrap_servers}
+            for name in _clusters_of(pool)
+        }
+        administration = UpstreamAdministration(upstream, pool.upstream_group_prefix)
+        return VirtualClusterServer(
+            cluster, endpoint, self._metrics, create, refresh, self._troubles, administration, bury
+        )
 
     def _writer(self, cluster: Cluster, *, create: bool) -> DeadLetterWriter:
         writer = self._writers.get((cluster.name, create))

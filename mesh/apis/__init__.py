@@ -18,9 +18,16 @@ from mesh.apis import (
     k12_heartbeat,
     k13_leave_group,
     k14_sync_group,
+    k15_describe_groups,
+    k16_list_groups,
     k17_sasl_handshake,
     k18_api_versions,
     k36_sasl_authenticate,
+    k42_delete_groups,
+    k47_offset_delete,
+    k60_describe_cluster,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
 )
 from mesh.apis.api import AnyApi
 from mesh.wire.apis import ApiKey
@@ -40,9 +47,16 @@ TABLE: Final[Mapping[ApiKey, AnyApi]] = MappingProxyType(
             k12_heartbeat,
             k13_leave_group,
             k14_sync_group,
+            k15_describe_groups,
+            k16_list_groups,
             k17_sasl_handshake,
             k18_api_versions,
             k36_sasl_authenticate,
+            k42_delete_groups,
+            k47_offset_delete,
+            k60_describe_cluster,
+            k68_consumer_group_heartbeat,
+            k69_consumer_group_describe,
         )
     }
 )

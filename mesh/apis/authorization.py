@@ -13,13 +13,13 @@ What needs which operation on what, and which error that costs, is Kafka's (Kafk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from mesh.apis.api import Context
-from mesh.security.rules import Operation, ResourceType
+from mesh.security.rules import CLUSTER_NAME, Operation, ResourceType
 from mesh.wire import messages as m
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
@@ -286,6 +286,103 @@ def _reads_group(refused: m.ResponseMessage) -> Guard:
     return guard
 
 
+def _describe_groups(context: Context, request: m.DescribeGroupsRequest) -> Verdict:
+    refused = {
+        name: m.DescribedGroup(group_id=name, error_code=GROUP_REFUSED)
+        for name in request.groups
+        if not _group(context, Operation.DESCRIBE, name)
+    }
+    if not refused:
+        return None
+
+    def complete(response: m.DescribeGroupsResponse) -> m.DescribeGroupsResponse:
+        answered = refused | {each.group_id: each for each in response.groups}
+        return replace(response, groups=tuple(answered[name] for name in request.groups))
+
+    allowed = replace(request, groups=tuple(name for name in request.groups if name not in refused))
+    return Narrowed(allowed, complete, _groups_refused(Operation.DESCRIBE, refused))
+
+
+def _list_groups(context: Context, request: m.ListGroupsRequest) -> Verdict:
+    if context.access.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return None
+    return Narrowed(
+        request,
+        lambda response: replace(
+            response,
+            groups=tuple(each for each in response.groups if _group(context, Operation.DESCRIBE, each.group_id)),
+        ),
+    )
+
+
+def _delete_groups(context: Context, request: m.DeleteGroupsRequest) -> Verdict:
+    refused = {
+        name: m.DeletableGroupResult(group_id=name, error_code=GROUP_REFUSED)
+        for name in request.groups_names
+        if not _group(context, Operation.DELETE, name)
+    }
+    if not refused:
+        return None
+
+    def complete(response: m.DeleteGroupsResponse) -> m.DeleteGroupsResponse:
+        answered = refused | {each.group_id: each for each in response.results}
+        return replace(response, results=tuple(answered[name] for name in request.groups_names))
+
+    allowed = replace(request, groups_names=tuple(name for name in request.groups_names if name not in refused))
+    return Narrowed(allowed, complete, _groups_refused(Operation.DELETE, refused))
+
+
+def _offset_delete(context: Context, request: m.OffsetDeleteRequest) -> Verdict:
+    if _group(context, Operation.DELETE, request.group_id):
+        return None
+    return Denied(
+        m.OffsetDeleteResponse(error_code=GROUP_REFUSED), _groups_refused(Operation.DELETE, [request.group_id])
+    )
+
+
+def _consumer_group_heartbeat(context: Context, request: m.ConsumerGroupHeartbeatRequest) -> Verdict:
+    if not _group(context, Operation.READ, request.group_id):
+        response = m.ConsumerGroupHeartbeatResponse(error_code=GROUP_REFUSED)
+        return Denied(response, _groups_refused(Operation.READ, [request.group_id]))
+    names = request.subscribed_topic_names or ()
+    refused = [name for name in names if not _topic(context, Operation.DESCRIBE, name)]
+    if not refused:
+        return None
+    response = m.ConsumerGroupHeartbeatResponse(error_code=TOPIC_REFUSED)
+    return Denied(response, _topics_refused(Operation.DESCRIBE, refused))
+
+
+def _consumer_group_describe(context: Context, request: m.ConsumerGroupDescribeRequest) -> Verdict:
+    refused = {
+        name: m.DescribedConsumerGroup(group_id=name, error_code=GROUP_REFUSED)
+        for name in request.group_ids
+        if not _group(context, Operation.DESCRIBE, name)
+    }
+
+    def visible(group: m.DescribedConsumerGroup) -> m.DescribedConsumerGroup:
+        # Kafka tells nothing of a group that has a topic which one may not see.
+        topics = {each.topic_name for member in group.members for each in member.assignment.topic_partitions}
+        topics |= {name for member in group.members for name in member.subscribed_topic_names}
+        if all(_topic(context, Operation.DESCRIBE, name) for name in topics):
+            return group
+        return m.DescribedConsumerGroup(
+            group_id=group.group_id,
+            error_code=TOPIC_REFUSED,
+            error_message="The group has described topic(s) that the client is not authorized to describe.",
+        )
+
+    def complete(response: m.ConsumerGroupDescribeResponse) -> m.ConsumerGroupDescribeResponse:
+        answered = refused | {each.group_id: visible(each) for each in response.groups}
+        return replace(response, groups=tuple(answered[name] for name in request.group_ids))
+
+    allowed = replace(request, group_ids=tuple(name for name in request.group_ids if name not in refused))
+    return Narrowed(allowed, complete, _groups_refused(Operation.DESCRIBE, refused))
+
+
+def _groups_refused(operation: Operation, names: Iterable[str]) -> tuple[Refusal, ...]:
+    return tuple(Refusal(operation, ResourceType.GROUP, name) for name in names)
+
+
 def _name(context: Context, topic_id: Any) -> str | None:
     return context.cluster.topics.name_of(topic_id) if topic_id is not None else None
 
@@ -303,8 +400,15 @@ GUARDS: Final[Mapping[ApiKey, Guard]] = MappingProxyType(
         ApiKey.HEARTBEAT: _reads_group(m.HeartbeatResponse(error_code=GROUP_REFUSED)),
         ApiKey.LEAVE_GROUP: _reads_group(m.LeaveGroupResponse(error_code=GROUP_REFUSED)),
         ApiKey.SYNC_GROUP: _reads_group(m.SyncGroupResponse(error_code=GROUP_REFUSED)),
+        ApiKey.DESCRIBE_GROUPS: _describe_groups,
+        ApiKey.LIST_GROUPS: _list_groups,
         ApiKey.SASL_HANDSHAKE: _everything,
         ApiKey.API_VERSIONS: _everything,
         ApiKey.SASL_AUTHENTICATE: _everything,
+        ApiKey.DELETE_GROUPS: _delete_groups,
+        ApiKey.OFFSET_DELETE: _offset_delete,
+        ApiKey.DESCRIBE_CLUSTER: _everything,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
+        ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
     }
 )

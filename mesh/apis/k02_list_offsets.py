@@ -3,17 +3,23 @@
 Behaviour:
 * earliest is 0; latest lies above every offset given so far, and no record ever has it: a Fetch there begins with what
   comes next. Any other time is answered with -1, "no such offset".
+* A tool (mesh/pool/tools.py) is answered with upstream offsets, for every time, at its isolation level. If a cluster
+  does not answer, with the end of its log as far as a pool knows it, else LEADER_NOT_AVAILABLE.
 
 Version notes:
 * v4: leader epochs (KIP-320) - 0. v6: flexible (KIP-482). v7: the largest timestamp (KIP-734) - answered with -1.
 
-Ignored: isolation_level, current_leader_epoch, replica_id.
+Ignored: isolation_level (of consumers), current_leader_epoch, replica_id.
 """
 
 from __future__ import annotations
 
-from mesh.apis.api import Api, Context, as_it_is
-from mesh.pool.effects import Effect
+from mesh.apis.api import Api, Context
+from mesh.apis.tools import is_tool
+from mesh.pool.effects import AskUpstream, Effect
+from mesh.pool.inspection import known_ends
+from mesh.pool.questions import LogOffset, LogOffsets, LogOffsetsFound
+from mesh.pool.virtual_cluster import ListOffset
 from mesh.records.spans import TopicName
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
@@ -25,8 +31,19 @@ from mesh.wire.messages import (
     ListOffsetsTopicResponse,
 )
 
+READ_COMMITTED = 1
+
 
 def handle(context: Context, request: ListOffsetsRequest) -> list[Effect]:
+    if is_tool(context):
+        times = {
+            source: asked.timestamp
+            for topic in request.topics
+            for asked in topic.partitions
+            for source in [context.cluster.topics.partition(TopicName(topic.name), asked.partition_index)]
+            if source is not None
+        }
+        return [AskUpstream(context.ticket, LogOffsets(times, request.isolation_level == READ_COMMITTED))]
     topics = tuple(
         ListOffsetsTopicResponse(
             name=topic.name,
@@ -35,6 +52,46 @@ def handle(context: Context, request: ListOffsetsRequest) -> list[Effect]:
         for topic in request.topics
     )
     return context.answer(ListOffsetsResponse(topics=topics))
+
+
+def respond(
+    context: Context, request: ListOffsetsRequest, result: ListOffsetsResponse | LogOffsetsFound
+) -> ListOffsetsResponse:
+    if isinstance(result, ListOffsetsResponse):
+        return result
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    _of_upstream(context, TopicName(topic.name), asked, result) for asked in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _of_upstream(
+    context: Context, topic: TopicName, asked: ListOffsetsPartition, found: LogOffsetsFound
+) -> ListOffsetsPartitionResponse:
+    index = asked.partition_index
+    source = context.cluster.topics.partition(topic, index)
+    if source is None or source not in found.offsets:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=error)
+    answer = found.offsets[source]
+    if answer.error is not ErrorCode.NONE:
+        known = known_ends(context.cluster.pools, source) if asked.timestamp == ListOffset.LATEST else None
+        if known is None:
+            return ListOffsetsPartitionResponse(partition_index=index, error_code=answer.error)
+        answer = LogOffset(ErrorCode.NONE, known)
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        offset=answer.offset,
+        timestamp=answer.timestamp,
+        leader_epoch=0 if answer.offset >= 0 else -1,
+    )
 
 
 def _partition(context: Context, topic: TopicName, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
@@ -48,4 +105,4 @@ def _partition(context: Context, topic: TopicName, asked: ListOffsetsPartition) 
     )
 
 
-API = Api(ApiKey.LIST_OFFSETS, APIS[ApiKey.LIST_OFFSETS], handle, as_it_is)
+API = Api(ApiKey.LIST_OFFSETS, APIS[ApiKey.LIST_OFFSETS], handle, respond)

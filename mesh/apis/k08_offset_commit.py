@@ -6,22 +6,30 @@ Behaviour:
   partition that moved to another process.
 * Below the committed position, or an offset of a member that is gone: NONE, no effect. Above what was sent, or an
   offset of another member: OFFSET_OUT_OF_RANGE, nothing settled.
+* A tool (mesh/pool/tools.py) sets the upstream offsets of a group that has no members, here or upstream:
+  UNKNOWN_MEMBER_ID otherwise.
 * A wrong member id or generation: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID. No member id: only for
   slots of consumers that fetch without having joined.
 
 Version notes:
-* v7: static members (KIP-345). v8: flexible (KIP-482). v9: the member epoch of KIP-848 - as a generation.
+* v7: static members (KIP-345). v8: flexible (KIP-482). v9: the member epoch of KIP-848: STALE_MEMBER_EPOCH
+  if it is none that the member had since it joined.
 
 Ignored: committed_metadata (not kept), committed_leader_epoch, retention_time_ms.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mesh.apis.api import Api, Context
-from mesh.pool.effects import Effect, GroupId, MemberId
-from mesh.pool.results import CommitResult
+from mesh.apis.tools import is_tool, refusal
+from mesh.pool.effects import Answer, AskUpstream, Effect, GroupId, MemberId
+from mesh.pool.questions import OffsetsSet, SetOffsets
+from mesh.pool.results import CommitResult, TopicPartition
 from mesh.records.spans import TopicName
 from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import (
     OffsetCommitPartitionResponse,
     OffsetCommitRequest,
@@ -36,6 +44,8 @@ def handle(context: Context, request: OffsetCommitRequest) -> list[Effect]:
         for topic in request.topics
         for partition in topic.partitions
     ]
+    if not request.member_id and request.generation_id_or_member_epoch < 0 and is_tool(context):
+        return _set(context, GroupId(request.group_id), positions)
     return context.cluster.commit(
         context.connection,
         context.ticket,
@@ -48,7 +58,25 @@ def handle(context: Context, request: OffsetCommitRequest) -> list[Effect]:
     )
 
 
-def respond(context: Context, request: OffsetCommitRequest, result: CommitResult) -> OffsetCommitResponse:
+def _set(context: Context, group: GroupId, positions: Sequence[tuple[TopicName, int, int]]) -> list[Effect]:
+    error = refusal(context, group)
+    pool = context.cluster.pools.get(group)
+    if error is ErrorCode.NONE and pool is not None and any(True for _ in pool.all_members):
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+    if error is not ErrorCode.NONE:
+        return [Answer(context.ticket, CommitResult({(topic, index): error for topic, index, _ in positions}))]
+    offsets = {
+        source: offset
+        for topic, index, offset in positions
+        for source in [context.cluster.topics.partition(topic, index)]
+        if source is not None and offset >= 0
+    }
+    return [AskUpstream(context.ticket, SetOffsets(group, offsets))]
+
+
+def respond(context: Context, request: OffsetCommitRequest, result: CommitResult | OffsetsSet) -> OffsetCommitResponse:
+    if isinstance(result, OffsetsSet):
+        result = _numbered(context, request, result)
     topics = tuple(
         OffsetCommitTopicResponse(
             name=topic.name,
@@ -63,6 +91,19 @@ def respond(context: Context, request: OffsetCommitRequest, result: CommitResult
         for topic in request.topics
     )
     return OffsetCommitResponse(topics=topics)
+
+
+def _numbered(context: Context, request: OffsetCommitRequest, done: OffsetsSet) -> CommitResult:
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            name, index = TopicName(topic.name), each.partition_index
+            source = context.cluster.topics.partition(name, index)
+            if source is None:
+                errors[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                errors[name, index] = done.errors.get(source, ErrorCode.OFFSET_OUT_OF_RANGE)
+    return CommitResult(errors)
 
 
 API = Api(ApiKey.OFFSET_COMMIT, APIS[ApiKey.OFFSET_COMMIT], handle, respond)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mesh.pool.effects import Answer, ConnectionId, Effect, MemberId, Ticket
 from mesh.pool.redelivery import Cause
@@ -17,6 +18,9 @@ from mesh.pool.results import HeartbeatResult, JoinResult, LeaveResult, SyncResu
 from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timer, Timers
 from mesh.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from mesh.pool.consumer_protocol import Subscription
 
 CONSUMER_PROTOCOL = "consumer"
 PROMISE = 10.0
@@ -54,7 +58,10 @@ class SyncRequest:
 
 @dataclass(slots=True, eq=False)
 class Membership:
-    """One member of the group, alive until it leaves, expires or is fenced."""
+    """One member of the group, alive until it leaves, expires or is fenced.
+
+    subscription: of a member of the consumer protocol (KIP-848), whose epoch is its generation; None for a classic one.
+    """
 
     request: JoinRequest
     member_id: MemberId
@@ -64,6 +71,7 @@ class Membership:
     seen: float = 0.0
     joining: Ticket | None = None
     session: Timer | None = None
+    subscription: Subscription | None = None
 
     @property
     def protocol_name(self) -> str:
@@ -115,6 +123,7 @@ class Coordinator:
         if request.member_id in self._members:
             membership = self._members[request.member_id]
             membership.request = request
+            membership.subscription = None
         elif request.instance_id is None and not request.member_id and request.must_know_id:
             self._promise(ticket, request, now)
             return None
@@ -126,7 +135,7 @@ class Coordinator:
 
     def sync(self, ticket: Ticket, request: SyncRequest, now: float) -> None:
         membership = self._members.get(request.member_id)
-        error = self.validate(request.member_id, request.instance_id, request.generation)
+        error = self._validate_classic(request.member_id, request.instance_id, request.generation)
         if error is ErrorCode.NONE and membership is not None:
             own = membership.request
             if request.protocol_type not in (None, own.protocol_type) or request.protocol_name not in (
@@ -152,7 +161,7 @@ class Coordinator:
     def heartbeat(
         self, ticket: Ticket, member_id: MemberId, instance_id: str | None, generation: int, now: float
     ) -> None:
-        error = self.validate(member_id, instance_id, generation)
+        error = self._validate_classic(member_id, instance_id, generation)
         if error is ErrorCode.NONE:
             membership = self._members[member_id]
             self._hear(membership, now)
@@ -175,9 +184,46 @@ class Coordinator:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if membership is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        if membership.subscription is not None:
+            # A commit may have been sent before the last answer raised the epoch.
+            is_current = membership.subscription.joined <= generation <= membership.generation
+            return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
         if membership.generation != generation:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.NONE
+
+    def _validate_classic(self, member_id: MemberId, instance_id: str | None, generation: int) -> ErrorCode:
+        """Of a request that only members of the classic protocol send."""
+        membership = self._members.get(member_id)
+        if membership is not None and membership.subscription is not None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return self.validate(member_id, instance_id, generation)
+
+    # For the consumer protocol
+
+    def static_member(self, instance_id: str | None) -> Membership | None:
+        return self._members.get(self._static.get(instance_id, MemberId(""))) if instance_id is not None else None
+
+    def enter(self, request: JoinRequest, now: float) -> Membership:
+        """A member of this id, the one there is or a new one; then it takes the place of a static one."""
+        membership = self._members.get(request.member_id)
+        if membership is None:
+            return self._add(request, now)
+        self._answer_join(membership, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, membership.member_id))
+        membership.request = request
+        return membership
+
+    def admit(self, membership: Membership, connection: ConnectionId, now: float) -> None:
+        if membership.session is not None:
+            membership.session.cancel()
+        self._hear(membership, now)
+        self._admitted(membership, connection, now)
+
+    def heard(self, membership: Membership, now: float) -> None:
+        self._hear(membership, now)
+
+    def left(self, membership: Membership, now: float) -> None:
+        self._remove(membership, ErrorCode.UNKNOWN_MEMBER_ID, Cause.LEFT, now)
 
     def hear(self, member_id: MemberId, now: float) -> None:
         """A member showed that it lives by another request than a heartbeat."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import NewType, TypeAlias
+from typing import TYPE_CHECKING, NewType, TypeAlias
 
 from mesh.pool.redelivery import History
 from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
+
+if TYPE_CHECKING:
+    from mesh.pool.questions import Question
 
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
@@ -102,6 +105,15 @@ class LeaveUpstream:
 
 
 @dataclass(frozen=True, slots=True)
+class AskUpstream:
+    """A tool wants to know, or to change, something that the upstream clusters know: answer the request with what they
+    say, one of the answers of `mesh.pool.questions`."""
+
+    ticket: Ticket
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
 class RefreshTopics:
     """Somebody asked for a topic that is not known: look upstream again soon."""
 
@@ -126,6 +138,7 @@ Effect: TypeAlias = (
     | RereadUpstream
     | DeadLetterUpstream
     | LeaveUpstream
+    | AskUpstream
     | RefreshTopics
     | Report
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mesh.pool.commits import Commits, Need
+from mesh.pool.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
 from mesh.pool.coordinator import Coordinator, JoinRequest, Membership
 from mesh.pool.demand import Demand, MemoryBudget
 from mesh.pool.effects import (
@@ -64,6 +65,7 @@ class Pool:
         self.serving = Serving(group, settings, topics, slots, parked, timers, effects)
         self.commits = Commits(group, timers, settings, effects)
         self.coordinator = Coordinator(settings, timers, effects, self._admitted, self._gone)
+        self.consumer_protocol = ConsumerProtocol(self.coordinator, topics, settings, effects)
         self._memory = memory
         self._demand = Demand(group, settings, memory, effects)
         self.inflow = Inflow(group, topics, self.serving, self.commits, self._demand, lambda: self.all_members, effects)
@@ -103,6 +105,17 @@ class Pool:
         """Returns the member when the request was accepted; its answer comes later."""
         member_id = self.coordinator.join(ticket, request, connection, now)
         return self.members[member_id] if member_id is not None else None
+
+    def consumer_heartbeat(
+        self, ticket: Ticket, request: ConsumerHeartbeat, connection: ConnectionId, now: float
+    ) -> Member | None:
+        """Returns the member that this is, if it is one."""
+        member_id = self.consumer_protocol.heartbeat(ticket, request, connection, now)
+        if member_id is None:
+            return None
+        member = self.members[member_id]
+        self.bind(member, connection)
+        return member
 
     def bind(self, member: Member, connection: ConnectionId) -> None:
         member.connections.add(connection)

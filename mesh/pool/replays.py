@@ -195,14 +195,14 @@ class Rereads:
             first = max(batch.first, settled_meanwhile)
             if first <= batch.last:
                 virtual = delivery.virtual + first - delivery.first
-                part = Delivery(virtual, first, batch.last, batch, delivery.history)
+                part = Delivery(virtual, first, batch.last, batch, delivery.history, since=delivery.since)
                 batch.first = first
                 rebase(batch, part.base_offset(batch))
                 parts.append(part)
         if span.last < delivery.last:
             first = max(span.last + 1, delivery.first)
             virtual = delivery.virtual + first - delivery.first
-            parts.append(Delivery(virtual, first, delivery.last, None, delivery.history))
+            parts.append(Delivery(virtual, first, delivery.last, None, delivery.history, since=delivery.since))
         if span.last >= delivery.first:
             self._skip_gone(partition, Span(max(span.first, delivery.first), span.last), covered)
         self._distribution.free(window.member, window.replace(delivery, parts))

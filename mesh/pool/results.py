@@ -40,6 +40,17 @@ class HeartbeatResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatResult:
+    """assignment: how many partitions of each topic, the whole of it; None for unchanged, or with an error."""
+
+    error: ErrorCode
+    message: str | None
+    member_id: MemberId
+    epoch: int = 0
+    assignment: Mapping[TopicName, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LeaveResult:
     """One (member id, instance id, error) for each member named in the request."""
 

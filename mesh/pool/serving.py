@@ -97,7 +97,7 @@ class Serving:
         if fetch.answered:
             return
         self._end(fetch)
-        self._effects.append(Answer(fetch.ticket, self._result(fetch)))
+        self._effects.append(Answer(fetch.ticket, self._result(fetch, now)))
 
     def cancel(self, fetch: Fetch, now: float) -> None:
         """Its connection is gone: nobody will see an answer, so what it has collected was never given."""
@@ -197,7 +197,7 @@ class Serving:
             self._end(fetch)
             returned = self.distribution.give_back(fetch, fetch.lanes)
             self.distribution.touched.update(returned)
-            self._effects.append(Answer(fetch.ticket, self._result(fetch)))
+            self._effects.append(Answer(fetch.ticket, self._result(fetch, now)))
         self.distribution.left(member, now)
         self.release(member, list(member.windows), cause, now)
         if len(self.distribution.members) == 1:
@@ -348,7 +348,7 @@ class Serving:
             if lane.window is not None and lane.window.fetch is fetch:
                 lane.window.fetch = None
 
-    def _result(self, fetch: Fetch) -> FetchResult:
+    def _result(self, fetch: Fetch, now: float) -> FetchResult:
         if not fetch.has_records:
             return FetchResult(tuple(_nothing(lane) for lane in fetch.lanes))
         topics: dict[TopicName, tuple[int, int]] = {}
@@ -369,7 +369,7 @@ class Serving:
                 self.distribution.touched.add(lane.partition)  # what is kept for replays counts in the budgets
             for available in lane.collected or ():
                 redelivered += len(available) if available.history.was_sent else 0
-                data, end = self._send(lane.window, available)
+                data, end = self._send(lane.window, available, now)
                 records.append(data)
                 count += available.batch.record_count
             before = topics.get(lane.partition.source.topic, (0, 0))
@@ -378,13 +378,13 @@ class Serving:
             fetched.append(FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(lane))
         return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered))
 
-    def _send(self, window: Window, available: Available) -> tuple[Buffer, int]:
+    def _send(self, window: Window, available: Available, now: float) -> tuple[Buffer, int]:
         if available.history.was_sent:
             # Its bytes may still lie in another connection's send buffer, under other offsets.
             available.batch = copy_batch(available.batch)
         if slot_of(window.end + len(available) + 1) != slot_of(window.end):
             window.jump(self._slots.start(self._slot_above(window.member, window.end)))
-        delivery = window.append(available)
+        delivery = window.append(available, now)
         rebase(available.batch, delivery.base_offset(available.batch))
         self.replays.keep(window, delivery)
         return available.batch.data, delivery.end

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 
+from mesh.pool.consumer_protocol import JOIN, ConsumerHeartbeat
 from mesh.pool.coordinator import JoinRequest, SyncRequest
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, RefreshTopics, Report, Ticket
@@ -21,6 +22,7 @@ from mesh.pool.pool import Pool
 from mesh.pool.results import (
     CommitResult,
     CommittedOffsets,
+    ConsumerHeartbeatResult,
     HeartbeatResult,
     JoinResult,
     LeaveResult,
@@ -31,6 +33,7 @@ from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.pool.slots import Slots, SlotsExhausted, slot_of
 from mesh.pool.strangers import Strangers
+from mesh.pool.tools import Tools
 from mesh.pool.topics import VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
 from mesh.wire.errors import ErrorCode
@@ -66,6 +69,7 @@ class VirtualCluster:
         """Every Fetch that waits: those of the pools, and those of strangers, which belong to none."""
         self._strangers = Strangers(self.connections, self._parked, self._effects)
         self.violations = 0
+        self.tools = Tools()
 
     # Time and topics
 
@@ -149,10 +153,29 @@ class VirtualCluster:
         with self._step(pool, now):
             member = pool.join(ticket, request, connection, now)
             if member is not None:
-                state = self.connections[connection]
-                state.client_id = request.client_id
-                before, state.joined[group] = state.joined.get(group), member
-                self._leave_behind(before, state, now)
+                self._joined_here(member, connection, request.client_id, now)
+        return self._drain()
+
+    def _joined_here(self, member: Member, connection: ConnectionId, client_id: str, now: float) -> None:
+        state = self.connections[connection]
+        state.client_id = client_id
+        before, state.joined[member.group] = state.joined.get(member.group), member
+        self._leave_behind(before, state, now)
+
+    def consumer_heartbeat(
+        self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: ConsumerHeartbeat, now: float
+    ) -> list[Effect]:
+        """Of a member of the consumer protocol (KIP-848), which also joins and leaves by heartbeats."""
+        error = self._refuse_group(group) if request.epoch == JOIN else ErrorCode.NONE
+        if error is ErrorCode.NONE and request.epoch != JOIN and group not in self.pools:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not ErrorCode.NONE:
+            return [*self._drain(), Answer(ticket, ConsumerHeartbeatResult(error, None, request.member_id))]
+        pool = self._pool(group, now)
+        with self._step(pool, now):
+            member = pool.consumer_heartbeat(ticket, request, connection, now)
+            if member is not None:
+                self._joined_here(member, connection, request.client_id, now)
         return self._drain()
 
     def sync(self, ticket: Ticket, group: GroupId, request: SyncRequest, now: float) -> list[Effect]:
@@ -200,10 +223,13 @@ class VirtualCluster:
         member_id: str,
         names: Sequence[TopicPartition],
         now: float,
+        epoch: int = -1,
     ) -> tuple[CommittedOffsets, list[Effect]]:
         """Where the asking member stands. A consumer that names a group without having joined it is given a slot of
         its own in that group's pool: it is about to fetch from there (assign() mode)."""
         error = self._refuse_group(group)
+        if error is ErrorCode.NONE and member_id and epoch >= 0:
+            error = self._refuse_epoch(group, MemberId(member_id), epoch)
         if error is not ErrorCode.NONE:
             return CommittedOffsets(error, {}), self._drain()
         pool = self._pool(group, now)
@@ -223,6 +249,15 @@ class VirtualCluster:
                 pool.bind(member, connection)
             committed = CommittedOffsets(ErrorCode.NONE, pool.committed_offsets(member, names))
         return committed, self._drain()
+
+    def _refuse_epoch(self, group: GroupId, member_id: MemberId, epoch: int) -> ErrorCode:
+        """Of OffsetFetch, which names its member from v9 on."""
+        pool = self.pools.get(group)
+        membership = pool.coordinator.members.get(member_id) if pool is not None else None
+        if membership is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        is_stale = membership.subscription is not None and membership.generation != epoch
+        return ErrorCode.STALE_MEMBER_EPOCH if is_stale else ErrorCode.NONE
 
     def commit(
         self,

@@ -46,6 +46,7 @@ class Delivery:
     """One run of upstream offsets [first, last] that a member holds; `virtual` is the virtual offset of `first`.
 
     batch: its bytes, None once they were given up to the replay budget; then it is read again if it is asked for.
+    since: when it was sent, in seconds.
     """
 
     virtual: int
@@ -54,6 +55,7 @@ class Delivery:
     batch: Batch | None
     history: History
     held: bool = True
+    since: float = 0.0
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -103,10 +105,10 @@ class Window:
     def __iter__(self) -> Iterator[Delivery]:
         return iter(self._deliveries.values())
 
-    def append(self, available: Available) -> Delivery:
+    def append(self, available: Available, now: float = 0.0) -> Delivery:
         """The member is being sent this: give it the next virtual offsets."""
         batch = available.batch
-        delivery = Delivery(self.end, batch.first, batch.last, batch, available.history)
+        delivery = Delivery(self.end, batch.first, batch.last, batch, available.history, since=now)
         self._deliveries[delivery.virtual] = delivery
         self.end = delivery.end
         self.held += len(delivery)

@@ -24,6 +24,7 @@ from mesh.apis.api import Authentication, Context, Endpoint, HandlerEffect
 from mesh.apis.dispatch import Work, begin
 from mesh.pool.effects import (
     Answer,
+    AskUpstream,
     ConnectionId,
     DeadLetterUpstream,
     LeaveUpstream,
@@ -34,9 +35,11 @@ from mesh.pool.effects import (
 from mesh.pool.fetching import Delivered, FetchResult
 from mesh.pool.inflow import Assignment
 from mesh.pool.pool import Pool
+from mesh.pool.questions import Question
 from mesh.pool.results import CommitResult
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
+from mesh.server.administration import Administration
 from mesh.server.audit import Audit
 from mesh.server.authentication import Authenticator
 from mesh.server.connection import DownstreamConnection
@@ -71,6 +74,8 @@ from mesh.wire.messages import OffsetCommitRequest, RequestMessage
 log = get_logger(__name__)
 
 _AUTHENTICATION = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+QUESTIONS_AT_A_TIME = 16
+"""Of tools, to the upstream clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ class VirtualClusterServer:
         create: EngineFactory,
         refresh: Callable[[], None],
         troubles: Troubles,
+        administration: Administration,
         bury: Bury = bury_nothing,
         security: ListenerSecurity | None = None,
     ) -> None:
@@ -107,6 +113,9 @@ class VirtualClusterServer:
         self._watch = TroubleWatch(cluster.name, troubles, metrics)
         self._refresh = refresh
         self._bury = bury
+        self._administration = administration
+        self._questions = asyncio.Semaphore(QUESTIONS_AT_A_TIME)
+        self._asking: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._connections: dict[ConnectionId, DownstreamConnection] = {}
         self._in_work: dict[Request, _InWork] = {}
@@ -328,6 +337,8 @@ class VirtualClusterServer:
 
     def close_connections(self) -> None:
         self.authenticator.close()
+        for task in self._asking:
+            task.cancel()
         for connection in list(self._connections.values()):
             connection.close()
         if self._timer is not None:
@@ -370,6 +381,9 @@ class VirtualClusterServer:
                 pool = self.cluster.pools.get(group)
                 if pool is not None:
                     self._bury(effect, partial(self._buried, pool, effect))
+            case AskUpstream(ticket, question):
+                assert isinstance(ticket, Request)
+                self._ask(ticket, question)
             case RefreshTopics():
                 self._refresh()
             case Authentication(ticket):
@@ -381,6 +395,16 @@ class VirtualClusterServer:
                 self._report(event, fields, level)
             case _:
                 self.engines.command(effect)
+
+    def _ask(self, request: Request, question: Question) -> None:
+        task = self._loop.create_task(self._answer_from_upstream(request, question), name="a tool asks upstream")
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _answer_from_upstream(self, request: Request, question: Question) -> None:
+        async with self._questions:
+            result = await self._administration.ask(question)
+        self._carry_out([Answer(request, result)])
 
     def _report(self, event: str, fields: Mapping[str, Any], level: str) -> None:
         if level == "error":

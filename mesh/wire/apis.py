@@ -27,9 +27,16 @@ class ApiKey(IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     SASL_AUTHENTICATE = 36
+    DELETE_GROUPS = 42
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
 
 
 class Versions(NamedTuple):
@@ -57,9 +64,16 @@ APIS: Final[Mapping[ApiKey, Versions]] = MappingProxyType(
         ApiKey.HEARTBEAT: Versions(0, 4, 4),
         ApiKey.LEAVE_GROUP: Versions(0, 5, 4),
         ApiKey.SYNC_GROUP: Versions(0, 5, 4),
+        ApiKey.DESCRIBE_GROUPS: Versions(0, 6, 5),
+        ApiKey.LIST_GROUPS: Versions(0, 5, 3),
         ApiKey.SASL_HANDSHAKE: Versions(1, 1, 2),
         ApiKey.API_VERSIONS: Versions(0, 4, 3),
         ApiKey.SASL_AUTHENTICATE: Versions(0, 2, 2),
+        ApiKey.DELETE_GROUPS: Versions(0, 2, 2),
+        ApiKey.OFFSET_DELETE: Versions(0, 0, 1),
+        ApiKey.DESCRIBE_CLUSTER: Versions(0, 2, 0),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1, 0),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: Versions(0, 1, 0),
     }
 )
 """What can be read and written. What is served may be less: see `ServerConnection`."""

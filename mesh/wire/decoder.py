@@ -18,13 +18,20 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.fetch import decode_fetch_request
 from mesh.wire.messages import (
     ApiVersionsRequest,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    DeleteGroupsRequest,
+    DescribeClusterRequest,
+    DescribeGroupsRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
+    ListGroupsRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetCommitRequest,
+    OffsetDeleteRequest,
     OffsetFetchRequest,
     ProduceRequest,
     RequestMessage,
@@ -52,7 +59,14 @@ _REQUESTS: Final[Mapping[ApiKey, type]] = MappingProxyType(
         ApiKey.SYNC_GROUP: SyncGroupRequest,
         ApiKey.SASL_HANDSHAKE: SaslHandshakeRequest,
         ApiKey.API_VERSIONS: ApiVersionsRequest,
+        ApiKey.DESCRIBE_GROUPS: DescribeGroupsRequest,
+        ApiKey.LIST_GROUPS: ListGroupsRequest,
         ApiKey.SASL_AUTHENTICATE: SaslAuthenticateRequest,
+        ApiKey.DELETE_GROUPS: DeleteGroupsRequest,
+        ApiKey.OFFSET_DELETE: OffsetDeleteRequest,
+        ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatRequest,
+        ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeRequest,
     }
 )
 

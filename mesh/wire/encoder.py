@@ -23,14 +23,21 @@ from mesh.wire.fetch import encode_fetch_response
 from mesh.wire.messages import (
     ApiVersionsResponse,
     Buffer,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatResponse,
+    DeleteGroupsResponse,
+    DescribeClusterResponse,
+    DescribeGroupsResponse,
     FetchResponse,
     FindCoordinatorResponse,
     HeartbeatResponse,
     JoinGroupResponse,
     LeaveGroupResponse,
+    ListGroupsResponse,
     ListOffsetsResponse,
     MetadataResponse,
     OffsetCommitResponse,
+    OffsetDeleteResponse,
     OffsetFetchResponse,
     ProduceResponse,
     ResponseMessage,
@@ -58,7 +65,14 @@ _RESPONSES: Final[Mapping[ApiKey, type]] = MappingProxyType(
         ApiKey.SYNC_GROUP: SyncGroupResponse,
         ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse,
         ApiKey.API_VERSIONS: ApiVersionsResponse,
+        ApiKey.DESCRIBE_GROUPS: DescribeGroupsResponse,
+        ApiKey.LIST_GROUPS: ListGroupsResponse,
         ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse,
+        ApiKey.DELETE_GROUPS: DeleteGroupsResponse,
+        ApiKey.OFFSET_DELETE: OffsetDeleteResponse,
+        ApiKey.DESCRIBE_CLUSTER: DescribeClusterResponse,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatResponse,
+        ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeResponse,
     }
 )
 
@@ -138,7 +152,9 @@ class _Builder:
             raise TypeError(f"{field.message_name} is {field.type} on the wire and cannot be {ours}")
         if field.kafka_type is None:
             convert = self._struct(field.type.item, ours.item)
-            return _each(convert) if ours.is_array else convert
+            if ours.is_array:
+                return _each(convert)
+            return _unless_null(convert) if ours.is_nullable else convert
         if field.kafka_type in ("timedelta_i32", "timedelta_i64"):
             return _duration
         if field.kafka_type == "string" and ours.is_nullable and not field.type.is_nullable:
@@ -152,6 +168,10 @@ def _chain(first: Convert, second: Convert) -> Convert:
 
 def _each(convert: Convert) -> Convert:
     return lambda values: tuple([convert(value) for value in values])
+
+
+def _unless_null(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
 
 
 def _duration(milliseconds: int) -> timedelta:

@@ -27,7 +27,9 @@ USUAL: Final[Mapping[str, Any]] = {
     "error_code": ErrorCode.NONE,
     "error_message": None,
     "forgotten_topics_data": (),
+    "include_authorized_operations": False,
     "include_cluster_authorized_operations": False,
+    "include_fenced_brokers": False,
     "include_topic_authorized_operations": False,
     "isolation_level": 0,
     "metadata": "",
@@ -35,6 +37,7 @@ USUAL: Final[Mapping[str, Any]] = {
     "replica_id": -1,
     "throttle_time": 0,
     "topic_id": None,
+    "topic_partitions": None,
 }
 """Values of fields for which kio has no default; durations in milliseconds."""
 

@@ -67,6 +67,13 @@ CONVERSATIONS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.SYNC_GROUP: {"group_id": "shop", "generation_id": 1, "member_id": "unknown", "assignments": ()},
     ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
     ApiKey.SASL_AUTHENTICATE: {"auth_bytes": b"\0alice\0secret"},
+    ApiKey.DESCRIBE_GROUPS: {"groups": ("shop", "unknown")},
+    ApiKey.LIST_GROUPS: {"states_filter": ("Stable",)},
+    ApiKey.DELETE_GROUPS: {"groups_names": ("shop",)},
+    ApiKey.OFFSET_DELETE: {"group_id": "shop", "topics": ()},
+    ApiKey.DESCRIBE_CLUSTER: {},
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {"group_id": "shop", "member_id": "unknown", "member_epoch": 7},
+    ApiKey.CONSUMER_GROUP_DESCRIBE: {"group_ids": ("shop",)},
     ApiKey.API_VERSIONS: {"client_software_name": "test", "client_software_version": "1.0"},
 }
 """A request of each API that is answered at once."""

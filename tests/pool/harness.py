@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import (
     Answer,
+    AskUpstream,
     CommitUpstream,
     ConnectionId,
     ConsumeUpstream,
@@ -30,6 +31,18 @@ from mesh.pool.fetching import FetchResult
 from mesh.pool.inflow import Assignment
 from mesh.pool.partition import Standing
 from mesh.pool.pool import Pool
+from mesh.pool.questions import (
+    CommittedUpstream,
+    DeleteGroups,
+    GroupOffsets,
+    GroupsDeleted,
+    LogOffset,
+    LogOffsets,
+    LogOffsetsFound,
+    OffsetsSet,
+    Question,
+    SetOffsets,
+)
 from mesh.pool.results import CommitResult
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
@@ -120,6 +133,9 @@ class World:
         self.effects: list[Effect] = []
         self.fetches: dict[object, tuple[Consumer, list[int]]] = {}
         self.commits: dict[object, tuple[Consumer, dict[int, int]]] = {}
+        self.questions: list[Question] = []
+        self.is_down = False
+        """Whether no upstream cluster answers tools."""
         self.pending_stores: list[CommitUpstream] = []
         self.pending_rereads: list[RereadUpstream] = []
         self.dead_letters: list[DeadLetterUpstream] = []
@@ -230,6 +246,8 @@ class World:
                 self.upstreams[group].paused.remove(partition)
             case LeaveUpstream(group, positions):
                 self._left(group, positions)
+            case AskUpstream(ticket, question):
+                self.do([Answer(ticket, self.reply(question))])
             case _:
                 pass
 
@@ -286,6 +304,39 @@ class World:
         if missing and self._assign:
             for cluster in (EU, US):
                 self.assign(cluster)
+
+    def reply(self, question: Question) -> object:
+        """What the upstream clusters say to a tool. A log begins at 0; a time lies between its ends."""
+        self.questions.append(question)
+        match question:
+            case GroupOffsets(groups):
+                found = {group: {} if self.is_down else dict(self.upstreams[group].stored) for group in groups}
+                down = {EU: ErrorCode.COORDINATOR_NOT_AVAILABLE, US: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+                return CommittedUpstream(found, {group: down if self.is_down else {} for group in groups})
+            case LogOffsets(times):
+                if self.is_down:
+                    return LogOffsetsFound(dict.fromkeys(times, LogOffset(ErrorCode.LEADER_NOT_AVAILABLE)))
+                return LogOffsetsFound({each: self._log_offset(each, time) for each, time in times.items()})
+            case SetOffsets(group, positions):
+                self.upstreams[group].stored.update(positions)
+                return OffsetsSet(dict.fromkeys(positions, ErrorCode.NONE))
+            case DeleteGroups(groups):
+                known = {group: bool(self.upstreams.pop(group, Upstream()).stored) for group in groups}
+                missing = ErrorCode.GROUP_ID_NOT_FOUND
+                return GroupsDeleted({group: ErrorCode.NONE if each else missing for group, each in known.items()})
+            case _:
+                assert_never(question)
+
+    def _log_offset(self, partition: UpstreamPartition, time: int) -> LogOffset:
+        log = self.logs.get(partition, [])
+        end = log[-1][1] + 1 if log else 0
+        match time:
+            case -1:
+                return LogOffset(ErrorCode.NONE, end)
+            case -2:
+                return LogOffset(ErrorCode.NONE, 0)
+            case _:
+                return LogOffset(ErrorCode.NONE, end // 2, time)
 
     def is_consumed(self, index: int) -> bool:
         """Whether the engine may bring records of this partition now."""

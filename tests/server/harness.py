@@ -6,18 +6,31 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import DeadLetterUpstream, GroupId
+from mesh.pool.questions import (
+    CommittedUpstream,
+    DeleteGroups,
+    GroupOffsets,
+    GroupsDeleted,
+    LogOffset,
+    LogOffsets,
+    LogOffsetsFound,
+    OffsetsSet,
+    Question,
+    SetOffsets,
+)
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.server.administration import Answer
 from mesh.server.dead_letters import Ended
 from mesh.server.metrics import Metrics
 from mesh.server.samples import samples_of
@@ -25,12 +38,30 @@ from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer
 from mesh.upstream.engine import Assigned, AssignedPartition, Committed, CommitToken, EngineEvent, Received
 from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ErrorCode
 from tests.apis.harness import ENDPOINT, join_values
 from tests.apis.messages import Conversation
 from tests.pool.harness import EU, GROUP, MAXIMUM, ORDERS, US, source, value_of
 
 HIGH_WATER = 64 * 1024
 """asyncio's default: with more than this in its buffer a transport asks its protocol to stop writing."""
+
+
+class FakeAdministration:
+    """Upstream clusters that nobody ever committed to, and whose logs are empty."""
+
+    async def ask(self, question: Question) -> Answer:
+        match question:
+            case GroupOffsets(groups):
+                return CommittedUpstream({group: {} for group in groups}, {group: {} for group in groups})
+            case LogOffsets(times):
+                return LogOffsetsFound(dict.fromkeys(times, LogOffset(ErrorCode.NONE, 0)))
+            case SetOffsets(_, positions):
+                return OffsetsSet(dict.fromkeys(positions, ErrorCode.NONE))
+            case DeleteGroups(groups):
+                return GroupsDeleted(dict.fromkeys(groups, ErrorCode.GROUP_ID_NOT_FOUND))
+            case _:
+                assert_never(question)
 
 
 class FakeTransport(asyncio.Transport):
@@ -262,6 +293,7 @@ class Bench:
             lambda *arguments: self.create(*arguments),
             self._refresh,
             self.troubles,
+            FakeAdministration(),
             self._bury,
         )
         self.metrics.add_collector(lambda: samples_of(self.server))

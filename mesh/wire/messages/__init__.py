@@ -9,6 +9,27 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from mesh.wire.messages.administration import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetDeletePartition,
+    OffsetDeletePartitionResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopic,
+    OffsetDeleteTopicResponse,
+)
 from mesh.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -19,6 +40,18 @@ from mesh.wire.messages.authentication import (
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
+)
+from mesh.wire.messages.consumer_groups import (
+    ConsumerGroupAssignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DescribedAssignment,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    DescribedTopicPartitions,
+    TopicIdPartitions,
 )
 from mesh.wire.messages.data import (
     Buffer,
@@ -96,6 +129,13 @@ RequestMessage: TypeAlias = (
     | LeaveGroupRequest
     | OffsetCommitRequest
     | OffsetFetchRequest
+    | DescribeGroupsRequest
+    | ListGroupsRequest
+    | DeleteGroupsRequest
+    | OffsetDeleteRequest
+    | DescribeClusterRequest
+    | ConsumerGroupHeartbeatRequest
+    | ConsumerGroupDescribeRequest
 )
 
 ResponseMessage: TypeAlias = (
@@ -113,6 +153,13 @@ ResponseMessage: TypeAlias = (
     | LeaveGroupResponse
     | OffsetCommitResponse
     | OffsetFetchResponse
+    | DescribeGroupsResponse
+    | ListGroupsResponse
+    | DeleteGroupsResponse
+    | OffsetDeleteResponse
+    | DescribeClusterResponse
+    | ConsumerGroupHeartbeatResponse
+    | ConsumerGroupDescribeResponse
 )
 
 __all__ = [
@@ -120,7 +167,26 @@ __all__ = [
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "Buffer",
+    "ConsumerGroupAssignment",
+    "ConsumerGroupDescribeRequest",
+    "ConsumerGroupDescribeResponse",
+    "ConsumerGroupHeartbeatRequest",
+    "ConsumerGroupHeartbeatResponse",
     "Coordinator",
+    "DeletableGroupResult",
+    "DeleteGroupsRequest",
+    "DeleteGroupsResponse",
+    "DescribeClusterBroker",
+    "DescribeClusterRequest",
+    "DescribeClusterResponse",
+    "DescribeGroupsRequest",
+    "DescribeGroupsResponse",
+    "DescribedAssignment",
+    "DescribedConsumer",
+    "DescribedConsumerGroup",
+    "DescribedGroup",
+    "DescribedGroupMember",
+    "DescribedTopicPartitions",
     "FetchPartition",
     "FetchPartitionResponse",
     "FetchRequest",
@@ -140,12 +206,15 @@ __all__ = [
     "LeaveGroupMemberResponse",
     "LeaveGroupRequest",
     "LeaveGroupResponse",
+    "ListGroupsRequest",
+    "ListGroupsResponse",
     "ListOffsetsPartition",
     "ListOffsetsPartitionResponse",
     "ListOffsetsRequest",
     "ListOffsetsResponse",
     "ListOffsetsTopic",
     "ListOffsetsTopicResponse",
+    "ListedGroup",
     "MetadataBroker",
     "MetadataPartitionResponse",
     "MetadataRequest",
@@ -158,6 +227,12 @@ __all__ = [
     "OffsetCommitResponse",
     "OffsetCommitTopic",
     "OffsetCommitTopicResponse",
+    "OffsetDeletePartition",
+    "OffsetDeletePartitionResponse",
+    "OffsetDeleteRequest",
+    "OffsetDeleteResponse",
+    "OffsetDeleteTopic",
+    "OffsetDeleteTopicResponse",
     "OffsetFetchGroup",
     "OffsetFetchGroupResponse",
     "OffsetFetchPartitionResponse",
@@ -181,4 +256,5 @@ __all__ = [
     "SyncGroupAssignment",
     "SyncGroupRequest",
     "SyncGroupResponse",
+    "TopicIdPartitions",
 ]

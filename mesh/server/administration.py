@@ -1,0 +1,181 @@
+"""What tools ask of the upstream clusters, by librdkafka's admin client: it never blocks the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, TypeAlias, assert_never
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from mesh.pool.effects import GroupId
+from mesh.pool.questions import (
+    CommittedUpstream,
+    DeleteGroups,
+    GroupOffsets,
+    GroupsDeleted,
+    LogOffset,
+    LogOffsets,
+    LogOffsetsFound,
+    OffsetsSet,
+    Question,
+    SetOffsets,
+)
+from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.upstream.admin import LazyAdmin
+from mesh.upstream.properties import Properties
+from mesh.wire.errors import ErrorCode
+
+REQUEST_TIMEOUT: Final = 4.0
+"""Seconds: Kafka's tools give up after 5."""
+UNREACHABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+Answer: TypeAlias = CommittedUpstream | LogOffsetsFound | OffsetsSet | GroupsDeleted
+
+
+class Administration(Protocol):
+    async def ask(self, question: Question) -> Answer:
+        """Never raises; what a cluster does not answer is an error in the answer."""
+
+
+class UpstreamAdministration:
+    """The upstream clusters of one virtual cluster. prefix: what stands before a group id upstream."""
+
+    def __init__(self, clusters: Mapping[ClusterName, Properties], prefix: str) -> None:
+        self._admins = {name: LazyAdmin(properties) for name, properties in clusters.items()}
+        self._prefix = prefix
+
+    async def ask(self, question: Question) -> Answer:
+        match question:
+            case GroupOffsets(groups):
+                return await self._committed(groups)
+            case LogOffsets(times, read_committed):
+                return await self._log_offsets(times, read_committed)
+            case SetOffsets(group, offsets):
+                return await self._set(group, offsets)
+            case DeleteGroups(groups):
+                errors = await asyncio.gather(*(self._delete(group) for group in groups))
+                return GroupsDeleted(dict(zip(groups, errors, strict=True)))
+            case _:
+                assert_never(question)
+
+    def close(self) -> None:
+        for admin in self._admins.values():
+            admin.close()
+
+    async def _committed(self, groups: tuple[GroupId, ...]) -> CommittedUpstream:
+        offsets: dict[GroupId, dict[UpstreamPartition, int]] = {group: {} for group in groups}
+        errors: dict[GroupId, dict[ClusterName, ErrorCode]] = {group: {} for group in groups}
+
+        async def look(group: GroupId, cluster: ClusterName) -> None:
+            request = [ConsumerGroupTopicPartitions(self._prefix + group)]
+            client = self._admins[cluster].client()
+            (future,) = client.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT).values()
+            try:
+                found = await asyncio.wrap_future(future)
+            except KafkaException as failure:
+                if (error := _code(failure.args[0])) is not ErrorCode.GROUP_ID_NOT_FOUND:
+                    errors[group][cluster] = error
+                return
+            for each in found.topic_partitions or ():
+                if each.error is None and each.offset >= 0:
+                    source = UpstreamPartition(cluster, TopicName(each.topic), each.partition)
+                    offsets[group][source] = each.offset
+
+        await asyncio.gather(*(look(group, cluster) for group in groups for cluster in self._admins))
+        return CommittedUpstream(offsets, errors)
+
+    async def _log_offsets(self, times: Mapping[UpstreamPartition, int], read_committed: bool) -> LogOffsetsFound:
+        isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+
+        async def look(cluster: ClusterName) -> dict[UpstreamPartition, LogOffset]:
+            asked = {TopicPartition(each.topic, each.partition): each for each in times if each.cluster == cluster}
+            specs = {place: _spec(times[source]) for place, source in asked.items()}
+            futures = (
+                self._admins[cluster]
+                .client()
+                .list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT)
+            )
+            waiting = {asked[place]: asyncio.wrap_future(future) for place, future in futures.items()}
+            return {source: await _found(future, times[source]) for source, future in waiting.items()}
+
+        parts = await asyncio.gather(*(look(cluster) for cluster in {source.cluster for source in times}))
+        return LogOffsetsFound({source: offset for part in parts for source, offset in part.items()})
+
+    async def _set(self, group: GroupId, offsets: Mapping[UpstreamPartition, int]) -> OffsetsSet:
+        async def commit(cluster: ClusterName) -> dict[UpstreamPartition, ErrorCode]:
+            sources = [source for source in offsets if source.cluster == cluster]
+            places = [TopicPartition(source.topic, source.partition, offsets[source]) for source in sources]
+            request = [ConsumerGroupTopicPartitions(self._prefix + group, places)]
+            client = self._admins[cluster].client()
+            (future,) = client.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT).values()
+            try:
+                done = await asyncio.wrap_future(future)
+            except KafkaException as failure:
+                return dict.fromkeys(sources, _code(failure.args[0]))
+            return {
+                UpstreamPartition(cluster, TopicName(each.topic), each.partition): _code(each.error)
+                for each in done.topic_partitions
+            }
+
+        parts = await asyncio.gather(*(commit(cluster) for cluster in {source.cluster for source in offsets}))
+        return OffsetsSet({source: error for part in parts for source, error in part.items()})
+
+    async def _delete(self, group: GroupId) -> ErrorCode:
+        """NONE if one cluster knew it and none refuses."""
+
+        async def delete(cluster: ClusterName) -> ErrorCode:
+            client = self._admins[cluster].client()
+            (future,) = client.delete_consumer_groups([self._prefix + group], request_timeout=REQUEST_TIMEOUT).values()
+            try:
+                await asyncio.wrap_future(future)
+            except KafkaException as failure:
+                return _code(failure.args[0])
+            return ErrorCode.NONE
+
+        errors = set(await asyncio.gather(*(delete(cluster) for cluster in self._admins)))
+        refused = errors - {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}
+        if refused:
+            return min(refused)
+        return ErrorCode.NONE if ErrorCode.NONE in errors else ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def _found(future: asyncio.Future[Any], time: int) -> LogOffset:
+    try:
+        result = await future
+    except KafkaException as failure:
+        return LogOffset(_code(failure.args[0]))
+    if result.offset < 0 and time in (-1, -2):
+        # What librdkafka answers when a broker does not, instead of an error (2.16).
+        return LogOffset(ErrorCode.LEADER_NOT_AVAILABLE)
+    return LogOffset(ErrorCode.NONE, result.offset, result.timestamp)
+
+
+def _spec(time: int) -> OffsetSpec:
+    match time:
+        case -1:
+            return OffsetSpec.latest()  # type: ignore[no-untyped-call,no-any-return]
+        case -2:
+            return OffsetSpec.earliest()  # type: ignore[no-untyped-call,no-any-return]
+        case -3:
+            return OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call,no-any-return]
+        case _:
+            return OffsetSpec.for_timestamp(time)  # type: ignore[no-any-return]
+
+
+def _code(error: KafkaError | None) -> ErrorCode:
+    """Kafka's own code; librdkafka's own errors are negative, and mean that nobody answered."""
+    if error is None:
+        return ErrorCode.NONE
+    try:
+        return ErrorCode(error.code()) if error.code() > 0 else UNREACHABLE
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
