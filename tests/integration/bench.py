@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,9 +37,11 @@ class Bench:
         for cluster in self.clusters:
             cluster.create_topic(self.topic, partitions)
 
-    def start_mesh(self, **pool: object) -> Mesh:
-        """A mesh in front of the clusters; pool: further keys of its target."""
-        self._meshes.append(Mesh(self.clusters, [self.topic], self._folder, pool))
+    def start_mesh(
+        self, *, upstream: Mapping[str, Mapping[str, object]] | None = None, name: str = "mesh", **pool: object
+    ) -> Mesh:
+        """A mesh in front of the clusters; upstream: further keys of clusters; pool: further keys of its target."""
+        self._meshes.append(Mesh(self.clusters, [self.topic], self._folder, pool, upstream, name))
         return self.mesh
 
     @property

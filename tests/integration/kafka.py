@@ -53,8 +53,11 @@ CLIENT_PROPERTIES: Mapping[str, Any] = {
 class KafkaCluster:
     """One broker, which is its own controller, on loopback ports that stay the same over restarts."""
 
-    def __init__(self, name: str, jars: Path, folder: Path) -> None:
-        """Formats `folder` (empty) and starts; returns when the broker answers."""
+    def __init__(self, name: str, jars: Path, folder: Path, more: Mapping[str, str] | None = None) -> None:
+        """Formats `folder` (empty) and starts; returns when the broker answers.
+
+        more: server properties, which go before the usual ones; `{port}` and `{controller}` stand for those ports.
+        """
         self.name = name
         self.folder = folder
         self._jars = jars
@@ -62,11 +65,20 @@ class KafkaCluster:
         self.bootstrap_servers = f"127.0.0.1:{self._port}"
         folder.mkdir(parents=True, exist_ok=True)
         self._properties = folder / "server.properties"
-        self._properties.write_text(_PROPERTIES.format(port=self._port, controller=free_port(), logs=folder / "logs"))
-        cluster_id = self.run_tool("kafka.tools.StorageTool", "random-uuid").split()[-1]
-        self.run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+        self._controller = free_port()
+        self._more: Mapping[str, str] = more or {}
+        self.configure({})
+        self.cluster_id = self.run_tool("kafka.tools.StorageTool", "random-uuid").split()[-1]
+        self.run_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(self._properties))
         self._process = self._start()
         self.wait_until_up()
+
+    def configure(self, more: Mapping[str, str]) -> None:
+        """Further server properties, which go before all others, from the next start on."""
+        ports = {"port": self._port, "controller": self._controller}
+        lines = [f"{name}={value.format(**ports)}" for name, value in {**self._more, **more}.items()]
+        usual = _PROPERTIES.format(**ports, logs=self.folder / "logs")
+        self._properties.write_text(usual + "".join(f"{line}\n" for line in lines))
 
     def java(self, class_name: str, *arguments: str, heap: str = "256m") -> list[str]:
         """The command line that runs a class of Kafka's jars."""
@@ -119,10 +131,12 @@ class KafkaCluster:
         """A new admin client of this cluster."""
         return AdminClient({**CLIENT_PROPERTIES, "bootstrap.servers": self.bootstrap_servers})
 
-    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+    def create_topic(
+        self, name: str, partitions: int, config: Mapping[str, str] | None = None, replicas: int = 1
+    ) -> None:
         """Create a topic; returns when every partition has a leader."""
         admin = self.admin()
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
         admin.create_topics([topic])[name].result(30)
 
         def is_led() -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,13 +25,20 @@ class Mesh:
     cluster."""
 
     def __init__(
-        self, clusters: Sequence[KafkaCluster], topics: Sequence[str], folder: Path, pool: Mapping[str, object]
+        self,
+        clusters: Sequence[KafkaCluster],
+        topics: Sequence[str],
+        folder: Path,
+        pool: Mapping[str, object],
+        upstream: Mapping[str, Mapping[str, object]] | None = None,
+        name: str = "mesh",
     ) -> None:
-        """pool: further keys of the pool target. Returns when /readyz says so."""
+        """pool: further keys of the pool target; upstream: keys of clusters, which go before the usual ones; name: of
+        its files. Returns when /readyz says so."""
         port, coordinator, self._admin = free_port(), free_port(), free_port()
         self.bootstrap_servers = f"127.0.0.1:{port}"
-        self._file = folder / "mesh.yaml"
-        self._log = folder / "mesh.log"
+        self._file = folder / f"{name}.yaml"
+        self._log = folder / f"{name}.log"
         target = {
             "topics": [
                 {"name": topic, "from": [{"cluster": cluster.name, "topic": topic} for cluster in clusters]}
@@ -41,7 +51,14 @@ class Mesh:
         configuration = {
             "process_id": "mesh-1",
             "admin": {"listen": f"127.0.0.1:{self._admin}"},
-            "clusters": [{"name": each.name, "bootstrap_servers": each.bootstrap_servers} for each in clusters],
+            "clusters": [
+                {
+                    "name": each.name,
+                    "bootstrap_servers": each.bootstrap_servers,
+                    **(upstream or {}).get(each.name, {}),
+                }
+                for each in clusters
+            ],
             "virtual_clusters": [
                 {
                     "name": "tested",
@@ -59,6 +76,19 @@ class Mesh:
         families = text_string_to_metric_families(self._get("/metrics"))
         samples = (sample for family in families for sample in family.samples if sample.name == name)
         return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+
+    def readiness(self) -> dict[str, Any]:
+        """What /readyz says, and its status under `status`."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._admin}/readyz", timeout=5) as response:
+                return {**json.load(response), "status": response.status}
+        except urllib.error.HTTPError as refusal:
+            return {**json.load(refusal), "status": refusal.code}
+
+    def log_entries(self) -> list[dict[str, Any]]:
+        """All it has logged."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
     def in_flight(self, client_id: str) -> float:
         """How many records the members with that client.id hold without having committed them."""
