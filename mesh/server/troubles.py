@@ -1,7 +1,8 @@
 """What is wrong upstream at the moment, for logs, metrics and /readyz.
 
 One line when a trouble begins, a reminder every `REMINDER` seconds, one line when it is over, however often it is
-reported and by however many: what concerns a whole cluster (it cannot be reached, refuses the credentials, ...) is one
+reported and by however many. It is over when it has not come back for `SETTLED` seconds: each client of a cluster finds
+out at another time that it is back, and may tell of what was. What concerns a whole cluster (it cannot be reached, refuses the credentials, ...) is one
 trouble of that cluster, which ends when nobody reports it any more.
 """
 
@@ -21,8 +22,9 @@ from mesh.upstream.trouble import CONNECTION, Trouble
 log = get_logger(__name__)
 
 REMINDER = 300.0
-LOOK = 15.0
-"""Seconds between two looks whether a reminder is due."""
+SETTLED = 8.0
+LOOK = 1.0
+"""Seconds between two looks whether something is to be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Key:
 
 @dataclass(slots=True)
 class Standing:
-    """A trouble that lasts. began, told: seconds on the clock; since: the time of day."""
+    """A trouble that lasts. began, told, ended: seconds on the clock; since: the time of day."""
 
     key: Key
     trouble: Trouble
@@ -98,6 +100,7 @@ class Standing:
     told: float
     since: datetime
     reporters: set[tuple[str, str]] = field(default_factory=set)
+    ended: float | None = None
 
     @property
     def fields(self) -> dict[str, str]:
@@ -139,6 +142,7 @@ class Troubles:
             # It was known less exactly, or it is something else now.
             standing.trouble, standing.reason, standing.told = trouble, reason, now
             self._tell(standing, now, traceback)
+        standing.ended = None
         standing.reporters.add((virtual_cluster, group))
 
     def end(
@@ -152,16 +156,14 @@ class Troubles:
         if standing is None:
             return
         standing.reporters.discard((virtual_cluster, group))
-        if not standing.reporters:
-            del self._standing[key]
-            lasted = round(self._clock() - standing.began, 1)
-            log.info(WORDS[standing.trouble].over, trouble=standing.trouble.value, seconds=lasted, **standing.fields)
+        if not standing.reporters and standing.ended is None:
+            standing.ended = self._clock()
 
     def forget_group(self, virtual_cluster: str, group: str) -> None:
         """Its pool has ended: what concerns it alone interests nobody, and it reports nothing any more."""
         for key, standing in list(self._standing.items()):
             standing.reporters.discard((virtual_cluster, group))
-            if not standing.reporters:
+            if not standing.reporters and standing.ended is None:
                 del self._standing[key]
 
     def has_reached(self, cluster: str) -> bool:
@@ -170,13 +172,20 @@ class Troubles:
 
     def connection(self, cluster: str) -> Standing | None:
         """Why a cluster cannot be used by anybody, if that is so."""
-        return self._standing.get(Key(None, cluster))
+        standing = self._standing.get(Key(None, cluster))
+        return standing if standing is not None and standing.ended is None else None
 
     def remind(self) -> None:
-        """Tell again of what has not been told of for long."""
+        """Tell of what is over, and again of what has not been told of for long."""
         now = self._clock()
-        for standing in self._standing.values():
-            if now - standing.told >= REMINDER:
+        for key, standing in list(self._standing.items()):
+            if standing.ended is not None:
+                if now - standing.ended >= SETTLED:
+                    del self._standing[key]
+                    lasted = round(standing.ended - standing.began, 1)
+                    over, trouble = WORDS[standing.trouble].over, standing.trouble.value
+                    log.info(over, trouble=trouble, seconds=lasted, **standing.fields)
+            elif now - standing.told >= REMINDER:
                 standing.told = now
                 self._tell(standing, now)
 
@@ -190,7 +199,7 @@ class Troubles:
 
     def blocking(self) -> list[str]:
         """Why clients had better be sent to another process; empty if they had not."""
-        fenced = [each for each in self._standing.values() if each.trouble is Trouble.FENCED]
+        fenced = [each for each in self._lasting() if each.trouble is Trouble.FENCED]
         return [f"{WORDS[each.trouble].event}: {each.reason} (cluster {each.key.cluster})" for each in fenced]
 
     def described(self) -> list[dict[str, object]]:
@@ -206,7 +215,7 @@ class Troubles:
                 "seconds": round(now - each.began, 1),
                 "meanwhile": WORDS[each.trouble].meanwhile,
             }
-            for each in sorted(self._standing.values(), key=lambda standing: standing.began)
+            for each in sorted(self._lasting(), key=lambda standing: standing.began)
         ]
 
     def samples(self) -> Iterator[Sample]:
@@ -216,13 +225,16 @@ class Troubles:
             up = cluster in self._reached and self.connection(cluster) is None
             yield Sample(UPSTREAM_UP, (cluster,), up)
         oldest: dict[tuple[str, str], float] = {}
-        for each in self._standing.values():
+        for each in self._lasting():
             labels = (each.key.cluster, each.trouble.value)
             oldest[labels] = min(each.began, oldest.get(labels, each.began))
         for labels, began in oldest.items():
             yield Sample(UPSTREAM_TROUBLE_SECONDS, labels, now - began)
 
     # How
+
+    def _lasting(self) -> list[Standing]:
+        return [standing for standing in self._standing.values() if standing.ended is None]
 
     def _key(self, trouble: Trouble, cluster: str, virtual_cluster: str, group: str, topic: str) -> Key:
         if trouble in CONNECTION:

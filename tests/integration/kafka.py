@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.integration.processes import ChildProcess, eventually, free_port
 
@@ -144,6 +144,11 @@ class KafkaCluster:
             return len(seen) == partitions and all(partition.leader >= 0 for partition in seen.values())
 
         eventually(f"leaders of {name}", is_led)
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Give a topic more partitions, so many in all."""
+        admin = self.admin()
+        admin.create_partitions([NewPartitions(name, partitions)])[name].result(30)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; returns when the cluster no longer lists it."""

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from mesh.pool.effects import GroupId
 from mesh.records.spans import ClusterName, CommitPosition
+from mesh.server.troubles import SETTLED
 from mesh.upstream.engine import EngineEvent, EngineFailed, SourceDown, SourceUp
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, US, source
@@ -191,6 +192,8 @@ async def test_an_engine_that_failed_is_made_anew_and_told_what_the_older_one_wa
     assert bench.metric("kafka_mesh_engine_failures_total") == {("eu",): 1}
     with capture_logs() as logs:
         newer.assign()
+        await asyncio.sleep(SETTLED)
+        bench.troubles.remind()
     assert "an engine works again" in [entry["event"] for entry in logs]
     fetch = peer.fetch(peer.positions(), max_wait=5_000)
     newer.produce(0, first=0, count=3)
@@ -268,7 +271,11 @@ async def test_upstream_commits_that_fail_are_told_once_and_the_member_is_told_t
         (trouble,) = bench.troubles.described()
         assert (trouble["trouble"], trouble["reason"]) == ("commits", "GROUP_AUTHORIZATION_FAILED for eu/orders-0")
         bench.engine(EU).store()
-    assert [entry["event"] for entry in logs] == ["upstream commits fail", "upstream commits are stored again"]
+        assert bench.troubles.described() == []
+        await asyncio.sleep(SETTLED)
+        bench.troubles.remind()
+    events = [entry["event"] for entry in logs if entry.get("trouble")]
+    assert events == ["upstream commits fail", "upstream commits are stored again"]
     assert bench.troubles.described() == []
     assert bench.metric("kafka_mesh_upstream_commits_total") == {("eu", "failed"): 20, ("eu", "stored"): 1}
     assert peer.answer(peer.commit({0: positions[0] + 3})).topics[0].partitions[0].error_code == 0

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.server.metrics import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP
-from mesh.server.troubles import REMINDER, WORDS, Troubles
+from mesh.server.troubles import REMINDER, SETTLED, WORDS, Troubles
 from mesh.upstream.trouble import Trouble
 
 DOWN = "an upstream cluster cannot be reached"
@@ -25,6 +25,10 @@ class Bed:
 
     def up(self, group: str = "") -> None:
         self.troubles.end(Trouble.UNREACHABLE, "us", virtual_cluster="shop" if group else "", group=group)
+
+    def settle(self) -> None:
+        self.now += SETTLED
+        self.troubles.remind()
 
     def metrics(self) -> dict[tuple[str, ...], float]:
         return {(sample.family.name, *sample.labels): sample.value for sample in self.troubles.samples()}
@@ -47,13 +51,33 @@ def test_one_line_for_a_cluster_however_many_report_it() -> None:
         bed.up("billing")
         bed.up()
         bed.now += 7.5
-        assert events(logs) == [DOWN]
         bed.up("fraud")
+        assert bed.troubles.described() == []
+        bed.settle()
         bed.up("fraud")
+        bed.settle()
     begun, over = logs
     assert (begun["log_level"], begun["cluster"], begun["reason"]) == ("warning", "us", "refused")
     assert "bring nothing" in begun["meanwhile"]
     assert (over["event"], over["log_level"], over["seconds"], over["cluster"]) == (USABLE, "info", 7.5, "us")
+
+
+def test_what_comes_back_at_once_was_not_over() -> None:
+    """One client of the cluster has found it again, another tells of what was."""
+    bed = Bed()
+    with capture_logs() as logs:
+        bed.down("billing")
+        bed.now += 10
+        bed.up("billing")
+        bed.now += SETTLED / 2
+        bed.troubles.remind()
+        bed.down()
+        (described,) = bed.troubles.described()
+        assert described["seconds"] == 10 + SETTLED / 2
+        bed.up()
+        bed.settle()
+    assert events(logs) == [DOWN, USABLE]
+    assert logs[1]["seconds"] == 10 + SETTLED / 2
 
 
 def test_it_is_told_again_every_few_minutes() -> None:
@@ -90,6 +114,7 @@ def test_groups_and_topics_have_troubles_of_their_own() -> None:
             bed.troubles.begin(Trouble.NOT_AUTHORIZED, "us", "no", virtual_cluster="shop", group=group)
         bed.troubles.begin(Trouble.TOPIC_MISSING, "us", "no", topic="orders")
         bed.troubles.end(Trouble.NOT_AUTHORIZED, "us", virtual_cluster="shop", group="fraud")
+        bed.settle()
     assert [entry.get("group") or entry.get("topic") for entry in logs] == ["billing", "fraud", "orders", "fraud"]
     assert {each["trouble"] for each in bed.troubles.described()} == {"not_authorized", "topic_missing"}
 

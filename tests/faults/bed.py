@@ -1,0 +1,100 @@
+"""Two clusters behind a mesh, of which `us` has something wrong with it: what is told, and when records flow again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mesh.server.troubles import WORDS
+from mesh.upstream.trouble import Trouble
+from tests.integration.bench import Bench
+from tests.integration.mesh_process import Mesh
+from tests.integration.processes import eventually
+
+
+class Bed:
+    """A bench, and a stopwatch whose times are printed."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.eu, self.us = bench.clusters
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.bench.mesh
+
+    def members(self, count: int = 2) -> None:
+        """Consumers that commit what they have after each poll."""
+        for number in range(count):
+            # New partitions are seen when a client asks for metadata again; each has its own idea of how often.
+            properties = {"topic.metadata.refresh.interval.ms": 1_000}
+            self.bench.confluent(f"member-{number}", commit="sync", properties=properties).until_assigned()
+
+    def arrived(self, cluster: str) -> int:
+        """How many different records of a cluster the members have shown."""
+        return len({each.id for each in self.bench.deliveries() if each.id.startswith(f"{cluster}-")})
+
+    def flows(self, cluster: str, count: int = 300, timeout: float = 90.0) -> float:
+        """Feed a cluster; the seconds until all of that has arrived."""
+        feed = next(each for each in self.bench.clusters if each.name == cluster)
+        before, began = self.arrived(cluster), time.monotonic()
+        self.bench.feed(count, clusters=[feed])
+        eventually(f"{count} records of {cluster}", lambda: self.arrived(cluster) >= before + count, timeout=timeout)
+        return time.monotonic() - began
+
+    def standing(self) -> dict[str, dict[str, Any]]:
+        """What /readyz says is wrong with `us`, by kind."""
+        degraded = self.mesh.readiness()["degraded"]
+        return {each["trouble"]: each for each in degraded if each["cluster"] == "us"}
+
+    def until_told(self, trouble: Trouble, timeout: float = 60.0) -> float:
+        """Seconds until /readyz tells of it, in the words of the log; and the metric."""
+        began = time.monotonic()
+        eventually(f"/readyz tells of {trouble.value}", lambda: trouble.value in self.standing(), timeout=timeout)
+        took = time.monotonic() - began
+        described = self.standing()[trouble.value]
+        assert described["what"] == WORDS[trouble].event
+        assert described["reason"]
+        labels = {"cluster": "us", "trouble": trouble.value}
+        eventually("the metric", lambda: self.mesh.metric("kafka_mesh_upstream_trouble_seconds", **labels) > 0)
+        return took
+
+    def until_over(self, timeout: float = 60.0) -> None:
+        """Returns when /readyz tells of nothing."""
+        eventually("nothing is wrong any more", lambda: not self.standing(), timeout=timeout)
+        assert self.mesh.metric("kafka_mesh_upstream_up", cluster="us") == 1
+
+    def lines(self, trouble: Trouble) -> list[str]:
+        """What was logged at its beginning and at its end, in order."""
+        words = WORDS[trouble]
+        events = [entry["event"] for entry in self.mesh.log_entries() if entry.get("cluster") == "us"]
+        return [event for event in events if event in (words.event, words.over)]
+
+    def assert_told_once(self, trouble: Trouble) -> None:
+        """One line when it began, and one when it was over."""
+        words = WORDS[trouble]
+        eventually("the end is told", lambda: self.lines(trouble)[-1:] == [words.over])
+        assert self.lines(trouble) == [words.event, words.over]
+
+    def assert_nothing_lost(self, may_repeat: bool = False) -> None:
+        self.bench.account_when_all_arrived(may_repeat=may_repeat).assert_nothing_lost_or_altered()
+        for member in self.bench.members:
+            member.assert_running()
+
+
+class Stopwatch:
+    """Seconds that a run took, for the table of docs/faults.md: `pytest -s` shows them."""
+
+    def __init__(self, fault: str) -> None:
+        self._fault = fault
+
+    @contextmanager
+    def measure(self, what: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.note(what, time.monotonic() - began)
+
+    def note(self, what: str, seconds: float) -> None:
+        print(f"MEASURED | {self._fault} | {what} | {seconds:.1f} s", flush=True)

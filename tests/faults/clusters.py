@@ -1,0 +1,204 @@
+"""Clusters for faults that one plain broker cannot have: several brokers, credentials, certificates, rules."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from tests.integration.kafka import KafkaCluster
+from tests.integration.processes import ChildProcess, eventually, free_port
+
+PASSWORD = "store-pass"
+USER = "mesh"
+
+_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+class SecuredCluster(KafkaCluster):
+    """One broker with three listeners: plain for tests, whose anonymous principal may do everything, SASL/PLAIN for the
+    user `mesh`, and TLS. StandardAuthorizer: `mesh` may do what `allow` allows."""
+
+    def __init__(self, name: str, jars: Path, folder: Path) -> None:
+        self.sasl_port, self.tls_port = free_port(), free_port()
+        self.certificates = Certificates(folder.parent / f"{name}-certificates")
+        protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL"
+        outer = f"SASL_PLAINTEXT://127.0.0.1:{self.sasl_port},SSL://127.0.0.1:{self.tls_port}"
+        super().__init__(
+            name,
+            jars,
+            folder,
+            {
+                "listeners": f"PLAINTEXT://127.0.0.1:{{port}},CONTROLLER://127.0.0.1:{{controller}},{outer}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{{port}},{outer}",
+                "listener.security.protocol.map": protocols,
+                "inter.broker.listener.name": "PLAINTEXT",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:ANONYMOUS",
+                **self.with_password("right"),
+                **self.with_certificate("own"),
+            },
+        )
+
+    def with_password(self, password: str) -> Mapping[str, str]:
+        """Properties for `configure`: the password of the user."""
+        jaas = f'{_PLAIN_MODULE} user_{USER}="{password}";'
+        return {"listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas}
+
+    def with_certificate(self, name: str) -> Mapping[str, str]:
+        """Properties for `configure`: which certificate the broker shows."""
+        return {
+            "ssl.keystore.location": str(self.certificates.store(name)),
+            "ssl.keystore.password": PASSWORD,
+            "ssl.key.password": PASSWORD,
+            "ssl.endpoint.identification.algorithm": "",
+            "listener.name.ssl.ssl.client.auth": "none",
+        }
+
+    def sasl(self, password: str) -> Mapping[str, object]:
+        """Keys of a cluster in a mesh's configuration."""
+        properties = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": password,
+        }
+        return {"bootstrap_servers": f"127.0.0.1:{self.sasl_port}", "properties": properties}
+
+    def tls(self, certificate: str) -> Mapping[str, object]:
+        """Keys of a cluster in a mesh's configuration that trusts this certificate."""
+        properties = {"security.protocol": "SSL", "ssl.ca.location": str(self.certificates.pem(certificate))}
+        return {"bootstrap_servers": f"127.0.0.1:{self.tls_port}", "properties": properties}
+
+    def allow(self, principal: str, group: str, topic: str) -> None:
+        """Consume this topic with this group."""
+        self._rules(principal, ResourceType.TOPIC, topic, AclOperation.READ)
+        self._rules(principal, ResourceType.GROUP, group, AclOperation.READ)
+
+    def allow_topic(self, principal: str, topic: str) -> None:
+        """Read this topic, with no group."""
+        self._rules(principal, ResourceType.TOPIC, topic, AclOperation.READ)
+
+    def forbid_group(self, principal: str, group: str) -> None:
+        """Takes back what `allow` allowed of the group."""
+        literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+        rule = AclBindingFilter(ResourceType.GROUP, group, literal, f"User:{principal}", "*", AclOperation.READ, allow)
+        admin = self.admin()
+        for deleted in admin.delete_acls([rule]).values():
+            assert deleted.result(30)
+
+    def _rules(self, principal: str, kind: ResourceType, name: str, operation: AclOperation) -> None:
+        admin = self.admin()
+        for created in admin.create_acls([self._rule(principal, kind, name, operation)]).values():
+            created.result(30)
+
+    def _rule(self, principal: str, kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
+        literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+        return AclBinding(kind, name, literal, f"User:{principal}", "*", operation, allow)
+
+
+class Certificates:
+    """Self-signed certificates by name, made when they are first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def store(self, name: str) -> Path:
+        """A PKCS12 key store."""
+        path = self._folder / f"{name}.p12"
+        if not path.exists():
+            self._keytool(
+                *("-genkeypair", "-alias", name, "-keyalg", "RSA", "-validity", "30", "-storetype", "PKCS12"),
+                *("-dname", f"CN={name}", "-ext", "SAN=IP:127.0.0.1", "-ext", "BC=ca:true", "-keystore", str(path)),
+            )
+        return path
+
+    def pem(self, name: str) -> Path:
+        """The certificate alone."""
+        path = self._folder / f"{name}.pem"
+        store = self.store(name)
+        if not path.exists():
+            self._keytool("-exportcert", "-rfc", "-alias", name, "-keystore", str(store), "-file", str(path))
+        return path
+
+    def _keytool(self, *arguments: str) -> None:
+        command = ["keytool", *arguments, "-storepass", PASSWORD]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+class ReplicatedCluster(KafkaCluster):
+    """Two brokers; everything has a replica on both. The first is the controller too, so it is the second that dies."""
+
+    def __init__(self, name: str, jars: Path, folder: Path) -> None:
+        replicated = {
+            "offsets.topic.replication.factor": "2",
+            "transaction.state.log.replication.factor": "2",
+            "default.replication.factor": "2",
+            "min.insync.replicas": "1",
+            # A partition whose replica died must not wait for long until the other leads it.
+            "replica.lag.time.max.ms": "3000",
+            "leader.imbalance.check.interval.seconds": "1",
+            "leader.imbalance.per.broker.percentage": "0",
+        }
+        super().__init__(name, jars, folder, replicated)
+        self._second_port = free_port()
+        second = folder / "second"
+        second.mkdir()
+        self._second_properties = second / "server.properties"
+        lines = [line for line in self._properties.read_text().splitlines() if not line.startswith("log.dirs=")]
+        overrides = {
+            "process.roles": "broker",
+            "node.id": "2",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._second_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._second_port}",
+            "log.dirs": str(second / "logs"),
+        }
+        self._second_properties.write_text("\n".join([*lines, *(f"{k}={v}" for k, v in overrides.items()), ""]))
+        tool = ("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(self._second_properties))
+        self.run_tool(*tool)
+        self.bootstrap_servers += f",127.0.0.1:{self._second_port}"
+        self.start_second()
+
+    def start_second(self) -> None:
+        """Returns when both brokers are there."""
+        command = self.java("kafka.Kafka", str(self._second_properties), heap="768m")
+        self._second = ChildProcess(command, log=self.folder / "second.log")
+        admin = self.admin()
+        eventually("two brokers", lambda: len(admin.list_topics(timeout=5).brokers) == 2, timeout=60)
+
+    def kill_second(self) -> None:
+        """kill -9."""
+        self._second.kill()
+
+    def stop_second(self) -> None:
+        """It hands its leaderships over first."""
+        self._second.signal(signal.SIGTERM)
+        self._second.wait(60)
+
+    def freeze_second(self) -> None:
+        self._second.signal(signal.SIGSTOP)
+
+    def thaw_second(self) -> None:
+        self._second.signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self._second.kill()
+        super().kill()
+
+    def led_by_second(self, topic: str) -> int:
+        """How many partitions of a topic the second broker leads."""
+        admin = self.admin()
+        described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+        return sum(partition.leader is not None and partition.leader.id == 2 for partition in described.partitions)
+
+    def create_topic(
+        self, name: str, partitions: int, config: Mapping[str, str] | None = None, replicas: int = 2
+    ) -> None:
+        super().create_topic(name, partitions, config, replicas)

@@ -1,0 +1,108 @@
+"""A cluster is down at the start, killed, or hangs; topics go, come anew and grow. The other one goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from mesh.upstream.trouble import Trouble
+from tests.faults.bed import Bed, Stopwatch
+from tests.integration.processes import eventually
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+TOLD, FLOWS = "until it is told", "until records flow again"
+
+
+def test_down_at_the_start(bed: Bed) -> None:
+    watch = Stopwatch("down at the start")
+    bed.us.stop()
+    try:
+        bed.bench.start_mesh()
+        assert bed.mesh.readiness()["status"] == 200
+        bed.until_told(Trouble.UNREACHABLE)
+        assert bed.mesh.metric("kafka_mesh_upstream_up", cluster="us") == 0
+        bed.members()
+        bed.flows("eu")
+    finally:
+        bed.us.restart()
+    with watch.measure(FLOWS):
+        bed.flows("us")
+    bed.until_over()
+    bed.assert_told_once(Trouble.UNREACHABLE)
+    bed.assert_nothing_lost()
+
+
+def test_killed(bed: Bed) -> None:
+    watch = Stopwatch("killed with -9")
+    bed.bench.start_mesh()
+    bed.members()
+    bed.flows("us")
+    bed.us.kill()
+    try:
+        watch.note(TOLD, bed.until_told(Trouble.UNREACHABLE))
+        bed.flows("eu")
+    finally:
+        bed.us.restart()
+    with watch.measure(FLOWS):
+        bed.flows("us")
+    bed.until_over()
+    bed.assert_told_once(Trouble.UNREACHABLE)
+    bed.assert_nothing_lost(may_repeat=True)
+
+
+def test_hangs(bed: Bed) -> None:
+    watch = Stopwatch("hangs (SIGSTOP)")
+    bed.bench.start_mesh()
+    bed.members()
+    bed.flows("us")
+    bed.us.freeze()
+    try:
+        watch.note(TOLD, bed.until_told(Trouble.UNREACHABLE))
+        bed.flows("eu", 3_000)
+    finally:
+        bed.us.thaw()
+    with watch.measure(FLOWS):
+        bed.flows("us")
+    bed.until_over()
+    bed.assert_told_once(Trouble.UNREACHABLE)
+    bed.assert_nothing_lost()
+
+
+def test_topic_lost_and_made_anew(bed: Bed) -> None:
+    """It has another id, and its offsets begin at 0 again; the old records are gone with the old topic."""
+    watch = Stopwatch("topic lost, made anew")
+    bed.bench.start_mesh()
+    bed.members()
+    bed.flows("us")
+    bed.us.delete_topic(bed.bench.topic)
+    watch.note(TOLD, bed.until_told(Trouble.TOPIC_MISSING, timeout=120))
+    assert bed.standing()[Trouble.TOPIC_MISSING.value]["topic"] == bed.bench.topic
+    bed.flows("eu")
+    bed.us.create_topic(bed.bench.topic, 3)
+    with watch.measure(FLOWS):
+        bed.flows("us")
+    bed.until_over()
+    bed.assert_told_once(Trouble.TOPIC_MISSING)
+    until_committed(bed, 300)
+    for member in bed.bench.members:
+        member.assert_running()
+
+
+def test_partitions_grow(bed: Bed) -> None:
+    watch = Stopwatch("partitions grow from 3 to 6")
+    bed.bench.start_mesh()
+    bed.members()
+    bed.flows("us")
+    bed.us.grow_topic(bed.bench.topic, 6)
+    with watch.measure("until records of all partitions arrive"):
+        bed.flows("us", 600)
+    until_committed(bed, 900, partitions=6)
+    bed.assert_nothing_lost()
+
+
+def until_committed(bed: Bed, records: int, partitions: int = 3) -> None:
+    """Returns when the group has committed so many records upstream, over so many partitions."""
+
+    def committed() -> list[int]:
+        return list(bed.us.committed(bed.bench.group).values())
+
+    eventually("all is committed", lambda: (sum(committed()), len(committed())) == (records, partitions), timeout=60)

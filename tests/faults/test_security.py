@@ -1,0 +1,127 @@
+"""Wrong credentials, a certificate nobody trusts, groups that are not authorized, and two processes with one id."""
+
+from __future__ import annotations
+
+import pytest
+
+from mesh.upstream.trouble import Trouble
+from tests.faults.bed import Bed, Stopwatch
+from tests.faults.clusters import USER, SecuredCluster
+from tests.integration.mesh_process import Mesh
+from tests.integration.processes import eventually
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+TOLD, FLOWS = "until it is told", "until records flow again"
+
+
+def secured(bed: Bed) -> SecuredCluster:
+    assert isinstance(bed.us, SecuredCluster)
+    return bed.us
+
+
+def test_wrong_password(bed_with_security: Bed) -> None:
+    bed, watch, cluster = bed_with_security, Stopwatch("wrong password"), secured(bed_with_security)
+    cluster.allow(USER, bed.bench.group, bed.bench.topic)
+    bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
+    bed.members()
+    bed.flows("us")
+    cluster.stop()
+    cluster.configure(cluster.with_password("another"))
+    cluster.restart()
+    try:
+        watch.note(TOLD, bed.until_told(Trouble.CREDENTIALS))
+        assert "right" not in str(bed.standing())
+        bed.flows("eu")
+    finally:
+        cluster.stop()
+        cluster.configure({})
+        cluster.restart()
+    with watch.measure(FLOWS):
+        bed.flows("us")
+    bed.until_over()
+    assert bed.lines(Trouble.CREDENTIALS).count("an upstream cluster refuses the credentials") == 1
+    bed.assert_nothing_lost(may_repeat=True)
+
+
+def test_wrong_certificate(bed_with_security: Bed) -> None:
+    bed, watch, cluster = bed_with_security, Stopwatch("certificate that is not trusted"), secured(bed_with_security)
+    cluster.allow("ANONYMOUS", bed.bench.group, bed.bench.topic)
+    bed.bench.start_mesh(upstream={"us": cluster.tls("another")})
+    watch.note(TOLD, bed.until_told(Trouble.ENCRYPTION))
+    assert "certificate" in bed.standing()[Trouble.ENCRYPTION.value]["reason"]
+    bed.members()
+    bed.flows("eu")
+    cluster.stop()
+    cluster.configure(cluster.with_certificate("another"))
+    cluster.restart()
+    try:
+        with watch.measure(FLOWS):
+            bed.flows("us")
+        bed.until_over()
+        assert bed.lines(Trouble.ENCRYPTION).count("no TLS connection to an upstream cluster") == 1
+        bed.assert_nothing_lost(may_repeat=True)
+    finally:
+        cluster.stop()
+        cluster.configure({})
+        cluster.restart()
+
+
+def test_group_not_authorized(bed_with_security: Bed) -> None:
+    """From the beginning, and again while records flow."""
+    bed, watch, cluster = bed_with_security, Stopwatch("group not authorized"), secured(bed_with_security)
+    cluster.allow_topic(USER, bed.bench.topic)
+    bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
+    bed.members()
+    watch.note(TOLD, bed.until_told(Trouble.NOT_AUTHORIZED))
+    assert bed.standing()[Trouble.NOT_AUTHORIZED.value]["group"] == bed.bench.group
+    bed.flows("eu")
+    cluster.allow(USER, bed.bench.group, bed.bench.topic)
+    with watch.measure(FLOWS):
+        bed.flows("us")
+    bed.until_over()
+    bed.assert_told_once(Trouble.NOT_AUTHORIZED)
+    bed.assert_nothing_lost(may_repeat=True)
+
+
+def test_group_not_authorized_any_more(bed_with_security: Bed) -> None:
+    bed, watch, cluster = bed_with_security, Stopwatch("authorization taken away"), secured(bed_with_security)
+    cluster.allow(USER, bed.bench.group, bed.bench.topic)
+    bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
+    bed.members()
+    bed.flows("us")
+    cluster.forbid_group(USER, bed.bench.group)
+    watch.note(TOLD, bed.until_told(Trouble.NOT_AUTHORIZED))
+    bed.flows("eu")
+    cluster.allow(USER, bed.bench.group, bed.bench.topic)
+    with watch.measure(FLOWS):
+        bed.flows("us")
+    bed.until_over()
+    bed.assert_nothing_lost(may_repeat=True)
+
+
+def test_two_processes_with_one_id(bed: Bed) -> None:
+    """The older one says so, is not ready, and leaves the newer one in peace; when that one ends, it goes on."""
+    watch = Stopwatch("two processes with one process_id")
+    older = bed.bench.start_mesh(name="older")
+    bed.members()
+    bed.flows("us")
+    newer = bed.bench.start_mesh(name="newer")
+    bed.members(1)
+
+    def problems(mesh: Mesh) -> list[str]:
+        readiness = mesh.readiness()
+        assert (readiness["status"] == 503) == bool(readiness["problems"])
+        return [problem for problem in readiness["problems"] if "process_id" in problem]
+
+    with watch.measure(TOLD):
+        eventually("the older one says so", lambda: problems(older), timeout=60)
+    bed.flows("us")
+    assert not problems(newer)
+    lines = [entry["event"] for entry in older.log_entries() if entry.get("trouble") == Trouble.FENCED.value]
+    assert lines and set(lines) == {"another process uses the same process_id"}
+    assert len(lines) <= 2, "one for each cluster"
+    newer.stop()
+    with watch.measure(FLOWS):
+        eventually("the older one goes on", lambda: not problems(older), timeout=60)
+    assert older.readiness()["status"] == 200
+    bed.assert_nothing_lost()

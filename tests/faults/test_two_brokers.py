@@ -1,0 +1,72 @@
+"""The leaders of a replicated cluster move, die or hang, and so does the group's coordinator."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.bed import Bed, Stopwatch
+from tests.faults.clusters import ReplicatedCluster
+from tests.integration.processes import eventually
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+FLOWS = "until records flow again"
+
+
+def led_by_second(bed: Bed) -> ReplicatedCluster:
+    """Returns when the broker that a test takes away leads partitions of the topic."""
+    cluster = bed.us
+    assert isinstance(cluster, ReplicatedCluster)
+    eventually("the second broker leads", lambda: cluster.led_by_second(bed.bench.topic), timeout=60)
+    return cluster
+
+
+def test_leaders_move(bed_with_two_brokers: Bed) -> None:
+    bed, watch = bed_with_two_brokers, Stopwatch("leaders move (one broker of two is stopped)")
+    cluster = led_by_second(bed)
+    bed.bench.start_mesh()
+    bed.members()
+    bed.flows("us")
+    cluster.stop_second()
+    try:
+        with watch.measure(FLOWS):
+            bed.flows("us")
+    finally:
+        cluster.start_second()
+    bed.assert_nothing_lost(may_repeat=True)
+    with watch.measure("until they flow when it is back and leads again"):
+        led_by_second(bed)
+        bed.flows("us")
+    bed.assert_nothing_lost(may_repeat=True)
+
+
+def test_leader_killed(bed_with_two_brokers: Bed) -> None:
+    bed, watch = bed_with_two_brokers, Stopwatch("a leader is killed (one broker of two)")
+    cluster = led_by_second(bed)
+    bed.bench.start_mesh()
+    bed.members()
+    bed.flows("us")
+    cluster.kill_second()
+    try:
+        with watch.measure(FLOWS):
+            bed.flows("us")
+        bed.flows("eu")
+    finally:
+        cluster.start_second()
+    bed.assert_nothing_lost(may_repeat=True)
+
+
+def test_leader_hangs(bed_with_two_brokers: Bed) -> None:
+    """Commits of members are answered with an error that they retry while the coordinator may be the one that hangs."""
+    bed, watch = bed_with_two_brokers, Stopwatch("a leader hangs (one broker of two)")
+    cluster = led_by_second(bed)
+    bed.bench.start_mesh()
+    bed.members()
+    bed.flows("us")
+    cluster.freeze_second()
+    try:
+        with watch.measure(FLOWS):
+            bed.flows("us")
+        bed.flows("eu")
+    finally:
+        cluster.thaw_second()
+    bed.assert_nothing_lost(may_repeat=True)
