@@ -2,8 +2,8 @@
 
 One line when a trouble begins, a reminder every `REMINDER` seconds, one line when it is over, however often it is
 reported and by however many. It is over when it has not come back for `SETTLED` seconds: each client of a cluster finds
-out at another time that it is back, and may tell of what was. What concerns a whole cluster (it cannot be reached, refuses the credentials, ...) is one
-trouble of that cluster, which ends when nobody reports it any more.
+out at another time that it is back, and may tell of what was. What concerns a whole cluster (it cannot be reached,
+refuses the credentials, ...) is one trouble of that cluster, which ends when nobody reports it any more.
 """
 
 from __future__ import annotations
