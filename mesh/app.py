@@ -30,6 +30,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.server.admin import serve_admin
 from mesh.server.administration import UpstreamAdministration
 from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing
+from mesh.server.limits import Descriptors, Gate, Limits, raise_descriptor_limit
 from mesh.server.logs import configure_logs, get_logger
 from mesh.server.loop_lag import measure_loop_lag
 from mesh.server.metrics import Metrics
@@ -101,6 +102,7 @@ class Application:
         self._metrics = Metrics()
         self._memory = MemoryBudget(config.budget)
         names = tuple(cluster.name for cluster in config.clusters)
+        self._descriptors = _descriptors(max(each.limits.connections for each in config.virtual_clusters))
         self._troubles = Troubles(names)
         self._metrics.add_collector(self._troubles.samples)
         self._readiness = Readiness(names, self._troubles)
@@ -209,8 +211,9 @@ class Application:
             for name in _clusters_of(pool)
         }
         administration = UpstreamAdministration(upstream, pool.upstream_group_prefix)
+        gate = Gate(Limits(**configured.limits.model_dump()), self._descriptors)
         return VirtualClusterServer(
-            cluster, endpoint, self._metrics, create, refresh, self._troubles, administration, bury
+            cluster, endpoint, self._metrics, create, refresh, self._troubles, administration, bury, gate=gate
         )
 
     def _writer(self, cluster: Cluster, *, create: bool) -> DeadLetterWriter:
@@ -281,6 +284,17 @@ class Application:
             raise ConfigurationError([mistake]) from problem
         self._listeners.append(listener)
         log.info("listening", virtual_cluster=server.name, role=key, address=str(address))
+
+
+def _descriptors(wanted: int) -> Descriptors:
+    """Take all that this process may have. wanted: connections that the configuration allows."""
+    descriptors = Descriptors(raise_descriptor_limit())
+    fields = {"descriptors": descriptors.available, "connections": descriptors.for_clients}
+    if descriptors.for_clients < wanted:
+        log.warning("open files suffice for fewer connections than are configured", **fields)
+    else:
+        log.info("open files are limited", **fields)
+    return descriptors
 
 
 def _properties(cluster: Cluster) -> Mapping[str, str]:

@@ -35,7 +35,7 @@ LONGEST_WAIT = 30.0
 """Seconds. No client asks for more than 10."""
 LARGEST_MINIMUM = 1 << 20
 """Bytes. What a parked Fetch may collect; a client that asks for more is answered with this much."""
-LARGEST_ANSWER = 64 << 20
+LARGEST_ANSWER = 16 << 20
 """Bytes. A client that asks for more gets this much."""
 FULL_FETCH = (-1, 0)
 """The epochs of a request that names all its partitions: without a session, and asking for a new one."""

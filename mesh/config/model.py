@@ -225,6 +225,19 @@ def _next_port(data: dict[str, Address]) -> str:
     return str(Address(data["listen"].host, data["listen"].port + 1))
 
 
+class ClientLimits(Model):
+    """How much of a virtual cluster its clients may use."""
+
+    connections: Count = Field(default=10_000, description="Connections at the same time.")
+    connections_per_address: Count = Field(default=5_000, description="The same, from one address.")
+    idle_timeout: Duration = Field(default=600.0, description="After which a silent connection is closed.")
+    frame_timeout: Duration = Field(default=30.0, description="How long a request may take to arrive.")
+    write_timeout: Duration = Field(default=60.0, description="How long a client may read nothing of its answers.")
+    unread: Size = Field(default=64 << 20, description="Bytes of answers that clients have not read.")
+    request_rate: Count = Field(default=1_000, description="Requests per second on one connection.")
+    request_rate_per_address: Count = Field(default=5_000, description="Requests per second from one address.")
+
+
 class VirtualCluster(Model):
     """What one kind of client sees: a listener with a target."""
 
@@ -234,6 +247,7 @@ class VirtualCluster(Model):
         default_factory=_next_port, validate_default=True, description="Address of the group coordinator."
     )
     advertise: Advertise = Field(default=Advertise(), description="Addresses that clients can reach.")
+    limits: ClientLimits = Field(default=ClientLimits(), description="How much its clients may use.")
     target: Target = Field(description="What is behind it.")
 
     @property

@@ -8,22 +8,25 @@ early when another request queues up behind it: some clients send heartbeats and
 
 What a client can make the mesh keep is bounded: one request in work, what is read ahead of it (`MOST_QUEUED`,
 `MOST_AHEAD`), one unfinished frame of 4 MiB at most, and one answer more than the transport's write buffer likes, for
-nothing is read or taken up while the client does not read its answers.
+nothing is read or taken up while the client does not read its answers. What is bounded over several connections, and
+how many requests a second are taken up, is decided by `mesh.server.limits`.
 
-A connection on which no whole request came for `MOST_IDLE` seconds is closed, as Kafka does (connections.max.idle.ms):
-clients whose host vanished, half frames, clients that never read. There is no limit to the number of connections: an
-idle one costs a few kilobytes, and the operating system's limit of open files comes first.
+Time is bounded too: a connection is closed when no whole request came for `idle_timeout`, as Kafka does
+(connections.max.idle.ms), when a frame that has begun is not whole after `frame_timeout`, and when the client has read
+nothing of what waits for it for `write_timeout`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from mesh.pool.effects import ConnectionId
 from mesh.security.rules import UNLIMITED
 from mesh.security.session import Session
+from mesh.server.limits import Admitted, Closed
 from mesh.server.security import peer_certificate
 from mesh.wire.apis import ApiKey
 from mesh.wire.connection import Request, ServerConnection
@@ -42,12 +45,10 @@ MOST_BEFORE_AUTHENTICATION: Final = 64 * 1024
 """Bytes of a request of a client that has not authenticated yet; the largest it may send holds a token."""
 AUTHENTICATION_TIMEOUT: Final = 10.0
 """Seconds a client has to authenticate in."""
-MOST_IDLE: Final = 600.0
-"""Seconds. Clients close connections they do not use after 9 minutes by themselves."""
 
 
 class DownstreamConnection(asyncio.Protocol):
-    """in_work: the request that is being answered; those behind it wait."""
+    """in_work: the request that is being answered; those behind it wait. admitted: None before it was let in."""
 
     def __init__(self, server: VirtualClusterServer, id: ConnectionId) -> None:
         self.id = id
@@ -55,39 +56,57 @@ class DownstreamConnection(asyncio.Protocol):
         self.session = Session()
         self.access = UNLIMITED
         self.in_work: Request | None = None
+        self.admitted: Admitted | None = None
         self._server = server
+        self._limits = server.admission.limits
         self._wire = ServerConnection(server.versions)
         self._queue: deque[Request] = deque()
         self._ahead = 0
         self._transport: asyncio.Transport | None = None
         self._reading_paused = False
         self._writing_paused = False
+        self._resting: asyncio.TimerHandle | None = None
         self._heard = 0.0
-        self._idle: asyncio.TimerHandle | None = None
         self._door: asyncio.TimerHandle | None = None
+        self._frame_begun = math.inf
+        self._read_last = math.inf
+        """When the client was last seen reading, while something waits for it."""
+        self._watch: asyncio.TimerHandle | None = None
 
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        accepted = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
+        self.admitted = self._server.admission.enter(self)
+        if self.admitted is None:
+            accepted.abort()
+            return
+        self._transport = accepted
         self._heard = self._server.now()
-        self._watch()
+        self._watch_again()
         self._server.connected(self)
         self._identify(self._transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        refused = self._wire.refused_versions
         try:
             received = self._wire.receive_data(data)
         except ProtocolError as problem:
             self._refuse(problem)
             return
         self._ahead += len(data)
-        if received:
+        answered = self._wire.refused_versions - refused
+        if received or answered:
             self._heard = self._server.now()
             self._queue += received
+        self._note_frame(begun=bool(received or answered))
         self._flush()
+        if answered:
+            self.rest(max(self._server.admission.take(self) for _ in range(answered)))
         self._server.work_soon(self)
         self._pace()
 
@@ -96,10 +115,15 @@ class DownstreamConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writing_paused = True
+        self._read_last = self._server.now()
+        self._watch_again()
         self._pace()
+        self._hold()
 
     def resume_writing(self) -> None:
         self._writing_paused = False
+        self._read_last = math.inf
+        self._server.admission.hold(self, 0)
         self._server.work_soon(self)
         self._pace()
 
@@ -112,7 +136,7 @@ class DownstreamConnection(asyncio.Protocol):
         if self.in_work is not None:
             if self.in_work.api_key is ApiKey.FETCH:
                 self._server.hurry(self.in_work)
-        elif not self._writing_paused:
+        elif not self._writing_paused and self._resting is None:
             self.in_work = request = self._queue.popleft()
             try:
                 self._server.handle(self, request)
@@ -125,7 +149,10 @@ class DownstreamConnection(asyncio.Protocol):
         """The answer to the request in work. Raises ValueError for one that has no room for what it is to carry."""
         self._wire.answer(request, response)
         self.in_work = None
+        self._heard = self._server.now()
         self._flush()
+        if self._writing_paused:
+            self._hold()
         self._server.work_soon(self)
         self._pace()
 
@@ -139,6 +166,15 @@ class DownstreamConnection(asyncio.Protocol):
     def judge(self) -> None:
         """What the client may do has to be looked at again."""
         self.access = self._server.security.access(self.session.principal, self.client_host)
+
+    def rest(self, seconds: float) -> None:
+        """Read nothing, and take up nothing, for so long: its client is above a quota."""
+        if seconds <= 0 or self._transport is None:
+            return
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = asyncio.get_running_loop().call_later(seconds, self._rested)
+        self._pace()
 
     def close(self) -> None:
         """What was answered is still sent."""
@@ -160,6 +196,10 @@ class DownstreamConnection(asyncio.Protocol):
         if buffers and self._transport is not None:
             self._transport.writelines(buffers)
 
+    def _hold(self) -> None:
+        if self._transport is not None:
+            self._server.admission.hold(self, self._transport.get_write_buffer_size())
+
     def _pace(self) -> None:
         """Read no further than what is bounded."""
         if self.in_work is None and not self._queue:
@@ -167,10 +207,18 @@ class DownstreamConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         most = MOST_QUEUED // 2 if self._reading_paused else MOST_QUEUED
-        pause = self._writing_paused or len(self._queue) > most or self._ahead > MOST_AHEAD
+        ahead = self._wire.held > most + 1 or self._ahead > MOST_AHEAD
+        pause = self._writing_paused or self._resting is not None or ahead
         if pause is not self._reading_paused:
             self._reading_paused = pause
             (self._transport.pause_reading if pause else self._transport.resume_reading)()
+            if not pause:
+                self._note_frame(begun=True)  # it could not come while nothing was read
+
+    def _rested(self) -> None:
+        self._resting = None
+        self._server.work_soon(self)
+        self._pace()
 
     def _identify(self, transport: asyncio.Transport) -> None:
         session = self._server.security.session(peer_certificate(transport))
@@ -189,7 +237,7 @@ class DownstreamConnection(asyncio.Protocol):
         self._refuse(ProtocolError("authentication_timeout", detail))
 
     def _refuse(self, problem: ProtocolError) -> None:
-        self._server.refused(self, problem)
+        self._server.admission.refused(self, problem)
         self.abort()
 
     def _end(self) -> None:
@@ -198,16 +246,49 @@ class DownstreamConnection(asyncio.Protocol):
             return
         self._transport = None
         self._queue.clear()
-        for timer in (self._idle, self._door):
+        for timer in (self._watch, self._resting, self._door):
             if timer is not None:
                 timer.cancel()
         self._server.disconnected(self)
 
-    def _watch(self) -> None:
-        self._idle = asyncio.get_running_loop().call_at(self._heard + MOST_IDLE, self._close_if_idle)
+    # Time limits
 
-    def _close_if_idle(self) -> None:
-        if self._server.now() < self._heard + MOST_IDLE:
-            self._watch()
+    def _note_frame(self, *, begun: bool) -> None:
+        if not self._wire.has_unfinished_frame:
+            self._frame_begun = math.inf
+        elif begun or self._frame_begun == math.inf:
+            self._frame_begun = self._server.now()
+            self._watch_again()
+
+    def _watch_again(self) -> None:
+        """Look at the time limits when the nearest of them is due, or earlier."""
+        limits = self._limits
+        frame = math.inf if self._reading_paused else self._frame_begun + limits.frame_timeout
+        due = min(self._heard + limits.idle_timeout, frame, self._read_last + limits.write_timeout)
+        if self._watch is not None:
+            if self._watch.when() <= due:
+                return
+            self._watch.cancel()
+        self._watch = asyncio.get_running_loop().call_at(due, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        overdue = self._overdue(self._server.now())
+        if overdue is None:
+            self._watch_again()
         else:
+            self._server.admission.closed(self, overdue)
             self.abort()
+
+    def _overdue(self, now: float) -> Closed | None:
+        limits = self._limits
+        if now >= self._read_last + limits.write_timeout and self._transport is not None and self.admitted is not None:
+            if self._transport.get_write_buffer_size() >= self.admitted.unread:
+                return "not_reading"
+            self._read_last = now
+            self._hold()
+        if not self._reading_paused and now >= self._frame_begun + limits.frame_timeout:
+            return "unfinished_frame"
+        if self.in_work is not None:
+            self._heard = now  # we are to speak, not its client
+        return "idle" if now >= self._heard + limits.idle_timeout else None

@@ -31,6 +31,9 @@ class Family:
 
 
 CONNECTIONS: Final = Family("kafka_mesh_connections", "Client connections that are open.", ("virtual_cluster",))
+UNREAD_BYTES: Final = Family(
+    "kafka_mesh_unread_bytes", "Bytes of answers that wait for clients to read them.", ("virtual_cluster",)
+)
 POOLS: Final = Family("kafka_mesh_pools", "Pools, one for each group with members.", ("virtual_cluster",))
 MEMBERS: Final = Family("kafka_mesh_members", "Members of a group.", ("virtual_cluster", "group"))
 PARKED_FETCHES: Final = Family(
@@ -80,6 +83,7 @@ UPSTREAM_TROUBLE_SECONDS: Final = Family(
 )
 FAMILIES: Final = (
     CONNECTIONS,
+    UNREAD_BYTES,
     POOLS,
     MEMBERS,
     PARKED_FETCHES,
@@ -197,6 +201,14 @@ class Metrics:
         """A TLS handshake failed. reason: one of a fixed set."""
         self._events.tls_failures.labels(virtual_cluster, reason).inc()
 
+    def connection_closed(self, virtual_cluster: str, reason: str) -> None:
+        """A connection was refused or closed for a limit. reason: one of a fixed set."""
+        self._events.connections_closed.labels(virtual_cluster, reason).inc()
+
+    def throttled(self, virtual_cluster: str, api: str) -> None:
+        """A request was above a quota: it was answered, and its connection rests."""
+        self._events.throttled.labels(virtual_cluster, api).inc()
+
     def violation(self, virtual_cluster: str) -> None:
         """A pool contradicted itself and was closed."""
         self._events.violations.labels(virtual_cluster).inc()
@@ -307,6 +319,10 @@ class _Events:
             *("virtual_cluster", "api", "operation", "resource_type"),
         )
         self.tls_failures = counter("tls_failures", "TLS handshakes that failed.", "virtual_cluster", "reason")
+        self.connections_closed = counter(
+            "connections_closed", "Connections refused or closed for a limit.", "virtual_cluster", "reason"
+        )
+        self.throttled = counter("throttled_requests", "Requests above a quota.", "virtual_cluster", "api")
         self.violations = counter(
             "pool_violations", "Pools that contradicted themselves and were closed.", "virtual_cluster"
         )

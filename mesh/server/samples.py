@@ -15,6 +15,7 @@ from mesh.server.metrics import (
     MEMBERS_NEVER_COMMITTED,
     PARKED_FETCHES,
     POOLS,
+    UNREAD_BYTES,
     UPSTREAM_LAG,
     WAITING_COMMITS,
     WAITING_FETCHES,
@@ -26,6 +27,7 @@ from mesh.server.virtual_cluster import VirtualClusterServer
 def samples_of(server: VirtualClusterServer) -> Iterator[Sample]:
     pools = server.cluster.pools
     yield Sample(CONNECTIONS, (server.name,), server.connections)
+    yield Sample(UNREAD_BYTES, (server.name,), server.admission.unread)
     yield Sample(POOLS, (server.name,), len(pools))
     for pool in pools.values():
         yield from _of_pool(server.name, pool)

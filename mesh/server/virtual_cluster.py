@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, assert_never
 
@@ -40,11 +41,13 @@ from mesh.pool.results import CommitResult
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.administration import Administration
+from mesh.server.admission import Admission
 from mesh.server.audit import Audit
 from mesh.server.authentication import Authenticator
 from mesh.server.connection import DownstreamConnection
 from mesh.server.dead_letters import Bury, bury_nothing
 from mesh.server.engines import EngineFactory, Engines
+from mesh.server.limits import Descriptors, Gate, Limits
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
 from mesh.server.outcomes import error_of
@@ -69,7 +72,13 @@ from mesh.upstream.engine import (
 from mesh.wire.apis import ApiKey
 from mesh.wire.connection import Request
 from mesh.wire.errors import ErrorCode, ProtocolError
-from mesh.wire.messages import OffsetCommitRequest, RequestMessage
+from mesh.wire.messages import (
+    OffsetCommitRequest,
+    RequestMessage,
+    ResponseMessage,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+)
 
 log = get_logger(__name__)
 
@@ -99,6 +108,7 @@ class VirtualClusterServer:
         administration: Administration,
         bury: Bury = bury_nothing,
         security: ListenerSecurity | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self.cluster = cluster
         self.name = cluster.name
@@ -117,6 +127,7 @@ class VirtualClusterServer:
         self._questions = asyncio.Semaphore(QUESTIONS_AT_A_TIME)
         self._asking: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+        self.admission = Admission(self.name, gate or Gate(Limits(), Descriptors(1 << 20)), metrics, self._loop.time)
         self._connections: dict[ConnectionId, DownstreamConnection] = {}
         self._in_work: dict[Request, _InWork] = {}
         self._ids = itertools.count(1)
@@ -144,21 +155,10 @@ class VirtualClusterServer:
 
     def disconnected(self, connection: DownstreamConnection) -> None:
         del self._connections[connection.id]
+        self.admission.leave(connection)
         if connection.in_work is not None:
             self._in_work.pop(connection.in_work, None)
         self._carry_out(self.cluster.disconnected(connection.id, self.now()))
-
-    def refused(self, connection: DownstreamConnection, problem: ProtocolError) -> None:
-        """A client sent what no answer can be given to; its connection is being closed."""
-        self.metrics.protocol_error(self.name, problem.reason)
-        log.warning(
-            "a connection was closed: protocol error",
-            virtual_cluster=self.name,
-            connection=connection.id,
-            client_host=connection.client_host,
-            reason=problem.reason,
-            detail=str(problem),
-        )
 
     # Requests
 
@@ -215,13 +215,25 @@ class VirtualClusterServer:
             return
         work = in_work.work
         try:
-            response = work.respond(result)
+            response, rest = self._throttled(in_work, work.respond(result), result)
             in_work.connection.answer(request, response)
+            in_work.connection.rest(rest)
         except Exception:  # noqa: BLE001 - see the module
             self._failed(in_work.connection, request)
         else:
             self._count(work.request, result)
             self.metrics.request(self.name, request.api_key.name, error_of(response), self.now() - work.context.now)
+
+    def _throttled(self, in_work: _InWork, response: ResponseMessage, result: object) -> tuple[ResponseMessage, float]:
+        """The answer, with the time that its connection must rest, as Kafka's quotas have it (KIP-219)."""
+        if isinstance(result, FetchResult) and result.delivered is not None:
+            return response, 0.0
+        rest = self.admission.take(in_work.connection)
+        if rest > 0:
+            self.metrics.throttled(self.name, in_work.work.api_key.name)
+            if not isinstance(response, SaslHandshakeResponse | SaslAuthenticateResponse):
+                response = replace(response, throttle_time_ms=math.ceil(rest * 1000))
+        return response, rest
 
     def _work(self, connection: DownstreamConnection) -> None:
         try:

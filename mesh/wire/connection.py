@@ -57,7 +57,7 @@ class ServerConnection:
         a ProtocolError.
     """
 
-    __slots__ = ("_frames", "_pending", "_served", "_to_send", "_unanswered")
+    __slots__ = ("_frames", "_pending", "_refusal", "_served", "_to_send", "_unanswered", "refused_versions")
 
     def __init__(self, served: Mapping[ApiKey, tuple[int, int]], limit: int = MAX_REQUEST_BYTES) -> None:
         for api_key, (lowest, highest) in served.items():
@@ -70,11 +70,23 @@ class ServerConnection:
         self._pending: Final[deque[Request]] = deque()
         self._to_send: list[Buffer] = []
         self._unanswered = 0
+        self._refusal: Final = self._refusal_of_version()
+        self.refused_versions = 0
+        """How many requests were answered here, for their version of ApiVersions is not known."""
 
     @property
     def pending(self) -> int:
         """How many requests have been received and not answered."""
         return self._unanswered
+
+    @property
+    def held(self) -> int:
+        """How many requests are kept: unanswered, or answered while one before them is not."""
+        return len(self._pending)
+
+    @property
+    def has_unfinished_frame(self) -> bool:
+        return self._frames.is_unfinished
 
     @property
     def oldest(self) -> Request | None:
@@ -120,7 +132,7 @@ class ServerConnection:
             if api_key is not ApiKey.API_VERSIONS:
                 raise ProtocolError("unsupported_version", f"{api_key.name} v{version} is not in v{lowest}-{highest}")
             # Neither header nor body of a version that we do not know can be read, only what all of them begin with.
-            self._refuse_version(self._enqueue(Request(api_key, 0, correlation_id, None, frame, cursor.position)))
+            self._refuse_version(self._enqueue(Request(api_key, 0, correlation_id, None, b"", 0)))
             return None
         client_id = cursor.nullable_string()
         if is_flexible(api_key, version):
@@ -133,11 +145,16 @@ class ServerConnection:
         return request
 
     def _refuse_version(self, request: Request) -> None:
+        self.refused_versions += 1
+        self.answer_raw(request, self._refusal)
+
+    def _refusal_of_version(self) -> list[Buffer]:
         served = tuple(
             ApiVersion(api_key=key, min_version=lowest, max_version=highest)
             for key, (lowest, highest) in self._served.items()
         )
-        self.answer(request, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served))
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served)
+        return encode_response(ApiKey.API_VERSIONS, 0, response)
 
     def _settle(self, request: Request, answer: list[Buffer]) -> None:
         if request._answer is not None:

@@ -21,6 +21,11 @@ class FrameSplitter:
         self._buffer = bytearray()
         self.limit = limit
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a frame, or its length, has come in part."""
+        return bool(self._buffer)
+
     def receive_data(self, data: Buffer) -> list[bytes]:
         """The frames that these bytes complete, without their lengths.
 

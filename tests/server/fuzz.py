@@ -27,6 +27,7 @@ from mesh.pool.effects import GroupId
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import TopicName
+from mesh.server.limits import Limits
 from mesh.server.virtual_cluster import VirtualClusterServer
 from mesh.wire.apis import ApiKey
 from tests.apis.messages import request
@@ -41,6 +42,7 @@ MAX_GROWTH_KIB = 128 * 1024
 CORPUS = 1_500
 """Well-formed requests that are made at a time, from the state at that time; building them is the slowest part."""
 RENEWED_AFTER = 5_000
+UNRATIONED = Limits(request_rate=1 << 40, request_rate_per_address=1 << 40)
 STRANGE = (0, -1, 4, 2**31 - 1, -(2**31))
 
 
@@ -187,7 +189,7 @@ def run_handlers(seed: int, requests: int) -> str:
 
 async def _handlers(random: Random, requests: int, seed: int) -> str:
     asyncio.get_running_loop().set_exception_handler(_fail)
-    bench = Bench(PoolSettings(fast_expiry=1.0, lock_timeout=20.0), GroupRules(maximum=20))
+    bench = Bench(PoolSettings(fast_expiry=1.0, lock_timeout=20.0), GroupRules(maximum=20), limits=UNRATIONED)
     generator, peers, closed = Generator(random, bench), [bench.peer() for _ in range(20)], 0
     before = resident_kib()
     for number in range(requests):
@@ -251,7 +253,7 @@ def let_failures_through() -> None:
 
 async def serve() -> None:
     """Until standard input ends; the port is the first line that is written, the growth in KiB the last."""
-    bench = Bench(PoolSettings(fast_expiry=1.0), GroupRules(maximum=20))
+    bench = Bench(PoolSettings(fast_expiry=1.0), GroupRules(maximum=20), limits=UNRATIONED)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_fail)
     listener = await loop.create_server(bench.server.accept, "127.0.0.1", 0, backlog=1_024)

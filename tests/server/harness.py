@@ -32,6 +32,7 @@ from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.server.administration import Answer
 from mesh.server.dead_letters import Ended
+from mesh.server.limits import Descriptors, Gate, Limits
 from mesh.server.metrics import Metrics
 from mesh.server.samples import samples_of
 from mesh.server.troubles import Troubles
@@ -67,8 +68,8 @@ class FakeAdministration:
 class FakeTransport(asyncio.Transport):
     """What the mesh writes. stuck: the client reads nothing, so it stays in the transport's buffer."""
 
-    def __init__(self, protocol: asyncio.Protocol) -> None:
-        super().__init__(extra={"peername": ("10.0.0.1", 40_000)})
+    def __init__(self, protocol: asyncio.Protocol, host: str) -> None:
+        super().__init__(extra={"peername": (host, 40_000)})
         self._protocol = protocol
         self.written = bytearray()
         self.stuck = False
@@ -92,6 +93,9 @@ class FakeTransport(asyncio.Transport):
             self._asked_to_stop = False
             self._protocol.resume_writing()
 
+    def get_write_buffer_size(self) -> int:
+        return len(self.written) if self.stuck else 0
+
     def pause_reading(self) -> None:
         assert self.reading
         self.reading = False
@@ -114,10 +118,10 @@ class FakeTransport(asyncio.Transport):
 class Peer(Conversation):
     """A client on one connection."""
 
-    def __init__(self, server: VirtualClusterServer, client_id: str = "c") -> None:
+    def __init__(self, server: VirtualClusterServer, client_id: str = "c", host: str = "10.0.0.1") -> None:
         super().__init__(client_id)
         self.protocol = server.accept()
-        self.transport = FakeTransport(self.protocol)
+        self.transport = FakeTransport(self.protocol, host)
         self._received: dict[int, Any] = {}
         self.order: list[int] = []
         """Correlation ids of answers, as they came."""
@@ -272,6 +276,8 @@ class Bench:
         rules: GroupRules | None = None,
         store_at_once: bool = True,
         leave_at_once: bool = True,
+        limits: Limits | None = None,
+        descriptors: int = 1 << 20,
     ) -> None:
         topics = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(EU, ORDERS), Source(US, ORDERS)))], [])
         cluster = VirtualCluster(
@@ -286,6 +292,7 @@ class Bench:
         self.metrics = Metrics()
         self.troubles = Troubles((EU, US), asyncio.get_running_loop().time)
         self.metrics.add_collector(self.troubles.samples)
+        self.gate = Gate(limits or Limits(), Descriptors(descriptors))
         self.server = VirtualClusterServer(
             cluster,
             ENDPOINT,
@@ -295,6 +302,7 @@ class Bench:
             self.troubles,
             FakeAdministration(),
             self._bury,
+            gate=self.gate,
         )
         self.metrics.add_collector(lambda: samples_of(self.server))
         for name in (EU, US):
@@ -313,8 +321,8 @@ class Bench:
     def _refresh(self) -> None:
         self.refreshed += 1
 
-    def peer(self, client_id: str = "c") -> Peer:
-        return Peer(self.server, client_id)
+    def peer(self, client_id: str = "c", host: str = "10.0.0.1") -> Peer:
+        return Peer(self.server, client_id, host)
 
     async def member(self, client_id: str = "c", group: str = GROUP) -> Peer:
         peer = self.peer(client_id)

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from mesh.apis import TABLE
 from mesh.apis.api import Context
 from mesh.pool.effects import Effect
-from mesh.server.connection import MOST_AHEAD, MOST_IDLE, MOST_QUEUED
+from mesh.server.connection import MOST_AHEAD, MOST_QUEUED
+from mesh.server.limits import Limits
 from mesh.wire.apis import ApiKey
 from mesh.wire.messages import RequestMessage
 from tests.apis.harness import join_values
@@ -100,8 +101,8 @@ async def test_reading_pauses_when_much_is_queued_and_resumes() -> None:
 
 @in_fake_time
 async def test_reading_pauses_when_many_bytes_came_whatever_they_are() -> None:
-    """ApiVersions in a version of the future is answered without being queued; half a frame is no request at all."""
-    bench = Bench()
+    """ApiVersions in a version of the future is answered without being handled; half a frame is no request at all."""
+    bench = Bench(limits=Limits(request_rate=1 << 40, request_rate_per_address=1 << 40))
     for data in (frame(b"\0\x12\0\x63" + bytes(4)) * (MOST_AHEAD // 12 + 1), frame(bytes(MOST_AHEAD))[:-1]):
         peer = bench.peer()
         peer.send(ApiKey.JOIN_GROUP, 3, **join_values(member_id=""))
@@ -228,11 +229,11 @@ async def test_whoever_sends_nothing_whole_for_long_is_disconnected() -> None:
     half.protocol.data_received(half.bytes_of(ApiKey.METADATA, 1, topics=())[:-1])
     length.protocol.data_received(b"\0\0\x10\0")
     for _ in range(3):
-        await asyncio.sleep(MOST_IDLE * 0.4)
+        await asyncio.sleep(Limits().idle_timeout * 0.4)
         busy.ask(ApiKey.API_VERSIONS, 0)
     assert [peer.transport.closed for peer in (silent, half, length, busy)] == [True, True, True, False]
     assert bench.server.connections == 1
-    await asyncio.sleep(MOST_IDLE + 1)
+    await asyncio.sleep(Limits().idle_timeout + 1)
     assert busy.transport.closed
 
 
