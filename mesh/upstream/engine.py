@@ -7,7 +7,7 @@ thread, in the order in which they happened. An engine is a member of the pool's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NewType, Protocol, TypeAlias
 
@@ -157,8 +157,6 @@ EngineEvent: TypeAlias = (
     | SourceUp
     | EngineFailed
 )
-
-Deliver: TypeAlias = Callable[[EngineEvent], None]
 
 
 class Engine(Protocol):

@@ -84,13 +84,19 @@ def test_group_not_authorized(bed_with_security: Bed) -> None:
 
 
 def test_group_not_authorized_any_more(bed_with_security: Bed) -> None:
+    """Its commits fail at once, and members are told to send theirs again; at the end of its session it is put out."""
     bed, watch, cluster = bed_with_security, Stopwatch("authorization taken away"), secured(bed_with_security)
     cluster.allow(USER, bed.bench.group, bed.bench.topic)
     bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
     bed.members()
     bed.flows("us")
     cluster.forbid_group(USER, bed.bench.group)
-    watch.note(TOLD, bed.until_told(Trouble.NOT_AUTHORIZED))
+    bed.bench.feed(300, clusters=[bed.us])
+    watch.note("until it is told that commits fail", bed.until_told(Trouble.COMMITS))
+    assert "GROUP_AUTHORIZATION_FAILED" in bed.standing()[Trouble.COMMITS.value]["reason"]
+    retriable = "COORDINATOR_LOAD_IN_PROGRESS"
+    eventually("commits to be retried", lambda: bed.mesh.metric("kafka_mesh_commits_total", result=retriable) > 0)
+    watch.note(TOLD, bed.until_told(Trouble.NOT_AUTHORIZED, timeout=90))
     bed.flows("eu")
     cluster.allow(USER, bed.bench.group, bed.bench.topic)
     with watch.measure(FLOWS):

@@ -24,7 +24,9 @@ class Feed:
         # With more in flight, a producer's first batch may be refused by a partition that is just coming up and the
         # second one accepted; the first one's retry then counts as a duplicate, and is lost as a success.
         one_by_one = {"enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
-        base = {**CLIENT_PROPERTIES, **one_by_one, "bootstrap.servers": cluster.bootstrap_servers}
+        # One broker of several may hang: its partitions are led by another by then.
+        patience = {"socket.timeout.ms": 5_000}
+        base = {**CLIENT_PROPERTIES, **patience, **one_by_one, "bootstrap.servers": cluster.bootstrap_servers}
         self._producers = [Producer({**base, "compression.codec": codec}) for codec in CODECS]
 
     def produce(self, count: int, rate: float | None = None) -> None:
