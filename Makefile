@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test test-long lint fmt lock fuzz clean
+.PHONY: help install demo test test-long test-clients lint fmt lock fuzz clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -23,6 +23,9 @@ test: install ## all tests but the long ones; real brokers where Java 17 and Mav
 
 test-long: install ## the long tests
 	$(BIN)/pytest -m long $(ARGS)
+
+test-clients: install ## every client of docs/clients.md on real brokers, three tests at a time
+	$(BIN)/pytest -m long -n 3 tests/clients $(ARGS)
 
 lint: install ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check .

@@ -22,6 +22,7 @@ _skipped = pytest.StashKey[list[str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_skipped] = []
+    config.pluginmanager.register(_Skips(config.stash[_skipped]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -62,22 +63,25 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.skipped and not hasattr(report, "wasxfail"):
-        item.config.stash[_skipped].append(item.nodeid)
-        if item.get_closest_marker("kafka") and isinstance(report.longrepr, tuple):
-            # One place for all, so that pytest folds them into one line of its summary.
-            report.longrepr = ("tests/conftest.py", _cluster.__code__.co_firstlineno, report.longrepr[2])
+    if report.skipped and item.get_closest_marker("kafka") and isinstance(report.longrepr, tuple):
+        # One place for all, so that pytest folds them into one line of its summary.
+        report.longrepr = ("tests/conftest.py", _cluster.__code__.co_firstlineno, report.longrepr[2])
     return report
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    report = yield
-    if report.skipped:
-        collector.config.stash[_skipped].append(collector.nodeid)
-    return report
+class _Skips:
+    """Hears of them also when the tests run in other processes (pytest-xdist)."""
+
+    def __init__(self, skipped: list[str]) -> None:
+        self._skipped = skipped
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._skipped.append(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self._skipped.append(report.nodeid)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
