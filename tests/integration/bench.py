@@ -16,6 +16,10 @@ from tests.integration.members import ConfluentMember, JavaMember, KcatMember, M
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import eventually
 from tests.integration.records import Account, Delivery, Stored, account
+from tests.integration.relay import Relay
+
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+"""`kafka-consumer-groups`."""
 
 AnyMember = TypeVar("AnyMember", bound=Member)
 
@@ -38,10 +42,16 @@ class Bench:
             cluster.create_topic(self.topic, partitions)
 
     def start_mesh(
-        self, *, upstream: Mapping[str, Mapping[str, object]] | None = None, name: str = "mesh", **pool: object
+        self,
+        relay: Relay | None = None,
+        *,
+        upstream: Mapping[str, Mapping[str, object]] | None = None,
+        name: str = "mesh",
+        **pool: object,
     ) -> Mesh:
-        """A mesh in front of the clusters; upstream: further keys of clusters; pool: further keys of its target."""
-        self._meshes.append(Mesh(self.clusters, [self.topic], self._folder, pool, upstream, name))
+        """A mesh in front of the clusters; relay: what clients connect to instead; upstream: further keys of clusters;
+        pool: further keys of its target."""
+        self._meshes.append(Mesh(self.clusters, [self.topic], self._folder, pool, upstream, name, relay))
         return self.mesh
 
     @property
@@ -117,19 +127,20 @@ class Bench:
             eventually("every record arrived", all_arrived, timeout=timeout, interval=0.25)
         return account(stored, self.deliveries(members))
 
-    def until_all_committed(self) -> None:
-        """Returns when the upstream groups have committed the end of every partition: no lag."""
+    def until_all_committed(self, group: str | None = None) -> None:
+        """Returns when the upstream groups have committed the end of every partition: no lag. The bench's group unless
+        one is named."""
         stored = Counter((each.cluster, each.partition) for each in self.stored().values())
 
         def committed() -> bool:
             found = {
                 (cluster.name, partition): offset
                 for cluster in self.clusters
-                for (_, partition), offset in cluster.committed(self.group).items()
+                for (_, partition), offset in cluster.committed(group or self.group).items()
             }
             return found == stored
 
-        eventually(f"{self.group} has no lag", committed, interval=0.2, timeout=30)
+        eventually(f"{group or self.group} has no lag", committed, interval=0.2, timeout=30)
 
     def end(self) -> None:
         """Kill what still runs."""
@@ -161,8 +172,9 @@ def until_members(cluster: KafkaCluster, group: str, count: int) -> None:
 
 def lag(cluster: KafkaCluster, group: str) -> dict[int, str]:
     """The lag per partition as `kafka-consumer-groups --describe` prints it."""
-    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    text = cluster.run_tool(command, "--bootstrap-server", cluster.bootstrap_servers, "--describe", "--group", group)
+    text = cluster.run_tool(
+        CONSUMER_GROUPS, "--bootstrap-server", cluster.bootstrap_servers, "--describe", "--group", group
+    )
     lines = [line.split() for line in text.splitlines() if line.strip()]
     if not lines:
         return {}

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import ChildProcess, eventually, free_port
+from tests.integration.relay import Relay
 
 KAFKA_MESH = Path(sys.executable).with_name("kafka-mesh")
 
@@ -32,11 +33,14 @@ class Mesh:
         pool: Mapping[str, object],
         upstream: Mapping[str, Mapping[str, object]] | None = None,
         name: str = "mesh",
+        relay: Relay | None = None,
     ) -> None:
         """pool: further keys of the pool target; upstream: keys of clusters, which go before the usual ones; name: of
-        its files. Returns when /readyz says so."""
+        its files; relay: what clients connect to instead. Returns when /readyz says so."""
         port, coordinator, self._admin = free_port(), free_port(), free_port()
-        self.bootstrap_servers = f"127.0.0.1:{port}"
+        listen = {"listen": f"127.0.0.1:{port}", "coordinator": f"127.0.0.1:{coordinator}"}
+        advertise = {each: relay.stand_in_for(address) for each, address in listen.items()} if relay else listen
+        self.bootstrap_servers = advertise["listen"]
         self._file = folder / f"{name}.yaml"
         self._log = folder / f"{name}.log"
         target = {
@@ -62,8 +66,8 @@ class Mesh:
             "virtual_clusters": [
                 {
                     "name": "tested",
-                    "listen": self.bootstrap_servers,
-                    "coordinator": f"127.0.0.1:{coordinator}",
+                    **listen,
+                    "advertise": advertise,
                     "target": {"pool": target},
                 }
             ],

@@ -32,6 +32,7 @@ class View(Enum):
     WHOLE = "all of it"
     KCAT = "no type of the timestamp, and of a header what is before its first NUL"
     JAVA = "the value"
+    WITHOUT_NULL = "no difference between nothing and no bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,9 @@ class Record:
                 seen = (self.key, self.value, headers, self.timestamp)
             case View.JAVA:
                 seen = self.value
+            case View.WITHOUT_NULL:
+                headers = tuple((name, value or None) for name, value in self.headers)
+                seen = (self.key or None, self.value or None, headers, self.timestamp)
         return hashlib.sha256(repr(seen).encode()).hexdigest()[:24]
 
 

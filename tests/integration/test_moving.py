@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Literal
 
 import pytest
 
-from tests.integration.bench import Bench, until_left
+from tests.integration.bench import CONSUMER_GROUPS, Bench, until_left
 from tests.integration.kafka import KafkaCluster
 from tests.integration.records import account
 
@@ -39,39 +40,52 @@ def test_onto_the_mesh_and_back(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backwards", "forwards"),
+    ("backwards", "forwards", "stops"),
     [
-        (("--to-earliest",), ("--to-offset", "700")),
-        pytest.param(("--to-offset", "200"), ("--to-latest",), marks=pytest.mark.long),
+        (("--to-earliest",), ("--to-offset", "700"), "the mesh"),
+        pytest.param(("--to-offset", "200"), ("--to-latest",), "its consumers", marks=pytest.mark.long),
         pytest.param(
-            ("--to-datetime", "2023-11-14T22:13:24.000"),
+            ("--to-datetime", "2023-11-14T22:13:24.000"),  # the records say that they are of these seconds
             ("--to-datetime", "2023-11-14T22:13:33.000"),
+            "the mesh",
             marks=pytest.mark.long,
         ),
     ],
     ids=["earliest-offset", "offset-latest", "datetime"],
 )
-def test_position_set_by_hand(bench: Bench, backwards: tuple[str, ...], forwards: tuple[str, ...]) -> None:
-    """With Kafka's own tool, while the mesh is stopped: what lies behind the position comes, again or for the first
-    time, and nothing else does."""
+def test_position_set_by_hand(
+    bench: Bench, backwards: tuple[str, ...], forwards: tuple[str, ...], stops: Literal["the mesh", "its consumers"]
+) -> None:
+    """With Kafka's own tool, while the mesh or at least the group's consumers are stopped: what lies behind it comes,
+    again or for the first time, and nothing else does."""
     eu, us = bench.clusters
     mesh = bench.start_mesh()
+
+    def set_position(*position: str) -> None:
+        if stops == "the mesh":
+            mesh.stop()
+        until_left(eu, bench.group)
+        whose = ("--bootstrap-server", eu.bootstrap_servers, "--group", bench.group, "--topic", bench.topic)
+        eu.run_tool(CONSUMER_GROUPS, *whose, "--reset-offsets", *position, "--execute")
+
+    def restart() -> None:
+        if stops == "the mesh":
+            mesh.restart()
+
     bench.feed(3_000)
     assert_these_come("before", bench, bench.stored().keys())
-    mesh.stop()
 
-    set_position(eu, bench, *backwards)
+    set_position(*backwards)
     again = behind_the_position(eu, bench)
     assert again
-    mesh.restart()
+    restart()
     assert_these_come("again", bench, again)
-    mesh.stop()
 
     bench.feed(3_000)
-    set_position(eu, bench, *forwards)
+    set_position(*forwards)
     rest = behind_the_position(eu, bench) | behind_the_position(us, bench)
     assert len(rest) < 3_000
-    mesh.restart()
+    restart()
     assert_these_come("rest", bench, rest)
 
 
@@ -83,13 +97,6 @@ def assert_these_come(name: str, bench: Bench, expected: Collection[str]) -> Non
     bench.until_all_committed()
     account(stored, member.deliveries).assert_each_once()
     member.close()
-
-
-def set_position(cluster: KafkaCluster, bench: Bench, *position: str) -> None:
-    """With `kafka-consumer-groups`."""
-    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    whose = ("--bootstrap-server", cluster.bootstrap_servers, "--group", bench.group, "--topic", bench.topic)
-    cluster.run_tool(tool, *whose, "--reset-offsets", *position, "--execute")
 
 
 def behind_the_position(cluster: KafkaCluster, bench: Bench) -> set[str]:

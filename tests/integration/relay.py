@@ -1,0 +1,77 @@
+"""A TCP relay whose connections a test can cut, while both ends go on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from functools import partial
+
+from tests.integration.processes import free_port
+
+_CHUNK = 1 << 16
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: with a timeout of 0, close() sends RST
+
+
+class Relay:
+    """Listens on an address of its own for each one it is asked to stand in for. It runs in a thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._open: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def stand_in_for(self, address: str) -> str:
+        """The address to connect to instead of this one."""
+        host, _, port = address.rpartition(":")
+        own = free_port()
+
+        async def serve() -> None:
+            await asyncio.start_server(partial(self._relay, host, int(port)), host, own)
+
+        asyncio.run_coroutine_threadsafe(serve(), self._loop).result(10)
+        return f"{host}:{own}"
+
+    def cut(self) -> int:
+        """Reset all connections, both ways; how many there were."""
+
+        async def reset() -> int:
+            count = len(self._open) // 2
+            for writer in self._open:
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                writer.transport.abort()
+            return count
+
+        return asyncio.run_coroutine_threadsafe(reset(), self._loop).result(10)
+
+    def close(self) -> None:
+        """Cut everything, and listen no more."""
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    async def _relay(self, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            upstream, upward = await asyncio.open_connection(host, port)
+        except OSError:
+            writer.transport.abort()
+            return
+        ends = {writer, upward}
+        self._open |= ends
+        try:
+            await asyncio.gather(_copy(reader, upward), _copy(upstream, writer))
+        finally:
+            self._open -= ends
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(_CHUNK):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
