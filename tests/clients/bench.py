@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections.abc import Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Any, ClassVar
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
-from tests.clients.building import franz_program, java_classes, node_program
+from tests.clients.building import go_program, java_classes, node_program
 from tests.clients.script import Script
 from tests.integration.bench import Bench
 from tests.integration.jars import kafka_jars
@@ -31,10 +33,16 @@ class Client(Enum):
     KAFKAJS = "kafkajs"
     PLATFORMATIC = "@platformatic/kafka"
     FRANZ = "franz-go"
+    SARAMA = "sarama"
+    SEGMENTIO = "kafka-go"
 
 
 class ScriptedMember(Member):
     """A consumer that carries out a `Script`."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path, view: View = View.WHOLE) -> None:
+        super().__init__(name, command, folder)
+        self._view = view
 
     # 128 + SIGTERM is how a JVM ends that was asked to.
     _clean_exits = frozenset({0, 143})
@@ -51,10 +59,11 @@ class ScriptedMember(Member):
             key, value = _bytes(report["key"]), _bytes(report["value"])
             headers = tuple((name, _bytes(part)) for name, part in report["headers"])
             timestamp_type = self._TYPES.get(report["timestamp_type"], 0)
+            if self._view is View.WITHOUT_NULL:
+                value = value or None
             record = Record(key, value, headers, report["timestamp"], timestamp_type)
-            fingerprint = record.fingerprint(View.WHOLE)
             place = (self.name, report["partition"], report["offset"])
-            self._deliveries.append(Delivery(record.id, View.WHOLE, fingerprint, *place))
+            self._deliveries.append(Delivery(record.id, self._view, record.fingerprint(self._view), *place))
         return whole
 
     def until_acted(self) -> None:
@@ -74,7 +83,8 @@ class ClientBench(Bench):
         if client is Client.KCAT:
             return self._joined(KcatMember(name, _kcat(chosen), self._folder))
         command = [*_command(client), chosen.to_json()]
-        return self._joined(ScriptedMember(name, command, self._folder))
+        view = View.WITHOUT_NULL if client is Client.SEGMENTIO else View.WHOLE
+        return self._joined(ScriptedMember(name, command, self._folder, view))
 
     def joined(self, client: Client, name: str, **script: Any) -> Member:
         """`member`, when it was given partitions."""
@@ -105,8 +115,8 @@ def _command(client: Client) -> list[str]:
         case Client.KAFKAJS | Client.PLATFORMATIC:
             library = "kafkajs" if client is Client.KAFKAJS else "platformatic"
             return ["node", str(node_program(f"with_{library}.js"))]
-        case Client.FRANZ:
-            return [str(franz_program())]
+        case Client.FRANZ | Client.SARAMA | Client.SEGMENTIO:
+            return [str(go_program(client.name.lower()))]
         case Client.KCAT:
             raise ValueError("kcat takes arguments, not a script")
 

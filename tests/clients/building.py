@@ -39,14 +39,14 @@ def node_program(name: str) -> Path:
     return _built("node", install_into) / name
 
 
-def franz_program() -> Path:
-    """The franz-go consumer."""
+def go_program(name: str) -> Path:
+    """The consumer in the folder `name` of go/."""
 
     def build_into(folder: Path) -> None:
-        _run("go", "build", "-o", folder / "member", ".", cwd=SOURCES / "franz")
+        _run("go", "build", "-o", f"{folder}/", "./...", cwd=SOURCES / "go")
 
-    _require("go", "franz-go needs Go")
-    return _built("franz", build_into) / "member"
+    _require("go", "franz-go, sarama and kafka-go need Go")
+    return _built("go", build_into) / name
 
 
 def _require(program: str, why: str) -> None:
@@ -56,8 +56,9 @@ def _require(program: str, why: str) -> None:
 
 def _built(language: str, build: Callable[[Path], None]) -> Path:
     """Renamed into place when it is complete, so that two test runs at once are no trouble."""
-    texts = sorted(path for path in (SOURCES / language).iterdir() if path.is_file())
-    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in texts)).hexdigest()[:12]
+    texts = sorted(path for path in (SOURCES / language).rglob("*") if path.is_file())
+    content = b"".join(bytes(path.relative_to(SOURCES)) + path.read_bytes() for path in texts)
+    digest = hashlib.sha256(content).hexdigest()[:12]
     target = _CACHE / f"{language}-{digest}"
     if target.is_dir():
         return target

@@ -36,8 +36,12 @@ class Consumer(ABC):
         """At most 0.2 s."""
 
     @abstractmethod
-    def commit(self) -> None:
-        """Synchronously, all that was polled."""
+    def commit(self) -> bool:
+        """All that was polled; waits for the answer, and tells whether it was good."""
+
+    def commit_without_waiting(self) -> None:
+        """All that was polled."""
+        raise NotImplementedError(f"{type(self).__name__} cannot")
 
     @abstractmethod
     def pause(self) -> None:
@@ -72,11 +76,13 @@ class Run:
         self._uncommitted: dict[int, int] = {}
         self._has_acted = not script.act
         self._stopped = False
+        self._is_commit_due = False
+        """The last one failed, e.g. because the group rebalances."""
 
     def run(self) -> None:
         signal.signal(signal.SIGTERM, self._stop)
         while not self._stopped:
-            consumer = self._start(self._script)
+            consumer, self._is_commit_due = self._start(self._script), False
             try:
                 while not self._stopped:
                     self._round(consumer)
@@ -95,10 +101,17 @@ class Run:
         sys.stdout.flush()
         if not self._has_acted and self._handled >= self._script.act_after:
             self._act(consumer)
-        elif seen and self._script.commit == "sync" and (self._has_acted or self._script.act != "seek"):
-            consumer.commit()
-            self._uncommitted.clear()
-            report("committed")
+        elif seen and self._script.commit == "async":
+            consumer.commit_without_waiting()
+        elif (seen or self._is_commit_due) and self._script.commit == "sync" and self._commits:
+            self._is_commit_due = not consumer.commit()
+            if not self._is_commit_due:
+                self._uncommitted.clear()
+                report("committed")
+
+    @property
+    def _commits(self) -> bool:
+        return self._has_acted or self._script.act != "seek"
 
     def _handle(self, record: Seen, consumer: Consumer) -> None:
         self._handled += 1
@@ -113,7 +126,7 @@ class Run:
                 raise HandlerFailed
             case "stall":
                 sys.stdout.flush()
-                time.sleep(self._script.act_seconds)
+                consumer.sleep(self._script.act_seconds)
 
     def _act(self, consumer: Consumer) -> None:
         self._has_acted = True

@@ -14,14 +14,16 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """group: None to assign all `partitions` without one. Times in milliseconds, seconds where the name says so.
+    """group: None for a consumer without one. partitions: to assign itself so many instead of subscribing.
+    Times in milliseconds, seconds where the name says so.
 
     assignor: the only one it offers to its group (confluent-kafka, kafka-python, kafka-clients); "" for its own choice.
-    commit: `auto` is the client's own, every `commit_interval`; `sync` after each poll. Before an act that is to find
+    commit: `auto` is the client's own, every `commit_interval`; `sync` after each poll; `async` after each poll,
+    without waiting for an answer (confluent-kafka, kafka-python, kafka-clients). Before an act that is to find
     something un-committed, `sync` commits nothing.
     act: what to do once, after the poll in which record number `act_after` was handled:
     pause: all partitions, poll for a moment, resume;  seek: back to the first record it has not committed;
-    throw: out of the handler of that record, close, and start anew (kafkajs: it starts anew by itself);
+    throw: out of the handler of that record, close, and start anew (kafkajs, sarama: they start anew by themselves);
     stall: handle that one record for `act_seconds`.
     """
 
@@ -32,7 +34,7 @@ class Script:
     partitions: int = 0
     assignor: Literal["", "range", "roundrobin", "cooperative-sticky"] = ""
     reset: Literal["earliest", "latest", "none"] = "earliest"
-    commit: Literal["auto", "sync", "none"] = "auto"
+    commit: Literal["auto", "sync", "async", "none"] = "auto"
     commit_interval: int = 500
     instance_id: str | None = None
     session_timeout: int = 10_000

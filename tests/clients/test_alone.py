@@ -7,6 +7,8 @@ import pytest
 from tests.clients.bench import Client, ClientBench
 from tests.clients.selection import clients
 
+COMMITS_WITHOUT_WAITING = (Client.CONFLUENT, Client.KAFKA_PYTHON, Client.JAVA)
+
 
 @pytest.mark.parametrize("client", clients(quick=True))
 def test_alone(bench: ClientBench, client: Client) -> None:
@@ -20,6 +22,16 @@ def test_alone(bench: ClientBench, client: Client) -> None:
     member.assert_running()
     assert member.events["assigned"] == 1, member.events
     assert not member.events["revoked"] + member.events["lost"] + member.events["error"], member.events
+    member.close()
+
+
+@pytest.mark.parametrize("client", clients(COMMITS_WITHOUT_WAITING))
+def test_commits_without_waiting(bench: ClientBench, client: Client) -> None:
+    bench.start_mesh()
+    member = bench.joined(client, "member", commit="async")
+    bench.feed(2_000, rate=1_000)
+    bench.account().assert_each_once()
+    bench.until_all_committed()
     member.close()
 
 

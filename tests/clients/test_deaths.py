@@ -7,11 +7,12 @@ import pytest
 from tests.clients.bench import Client, ClientBench
 from tests.clients.selection import clients
 from tests.integration.processes import eventually
+from tests.integration.relay import Relay
 
 # kcat ends when it finds no broker.
 LASTING = [client for client in Client if client is not Client.KCAT]
-# kafkajs cannot name itself.
-STATIC = [client for client in Client if client is not Client.KAFKAJS]
+# kafkajs and kafka-go cannot name themselves.
+STATIC = [client for client in Client if client not in (Client.KAFKAJS, Client.SEGMENTIO)]
 
 
 def commits(client: Client) -> str:
@@ -60,6 +61,28 @@ def test_restarted_mesh(bench: ClientBench, client: Client) -> None:
     bench.until_all_committed()
     for member in members:
         member.assert_running()
+
+
+@pytest.mark.parametrize("client", clients(LASTING))
+def test_cut_connections(bench: ClientBench, client: Client) -> None:
+    """All connections of two members are reset, twice, while records flow: they connect again and go on. What was in an
+    answer that got lost is sent again; only who joins anew may be given what it had not committed."""
+    relay = Relay()
+    bench.start_mesh(relay)
+    members = [bench.joined(client, name, commit=commits(client)) for name in ("member-1", "member-2")]
+    with bench.feeding(4_000, rate=1_000):
+        for count in (100, 400):
+            for member in members:
+                member.until_delivered(count)
+            assert relay.cut() >= 2
+    account = bench.account()
+    account.assert_nothing_lost_or_altered()
+    assert len(account.twice) <= 400, str(account)
+    bench.until_all_committed()
+    for member in members:
+        member.assert_running()
+    bench.close_members()
+    relay.close()
 
 
 @pytest.mark.parametrize("client", clients(STATIC))

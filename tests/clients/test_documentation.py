@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,23 +13,41 @@ import pytest
 
 from tests.clients.bench import Client
 from tests.clients.building import SOURCES
+from tests.clients.test_alone import COMMITS_WITHOUT_WAITING
 from tests.clients.test_deaths import LASTING, STATIC
-from tests.clients.test_rewinds import SCRIPTED, WITH_FAILING_HANDLER, WITH_POLL_INTERVAL
-from tests.clients.test_starts import WITHOUT_GROUP
+from tests.clients.test_rewinds import (
+    PAUSING,
+    SEEKING,
+    WITH_FAILING_HANDLER,
+    WITH_POLL_INTERVAL,
+    WITHOUT_POLL_INTERVAL,
+)
+from tests.clients.test_starts import ASSIGNS_WITH_GROUP, WITHOUT_GROUP
 from tests.integration.jars import KAFKA_VERSION
 
 DOCUMENT = SOURCES.parents[1] / "docs" / "clients.md"
 PARTIAL: dict[str, Collection[Client]] = {
+    "test_cut_connections": LASTING,
     "test_restarted_mesh": LASTING,
     "test_static_member_comes_back": STATIC,
-    "test_pause": SCRIPTED,
-    "test_seek_back": SCRIPTED,
+    "test_restarted_mesh_under_all_clients": LASTING,
+    "test_commits_without_waiting": COMMITS_WITHOUT_WAITING,
+    "test_pause": PAUSING,
+    "test_seek_back": SEEKING,
     "test_failing_handler": WITH_FAILING_HANDLER,
     "test_away_for_too_long": WITH_POLL_INTERVAL,
+    "test_hangs_for_too_long": WITHOUT_POLL_INTERVAL,
     "test_without_group": WITHOUT_GROUP,
+    "test_assigned_with_group": ASSIGNS_WITH_GROUP,
+    "test_kcat_until_the_end": (Client.KCAT,),
 }
-"""Tests that do not run with every client; all the others that take one do."""
-WITH_EVERY_CLIENT = {"test_alone", "test_two_share", "test_killed_member", "test_reset_of_a_group"}
+"""Tests that do not run with every client."""
+WITH_EVERY_CLIENT = {
+    "test_alone",
+    "test_two_share",
+    "test_killed_member",
+    "test_reset_of_a_group",
+}
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -43,14 +61,16 @@ def named_in(cell: str) -> set[str]:
     return set(re.findall(r"`(test_\w+)`", cell))
 
 
+def functions_in(folder: Path) -> Iterator[ast.FunctionDef]:
+    """The tests, by their text."""
+    for path in folder.glob("test_*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                yield node
+
+
 def existing() -> set[str]:
-    """The tests of this folder, by their text."""
-    return {
-        node.name
-        for path in Path(SOURCES).glob("test_*.py")
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    }
+    return {test.name for folder in (SOURCES, SOURCES.parent / "integration") for test in functions_in(folder)}
 
 
 @pytest.mark.parametrize("heading", ["What was tried", "What to set"])
@@ -59,6 +79,19 @@ def test_every_row_names_tests_that_exist(heading: str) -> None:
     for row in rows(heading):
         assert named_in(row[-1]), row
         assert named_in(row[-1]) <= existing(), row
+
+
+def test_migration_names_tests_that_exist() -> None:
+    named = named_in((DOCUMENT.parent / "migration.md").read_text())
+    assert "test_moving_a_group_that_works" in named
+    assert named <= existing()
+
+
+def test_every_test_that_takes_a_client_is_in_a_row() -> None:
+    taking = {
+        test.name for test in functions_in(SOURCES) if {"bench", "client"} <= {each.arg for each in test.args.args}
+    }
+    assert taking - {"test_moving_a_group_that_works"} <= WITH_EVERY_CLIENT | PARTIAL.keys()
 
 
 @pytest.mark.parametrize("client", Client)
@@ -74,5 +107,6 @@ def test_versions_are_those_that_run() -> None:
         assert documented[distribution.value] == version(distribution.value)
     packages = json.loads((SOURCES / "node" / "package.json").read_text())["dependencies"]
     assert {name: documented[name] for name in packages} == packages
-    assert f"franz-go v{documented[Client.FRANZ.value]}\n" in (SOURCES / "franz" / "go.mod").read_text()
+    for client in (Client.FRANZ, Client.SARAMA, Client.SEGMENTIO):
+        assert f"/{client.value} v{documented[client.value]}\n" in (SOURCES / "go" / "go.mod").read_text()
     assert documented[Client.JAVA.value] == KAFKA_VERSION

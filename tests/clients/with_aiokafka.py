@@ -42,10 +42,10 @@ class AiokafkaConsumer(Consumer):
             session_timeout_ms=script.session_timeout,
             max_poll_interval_ms=script.max_poll_interval,
         )
-        if script.group is not None:
+        if not script.partitions:
             consumer.subscribe([script.topic], listener=_Listener())
         await consumer.start()
-        if script.group is None:
+        if script.partitions:
             consumer.assign([TopicPartition(script.topic, partition) for partition in range(script.partitions)])
         return consumer
 
@@ -57,11 +57,13 @@ class AiokafkaConsumer(Consumer):
             for each in several
         ]
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         try:
             self._wait(self._consumer.commit())
         except KafkaError as failure:  # also while the mesh is away
             report("commit failed", text=str(failure))
+            return False
+        return True
 
     def pause(self) -> None:
         async def paused() -> None:  # it makes futures

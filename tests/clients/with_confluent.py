@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, KafkaException, TopicPartition
 from confluent_kafka import Consumer as Librdkafka
 
 from tests.clients.consuming import Consumer, Seen, report, run
@@ -30,7 +30,7 @@ class ConfluentConsumer(Consumer):
         if script.instance_id is not None:
             properties["group.instance.id"] = script.instance_id
         self._consumer = Librdkafka(properties)
-        if script.group is not None:
+        if not script.partitions:
             self._consumer.subscribe(
                 [script.topic],
                 on_assign=self._report("assigned"),
@@ -39,6 +39,7 @@ class ConfluentConsumer(Consumer):
             )
             return
         start = OFFSET_END if script.reset == "latest" else OFFSET_BEGINNING
+        start = OFFSET_STORED if script.group is not None else start
         self._consumer.assign([TopicPartition(script.topic, each, start) for each in range(script.partitions)])
 
     def poll(self) -> Sequence[Seen]:
@@ -57,11 +58,16 @@ class ConfluentConsumer(Consumer):
             seen.append(Seen(partition, offset, timestamp, timestamp_type - 1, key, value, headers))
         return seen
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         try:
             self._consumer.commit(asynchronous=False)
         except KafkaException as failure:
             report("commit failed", text=str(failure))
+            return False
+        return True
+
+    def commit_without_waiting(self) -> None:
+        self._consumer.commit(asynchronous=True)
 
     def pause(self) -> None:
         self._consumer.pause(self._consumer.assignment())

@@ -46,7 +46,7 @@ class KafkaPythonConsumer(Consumer):
             max_poll_records=script.records_per_poll,
             **assignors,
         )
-        if script.group is not None:
+        if not script.partitions:
             self._consumer.subscribe([script.topic], listener=_Listener())
         else:
             self._consumer.assign([TopicPartition(script.topic, partition) for partition in range(script.partitions)])
@@ -63,11 +63,16 @@ class KafkaPythonConsumer(Consumer):
             for each in several
         ]
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         try:
             self._consumer.commit()
         except KafkaError as failure:  # also while the mesh is away
             report("commit failed", text=str(failure))
+            return False
+        return True
+
+    def commit_without_waiting(self) -> None:
+        self._consumer.commit_async()
 
     def pause(self) -> None:
         self._consumer.pause(*self._consumer.assignment())

@@ -35,6 +35,8 @@ public final class Member {
     private final Map<TopicPartition, Long> uncommitted = new HashMap<>();
     private long handled = 0;
     private boolean acted;
+    /** The last commit failed, e.g. because the group rebalances. */
+    private boolean commitDue = false;
 
     private Member(JsonNode script) {
         this.script = script;
@@ -82,6 +84,7 @@ public final class Member {
         properties.put("session.timeout.ms", text("session_timeout"));
         properties.put("max.poll.interval.ms", text("max_poll_interval"));
         properties.put("max.poll.records", text("records_per_poll"));
+        commitDue = false;
         boolean grouped = !script.get("group").isNull();
         properties.put("enable.auto.commit", grouped && text("commit").equals("auto"));
         if (grouped) {
@@ -95,7 +98,7 @@ public final class Member {
         }
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties, bytes, bytes);
-        if (grouped) {
+        if (script.get("partitions").asInt() == 0) {
             consumer.subscribe(List.of(text("topic")), new Reporter());
         } else {
             consumer.assign(IntStream.range(0, script.get("partitions").asInt())
@@ -110,7 +113,9 @@ public final class Member {
         System.out.flush();
         if (!acted && handled >= script.get("act_after").asLong()) {
             act(consumer);
-        } else if (!records.isEmpty() && text("commit").equals("sync") && (acted || !text("act").equals("seek"))) {
+        } else if (!records.isEmpty() && text("commit").equals("async")) {
+            consumer.commitAsync();
+        } else if ((!records.isEmpty() || commitDue) && text("commit").equals("sync") && (acted || !text("act").equals("seek"))) {
             commit(consumer);
         }
     }
@@ -148,8 +153,10 @@ public final class Member {
     }
 
     private void commit(KafkaConsumer<byte[], byte[]> consumer) {
+        commitDue = true;
         try {
             consumer.commitSync();
+            commitDue = false;
             uncommitted.clear();
             report("committed", List.of());
         } catch (CommitFailedException | RebalanceInProgressException failed) {

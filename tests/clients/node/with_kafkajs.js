@@ -10,7 +10,13 @@ const kafka = new Kafka({
   logLevel: logLevel.WARN,
   retry: { initialRetryTime: 100, retries: 20 }
 })
-const consumer = kafka.consumer({ groupId: script.group, sessionTimeout: script.session_timeout, maxWaitTimeInMs: 500 })
+const consumer = kafka.consumer({
+  groupId: script.group,
+  sessionTimeout: script.session_timeout,
+  rebalanceTimeout: script.max_poll_interval,
+  heartbeatInterval: Math.min(3_000, script.session_timeout / 3),
+  maxWaitTimeInMs: 500
+})
 const uncommitted = new Map()
 let handled = 0
 let acted = script.act === ''
@@ -30,6 +36,7 @@ async function handle(partition, message) {
   show(partition, message.offset, message.timestamp, message.key, message.value, headersOf(message))
   if (!uncommitted.has(partition)) uncommitted.set(partition, message.offset)
   await work()
+  if (!acted && script.act === 'stall' && handled === script.act_after) await sleep(script.act_seconds * 1000)
 }
 
 function act() {

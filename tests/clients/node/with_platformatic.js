@@ -1,50 +1,78 @@
 // @platformatic/kafka: a stream of messages. Its own auto-commit commits what the application has not seen yet.
 
 import { Consumer } from '@platformatic/kafka'
-import { onTerminate, report, script, show, work } from './reporting.js'
+import { onTerminate, report, script, show, sleep, work } from './reporting.js'
 
-const consumer = new Consumer({
-  groupId: script.group,
-  clientId: script.client_id,
-  bootstrapBrokers: [script.bootstrap_servers],
-  ...(script.instance_id === null ? {} : { groupInstanceId: script.instance_id }),
-  sessionTimeout: script.session_timeout,
-  heartbeatInterval: 1000,
-  maxWaitTime: 500
-})
+class HandlerFailed extends Error {}
+
+let handled = 0
+let acted = script.act === ''
 let closing = false
+let close
 
-consumer.on('consumer:group:join', () => {
-  const partitions = (consumer.assignments ?? []).flatMap(each => each.partitions)
-  report('assigned', { partitions })
-})
-consumer.on('consumer:group:rebalance', () => report('revoked'))
+async function start() {
+  const consumer = new Consumer({
+    groupId: script.group,
+    clientId: script.client_id,
+    bootstrapBrokers: [script.bootstrap_servers],
+    retries: 120, // its own 3, a second apart, end it when the mesh is away for longer
+    retryDelay: 500,
+    ...(script.instance_id === null ? {} : { groupInstanceId: script.instance_id }),
+    sessionTimeout: script.session_timeout,
+    rebalanceTimeout: script.max_poll_interval,
+    heartbeatInterval: 1000,
+    maxWaitTime: 500
+  })
+  consumer.on('consumer:group:join', () => {
+    const partitions = (consumer.assignments ?? []).flatMap(each => each.partitions)
+    report('assigned', { partitions })
+  })
+  consumer.on('consumer:group:rebalance', () => report('revoked'))
+  const stream = await consumer.consume({
+    topics: [script.topic],
+    mode: 'committed',
+    fallbackMode: script.reset === 'none' ? 'fail' : script.reset,
+    autocommit: script.commit === 'auto' ? script.commit_interval : false
+  })
+  close = async () => {
+    await stream.close()
+    await consumer.close(true)
+  }
+  return stream
+}
 
-const stream = await consumer.consume({
-  topics: [script.topic],
-  mode: 'committed',
-  fallbackMode: script.reset === 'none' ? 'fail' : script.reset,
-  autocommit: script.commit === 'auto' ? script.commit_interval : false
-})
+async function handle({ partition, offset, timestamp, key, value, headers }) {
+  handled++
+  show(partition, offset, timestamp, key, value, [...headers])
+  await work()
+  if (acted || handled !== script.act_after) return
+  acted = true
+  if (script.act === 'stall') await sleep(script.act_seconds * 1000)
+  report('acted')
+  if (script.act === 'throw') throw new HandlerFailed()
+}
+
 onTerminate(async () => {
   closing = true
-  await stream.close()
-  await consumer.close(true)
+  await close()
 })
 
-try {
-  for await (const message of stream) {
-    const { partition, offset, timestamp, key, value, headers } = message
-    show(partition, offset, timestamp, key, value, [...headers])
-    await work()
-    if (script.commit === 'sync') {
-      await message.commit()
-      report('committed')
+while (!closing) {
+  const stream = await start()
+  try {
+    for await (const message of stream) {
+      await handle(message)
+      if (script.commit === 'sync') {
+        await message.commit()
+        report('committed')
+      }
     }
-  }
-} catch (error) {
-  if (!closing) {
-    report('error', { text: String(error) })
-    throw error
+  } catch (error) {
+    if (error instanceof HandlerFailed) {
+      await close()
+    } else if (!closing) {
+      report('error', { text: String(error) })
+      throw error
+    }
   }
 }

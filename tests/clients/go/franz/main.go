@@ -2,69 +2,27 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"kafka-mesh/tests/clients/member"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-type script struct {
-	Bootstrap  string  `json:"bootstrap_servers"`
-	ClientID   string  `json:"client_id"`
-	Group      *string `json:"group"`
-	Topic      string  `json:"topic"`
-	Reset      string  `json:"reset"`
-	Commit     string  `json:"commit"`
-	Interval   int     `json:"commit_interval"`
-	InstanceID *string `json:"instance_id"`
-	Session    int     `json:"session_timeout"`
-	PerPoll    int     `json:"records_per_poll"`
-	PerRecord  float64 `json:"seconds_per_record"`
-	Act        string  `json:"act"`
-	ActAfter   int     `json:"act_after"`
-}
-
-type line struct {
-	Event         string   `json:"event"`
-	Text          string   `json:"text,omitempty"`
-	Partition     int32    `json:"partition"`
-	Offset        int64    `json:"offset"`
-	Timestamp     int64    `json:"timestamp"`
-	TimestampType int8     `json:"timestamp_type"`
-	Key           []byte   `json:"key"`
-	Value         []byte   `json:"value"`
-	Headers       [][2]any `json:"headers"`
-}
-
-var output = bufio.NewWriter(os.Stdout)
-
-func write(one line) {
-	text, err := json.Marshal(one)
-	if err != nil {
-		panic(err)
-	}
-	output.Write(append(text, '\n'))
-	if one.Event != "record" {
-		output.Flush()
-	}
-}
+type script struct{ member.Script }
 
 func show(record *kgo.Record) {
 	headers := [][2]any{}
 	for _, header := range record.Headers {
 		headers = append(headers, [2]any{header.Key, header.Value})
 	}
-	write(line{
-		Event: "record", Partition: record.Partition, Offset: record.Offset,
-		Timestamp: record.Timestamp.UnixMilli(), TimestampType: record.Attrs.TimestampType(),
+	member.Show(member.Record{
+		Partition: record.Partition, Offset: record.Offset,
+		Timestamp: record.Timestamp, TimestampType: record.Attrs.TimestampType(),
 		Key: record.Key, Value: record.Value, Headers: headers,
 	})
 }
@@ -73,7 +31,7 @@ func (s script) options() []kgo.Opt {
 	reports := func(event string) func(context.Context, *kgo.Client, map[string][]int32) {
 		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 			if len(partitions) > 0 {
-				write(line{Event: event, Text: fmt.Sprint(partitions)})
+				member.Report(event, fmt.Sprint(partitions))
 			}
 		}
 	}
@@ -86,19 +44,28 @@ func (s script) options() []kgo.Opt {
 	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(s.Bootstrap), kgo.ClientID(s.ClientID), kgo.ConsumeResetOffset(reset),
-		kgo.ConsumerGroup(*s.Group), kgo.ConsumeTopics(s.Topic),
-		kgo.SessionTimeout(time.Duration(s.Session) * time.Millisecond),
 		kgo.FetchMaxWait(500 * time.Millisecond),
-		kgo.OnPartitionsAssigned(reports("assigned")), kgo.OnPartitionsLost(reports("lost")),
 	}
+	if s.Group == nil {
+		partitions := map[int32]kgo.Offset{}
+		for partition := range s.Partitions {
+			partitions[partition] = reset
+		}
+		return append(options, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.Topic: partitions}))
+	}
+	options = append(options,
+		kgo.ConsumerGroup(*s.Group), kgo.ConsumeTopics(s.Topic),
+		kgo.SessionTimeout(member.Milliseconds(s.Session)), kgo.RebalanceTimeout(member.Milliseconds(s.Rebalance)),
+		kgo.OnPartitionsAssigned(reports("assigned")), kgo.OnPartitionsLost(reports("lost")),
+	)
 	if s.InstanceID != nil {
 		options = append(options, kgo.InstanceID(*s.InstanceID))
 	}
 	if s.Commit == "auto" {
-		interval := time.Duration(s.Interval) * time.Millisecond
+		interval := member.Milliseconds(s.Interval)
 		return append(options, kgo.AutoCommitInterval(interval), kgo.OnPartitionsRevoked(
 			func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
-				write(line{Event: "revoked", Text: fmt.Sprint(partitions)})
+				member.Report("revoked", fmt.Sprint(partitions))
 			}))
 	}
 	return append(options, kgo.DisableAutoCommit(), kgo.OnPartitionsRevoked(reports("revoked")))
@@ -110,6 +77,7 @@ type consumer struct {
 	uncommitted map[int32]kgo.EpochOffset
 	handled     int
 	acted       bool
+	failed      bool
 }
 
 func (c *consumer) round(stop context.Context) {
@@ -118,12 +86,17 @@ func (c *consumer) round(stop context.Context) {
 	fetches := c.client.PollRecords(waiting, c.PerPoll)
 	fetches.EachError(func(_ string, partition int32, err error) {
 		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-			write(line{Event: "error", Text: fmt.Sprint(partition, ": ", err)})
+			member.Report("error", fmt.Sprint(partition, ": ", err))
 		}
 	})
 	polled := fetches.NumRecords()
-	fetches.EachRecord(c.handle)
-	output.Flush()
+	for _, record := range fetches.Records() {
+		if c.handle(record); c.failed {
+			member.Flush()
+			return
+		}
+	}
+	member.Flush()
 	if !c.acted && c.handled >= c.ActAfter {
 		c.act(stop)
 	} else if polled > 0 && c.Commit == "sync" && (c.acted || c.Act != "seek") {
@@ -137,7 +110,17 @@ func (c *consumer) handle(record *kgo.Record) {
 	if _, known := c.uncommitted[record.Partition]; !known {
 		c.uncommitted[record.Partition] = kgo.EpochOffset{Epoch: record.LeaderEpoch, Offset: record.Offset}
 	}
-	time.Sleep(time.Duration(c.PerRecord * float64(time.Second)))
+	time.Sleep(member.Seconds(c.PerRecord))
+	if c.acted || c.handled != c.ActAfter {
+		return
+	}
+	switch c.Act {
+	case "throw":
+		c.acted, c.failed = true, true
+	case "stall":
+		member.Flush()
+		time.Sleep(member.Seconds(c.ActSeconds))
+	}
 }
 
 func (c *consumer) act(stop context.Context) {
@@ -151,41 +134,46 @@ func (c *consumer) act(stop context.Context) {
 	case "seek":
 		c.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{c.Topic: c.uncommitted})
 	}
-	write(line{Event: "acted"})
+	member.Report("acted", "")
 }
 
 func (c *consumer) commit() {
 	if err := c.client.CommitUncommittedOffsets(context.Background()); err != nil {
 		var known *kerr.Error
 		if !errors.As(err, &known) {
-			write(line{Event: "error", Text: err.Error()})
+			member.Report("error", err.Error())
 		}
-		write(line{Event: "commit failed", Text: err.Error()})
+		member.Report("commit failed", err.Error())
 		return
 	}
 	clear(c.uncommitted)
-	write(line{Event: "committed"})
+	member.Report("committed", "")
 }
 
-func main() {
-	var s script
-	if err := json.Unmarshal([]byte(os.Args[1]), &s); err != nil {
-		panic(err)
-	}
-	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer cancel()
-	client, err := kgo.NewClient(s.options()...)
+// run consumes until the script ends, or its handler has failed: then the application begins anew.
+func (c *consumer) run(stop context.Context) {
+	client, err := kgo.NewClient(c.options()...)
 	if err != nil {
 		panic(err)
 	}
-	c := &consumer{script: s, client: client, uncommitted: map[int32]kgo.EpochOffset{}, acted: s.Act == ""}
-	for stop.Err() == nil {
+	defer client.Close()
+	c.client, c.failed, c.uncommitted = client, false, map[int32]kgo.EpochOffset{}
+	for stop.Err() == nil && !c.failed {
 		c.round(stop)
 	}
-	if s.Commit == "auto" {
+	if c.failed {
+		member.Report("acted", "")
+	} else if c.Commit == "auto" && c.Group != nil {
 		// What the last poll returned counts as uncommitted until the next one.
 		_ = client.CommitUncommittedOffsets(context.Background())
 	}
-	client.Close()
-	output.Flush()
+}
+
+func main() {
+	read, stop := member.Load()
+	c := &consumer{script: script{read}, acted: read.Act == ""}
+	for stop.Err() == nil {
+		c.run(stop)
+	}
+	member.Flush()
 }
