@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 import anyio.abc
 
 from mesh.apis.api import Address, Endpoint
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.config.model import Cluster, Config, NamedTopic, PrefixRule
+from mesh.config.model import Admin, Cluster, Config, NamedTopic, PrefixRule
 from mesh.config.model import Pool as PoolConfig
 from mesh.config.model import VirtualCluster as VirtualClusterConfig
 from mesh.pool import topics as pool_topics
@@ -27,14 +28,18 @@ from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
-from mesh.server.admin import serve_admin
+from mesh.server.admin import AdminAccess, serve_admin
 from mesh.server.administration import UpstreamAdministration
 from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing
 from mesh.server.limits import Descriptors, Gate, Limits, raise_descriptor_limit
+from mesh.server.listener_setup import ListenerSetup, admin_certificate
 from mesh.server.logs import configure_logs, get_logger
 from mesh.server.loop_lag import measure_loop_lag
 from mesh.server.metrics import Metrics
+from mesh.server.reloading import Watched, watch
 from mesh.server.samples import samples_of
+from mesh.server.security import ListenerSecurity
+from mesh.server.tls import TlsListener
 from mesh.server.trouble_watch import found, not_reached
 from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer
@@ -107,22 +112,29 @@ class Application:
         self._metrics.add_collector(self._troubles.samples)
         self._readiness = Readiness(names, self._troubles)
         self._servers: list[VirtualClusterServer] = []
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[asyncio.Server | TlsListener] = []
         self._catalogs: dict[ClusterName, TopicCatalog] = {}
         self._found: dict[ClusterName, Mapping[TopicName, int]] | None = {}
         """What the first look found, until all have answered; None from then on."""
         self._looked = {cluster.name: asyncio.Event() for cluster in config.clusters}
         self._writers: dict[tuple[ClusterName, bool], DeadLetterWriter] = {}
+        self._watched: list[Watched[Any]] = []
         self.stopping = asyncio.Event()
 
     async def start(self, tasks: anyio.abc.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
+        setups = self._security()
         if self._config.admin is not None:
-            await tasks.start(serve_admin, self._config.admin.listen, self._readiness, self._metrics)
+            await self._serve_admin(tasks, self._config.admin)
         tasks.start_soon(measure_loop_lag, self._metrics)
         tasks.start_soon(self._troubles.keep_reminding)
         for virtual_cluster in self._config.virtual_clusters:
-            server = self._server(virtual_cluster)
+            setup = setups[virtual_cluster.name]
+            server = self._server(virtual_cluster, setup.security)
+            setup.rules_changed = server.rules_changed
+            self._watched += setup.watched
+            if setup.key_source is not None:
+                tasks.start_soon(setup.key_source.keep_fresh)
             self._servers.append(server)
             self._metrics.add_collector(partial(samples_of, server))
         for cluster in self._config.clusters:
@@ -135,8 +147,10 @@ class Application:
                 loop,
             )
         for index, server in enumerate(self._servers):
-            await self._bind(server, index, "listen")
-            await self._bind(server, index, "coordinator")
+            await self._bind(server, index, "listen", tasks)
+            await self._bind(server, index, "coordinator", tasks)
+        if any(watched.paths for watched in self._watched):
+            tasks.start_soon(watch, self._watched)
         with anyio.move_on_after(FIRST_LOOK):
             for event in self._looked.values():
                 await event.wait()
@@ -178,7 +192,29 @@ class Application:
         for writer in self._writers.values():
             writer.close()
 
-    def _server(self, configured: VirtualClusterConfig) -> VirtualClusterServer:
+    def _security(self) -> dict[str, ListenerSetup]:
+        setups: dict[str, ListenerSetup] = {}
+        problems: list[Mistake] = []
+        for index, configured in enumerate(self._config.virtual_clusters):
+            try:
+                setups[configured.name] = ListenerSetup(configured, ("virtual_clusters", index))
+            except ConfigurationError as problem:
+                problems += problem.mistakes
+        if problems:
+            raise ConfigurationError(problems)
+        return setups
+
+    async def _serve_admin(self, tasks: anyio.abc.TaskGroup, configured: Admin) -> None:
+        context: ssl.SSLContext | None = None
+        if configured.tls is not None:
+            watched = admin_certificate(configured.tls)
+            context = watched.context
+            self._watched.append(watched.files)
+        access = AdminAccess(configured.token, configured.open_probes, context)
+        serve = partial(serve_admin, access=access)
+        await tasks.start(serve, configured.listen, self._readiness, self._metrics)
+
+    def _server(self, configured: VirtualClusterConfig, security: ListenerSecurity) -> VirtualClusterServer:
         pool = configured.target.pool
         cluster = VirtualCluster(
             configured.name,
@@ -213,7 +249,7 @@ class Application:
         administration = UpstreamAdministration(upstream, pool.upstream_group_prefix)
         gate = Gate(Limits(**configured.limits.model_dump()), self._descriptors)
         return VirtualClusterServer(
-            cluster, endpoint, self._metrics, create, refresh, self._troubles, administration, bury, gate=gate
+            cluster, endpoint, self._metrics, create, refresh, self._troubles, administration, bury, security, gate=gate
         )
 
     def _writer(self, cluster: Cluster, *, create: bool) -> DeadLetterWriter:
@@ -272,7 +308,13 @@ class Application:
         for server in self._servers:
             server.topics_changed(cluster, topics)
 
-    async def _bind(self, server: VirtualClusterServer, index: int, key: Literal["listen", "coordinator"]) -> None:
+    async def _bind(
+        self,
+        server: VirtualClusterServer,
+        index: int,
+        key: Literal["listen", "coordinator"],
+        tasks: anyio.abc.TaskGroup,
+    ) -> None:
         """Take the address at once; clients are let in when the topics are known."""
         address = getattr(self._config.virtual_clusters[index], key)
         try:
@@ -282,7 +324,8 @@ class Application:
         except OSError as problem:
             mistake = Mistake(("virtual_clusters", index, key), str(address), f"an address that is free ({problem})")
             raise ConfigurationError([mistake]) from problem
-        self._listeners.append(listener)
+        encrypted = server.security.tls is not None
+        self._listeners.append(TlsListener(listener, server, tasks) if encrypted else listener)
         log.info("listening", virtual_cluster=server.name, role=key, address=str(address))
 
 

@@ -90,6 +90,34 @@ def demo(
     raise typer.Exit(run_demo(duration=duration))
 
 
+@app.command()
+def credential(
+    name: Annotated[str, typer.Argument(metavar="USER", help="The user name.")],
+    iterations: Annotated[int, typer.Option(min=4096, max=1_000_000, help="What each guess costs.")] = 8192,
+) -> None:
+    """Print what to put under `users` for a password, which is asked for or read from standard input."""
+    import secrets
+
+    import yaml
+
+    from mesh.security.scram import ScramCredential, ScramHash
+
+    if sys.stdin.isatty():
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        typer.echo("kafka-mesh: the password is empty", err=True)
+        raise typer.Exit(WRONG_USAGE)
+    stored = {
+        f"scram_{hash.name.lower()}": ScramCredential.of_password(
+            hash, password, secrets.token_bytes(16), iterations
+        ).format()
+        for hash in ScramHash
+    }
+    typer.echo(yaml.safe_dump([{"name": name, **stored}], sort_keys=False, width=10_000), nl=False)
+
+
 def _load(file: Path) -> Config:
     from mesh.config import ConfigurationError, load
 

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from mesh.config.finding import Finding
 from mesh.config.groups import may_overlap
 from mesh.config.mistakes import KeyPath, format_path
 from mesh.config.model import Cluster, Config, NamedTopic, Pool, PrefixRule, VirtualCluster
 from mesh.config.properties import refused_properties
+from mesh.config.security_checks import check_authorization, check_sasl, check_tls
 from mesh.config.values import Address
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A mistake at `path`, found by looking at the values at `others` too: if one of them is wrong, it says nothing."""
-
-    path: KeyPath
-    value: object
-    allowed: str
-    others: tuple[KeyPath, ...] = ()
 
 
 def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Finding]:
@@ -36,12 +27,23 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
         path: KeyPath = ("clusters", index, "properties")
         for name, allowed in refused_properties(cluster.properties):
             yield Finding((*path, name) if name else path, cluster.properties.get(name or "", "(together)"), allowed)
+    for index, virtual_cluster in enumerate(config.virtual_clusters):
+        yield from _security(virtual_cluster, ("virtual_clusters", index))
     for path, pool in _pools(config):
         if cluster_names is not None:
             yield from _references(pool, path, cluster_names)
         yield from _topics(pool, path)
         yield from _dead_letters(pool, path)
         yield from _limits(pool, path)
+
+
+def _security(virtual_cluster: VirtualCluster, path: KeyPath) -> Iterator[Finding]:
+    if virtual_cluster.tls is not None:
+        yield from check_tls(virtual_cluster.tls, (*path, "tls"))
+    if virtual_cluster.sasl is not None:
+        yield from check_sasl(virtual_cluster.sasl, (*path, "sasl"))
+    if virtual_cluster.authorization is not None:
+        yield from check_authorization(virtual_cluster.authorization, (*path, "authorization"))
 
 
 def _pools(config: Config) -> Iterator[tuple[KeyPath, Pool]]:

@@ -11,9 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from mesh.config.base import Model
 from mesh.config.checks import check
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, is_within
-from mesh.config.model import TOPIC_RULE_KINDS, Config, Model
+from mesh.config.model import TOPIC_RULE_KINDS, Config
 from mesh.config.partial import Partial, is_of_its_own, path_of
 from mesh.config.reading import Document, read
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, StringConstraints, Tag
+from pydantic import Discriminator, Field, PrivateAttr, StringConstraints, Tag
 
+from mesh.config.base import Model
 from mesh.config.secrets import Environment
+from mesh.config.security import Authorization, ListenerTls, Sasl, Tls
 from mesh.config.values import Address, Count, Duration, Endpoint, Scalar, Size, matching
 from mesh.pool.settings import Acknowledge, Policy
 from mesh.records.spans import ClusterName, TopicName
@@ -49,12 +51,13 @@ class Isolation(Enum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
-class Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 class Admin(Model):
     listen: Endpoint = Field(description="Address of /metrics, /healthz and /readyz.")
+    tls: Tls | None = Field(default=None, description="Serve HTTPS.")
+    token: Annotated[str, StringConstraints(min_length=16)] | None = Field(
+        default=None, repr=False, description="What requests carry as `Authorization: Bearer TOKEN`."
+    )
+    open_probes: bool = Field(default=True, description="Whether /healthz and /readyz are served without the token.")
 
 
 class Log(Model):
@@ -248,6 +251,9 @@ class VirtualCluster(Model):
     )
     advertise: Advertise = Field(default=Advertise(), description="Addresses that clients can reach.")
     limits: ClientLimits = Field(default=ClientLimits(), description="How much its clients may use.")
+    tls: ListenerTls | None = Field(default=None, description="Encryption, on both addresses.")
+    sasl: Sasl | None = Field(default=None, description="Authentication, on both addresses.")
+    authorization: Authorization | None = Field(default=None, description="Who may use which topic and group.")
     target: Target = Field(description="What is behind it.")
 
     @property

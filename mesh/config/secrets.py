@@ -14,7 +14,7 @@ from typing import Any, Final
 from mesh.config.mistakes import KeyPath, show
 
 HIDDEN: Final = "***"
-_SECRET: Final = re.compile(r"password|secret|token|key(?!\.location)|^sasl\.oauthbearer\.", re.IGNORECASE)
+_SECRET: Final = re.compile(r"password|secret|token|scram_|key(?!\.location|_file)|^sasl\.oauthbearer\.", re.IGNORECASE)
 _SHORTEST: Final = 4
 """Shorter values from the environment are not looked for inside of other texts: they are everywhere."""
 

@@ -1,20 +1,25 @@
-"""Metrics and health over HTTP, for operators only: neither authentication nor encryption."""
+"""Metrics and health over HTTP or HTTPS, for operators only: behind a token, if there is one."""
 
 from __future__ import annotations
 
+import hmac
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import anyio
 import anyio.abc
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.values import Address
@@ -25,6 +30,8 @@ _INDEX = """kafka-mesh
 /healthz  200 while the process lives
 /readyz   200 when clients are served, else 503 and what is missing
 """
+
+_PROBES: Final = frozenset({"/healthz", "/readyz"})
 
 
 class AdminState(Protocol):
@@ -56,11 +63,39 @@ def admin_app(state: AdminState, metrics: Metrics) -> Starlette:
     return Starlette(routes=[Route(path, handler) for path, handler in handlers.items()])
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class AdminAccess:
+    """token: what requests must carry, None for nothing. open_probes: those of health need not. tls: for HTTPS."""
+
+    token: str | None = None
+    open_probes: bool = True
+    tls: ssl.SSLContext | None = None
+
+
+class TokenGuard:
+    """Answers 401 (RFC 6750) instead of `app` to whoever lacks the token."""
+
+    def __init__(self, app: ASGIApp, access: AdminAccess) -> None:
+        self._app = app
+        self._expected = f"Bearer {access.token}".encode() if access.token is not None else None
+        self._open = _PROBES if access.open_probes else frozenset()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http" and self._expected is not None and scope["path"] not in self._open:
+            given = Headers(scope=scope).get("authorization", "").encode("latin-1")
+            if not hmac.compare_digest(given, self._expected):
+                headers = {"www-authenticate": 'Bearer realm="kafka-mesh"'}
+                app = PlainTextResponse("a token is needed\n", status_code=401, headers=headers)
+        await app(scope, receive, send)
+
+
 async def serve_admin(
     listen: Address,
     state: AdminState,
     metrics: Metrics,
     *,
+    access: AdminAccess = AdminAccess(),
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled; started when connections are accepted.
@@ -74,13 +109,15 @@ async def serve_admin(
         mistake = Mistake(("admin", "listen"), str(listen), f"an address that is free ({problem})")
         raise ConfigurationError([mistake]) from problem
     config = uvicorn.Config(
-        admin_app(state, metrics),
+        TokenGuard(admin_app(state, metrics), access),
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=1,
     )
+    config.load()
+    config.ssl = access.tls
     server = _Server(config, task_status)
     with listener:
         try:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mesh.config import Address, Config, VirtualCluster
-from mesh.config.model import Model, NamedTopic, PrefixRule
+from mesh.config.base import Model
+from mesh.config.model import NamedTopic, PrefixRule
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 Table = dict[str, str]

@@ -8,10 +8,12 @@ import pytest
 import yaml
 
 from mesh.config import Config, load
-from mesh.config.model import Model
+from mesh.config.base import Model
 
 FOLDER = Path(__file__).parents[2] / "config"
-VARIABLES = {"EU_USERNAME": "mesh-user", "EU_PASSWORD": "hunter2"}
+VARIABLES = {"EU_USERNAME": "mesh-user", "EU_PASSWORD": "hunter2"} | dict.fromkeys(
+    ("ADMIN_TOKEN", "BILLING_PASSWORD", "OPERATOR_PASSWORD"), "hunter2-hunter2-hunter2"
+)
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.name)

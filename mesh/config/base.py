@@ -1,0 +1,9 @@
+"""What every section of the configuration is."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")

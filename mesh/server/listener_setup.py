@@ -1,0 +1,145 @@
+"""From the configuration of a listener to its security, and to the files that may change while it runs."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
+from mesh.config.model import VirtualCluster
+from mesh.config.security import Authorization, ListenerTls, OAuthBearer
+from mesh.config.security import Sasl as SaslConfig
+from mesh.config.security import Tls as TlsConfig
+from mesh.config.security_files import load_rules, load_users, rules_of, stored_users
+from mesh.security.credentials import Credentials
+from mesh.security.distinguished_names import MappingRule
+from mesh.security.rules import Rules
+from mesh.security.sasl import Mechanism
+from mesh.server.jwks import JwksSource
+from mesh.server.reloading import Watched, describe
+from mesh.server.security import ListenerSecurity, Sasl, Tls, Tokens
+from mesh.server.tls import server_context
+
+
+class ListenerSetup:
+    """security: of the listener. watched: its files. key_source: of its keys, if they come from a URL.
+
+    changed: told when rules have changed. Raises ConfigurationError for files that cannot be used.
+    """
+
+    def __init__(self, config: VirtualCluster, path: KeyPath) -> None:
+        self.security = ListenerSecurity()
+        self.watched: list[Watched[Any]] = []
+        self.key_source: JwksSource | None = None
+        self.rules_changed: Callable[[], None] = lambda: None
+        problems: list[Mistake] = []
+        for watched, at in self._parts(config, path):
+            try:
+                watched.first()
+            except ConfigurationError as problem:
+                problems += [Mistake((*at, *each.path), each.value, each.allowed) for each in problem.mistakes]
+            except (OSError, ValueError) as problem:
+                problems.append(Mistake(at, ", ".join(watched.paths), describe(problem)))
+            self.watched.append(watched)
+        if problems:
+            raise ConfigurationError(problems)
+
+    def _parts(self, config: VirtualCluster, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
+        if config.tls is not None:
+            yield self._tls(config.tls), (*path, "tls")
+        if config.sasl is not None:
+            yield from self._sasl(config.sasl, (*path, "sasl"))
+        if config.authorization is not None:
+            yield self._rules(config.authorization), (*path, "authorization")
+
+    def _tls(self, config: ListenerTls) -> Watched[Any]:
+        mapping = [MappingRule.parse(rule) for rule in config.principal_mapping_rules]
+        files = [config.certificate_file, config.key_file]
+        if config.client_ca_file is not None:
+            files.append(config.client_ca_file)
+
+        def apply(context: Any) -> None:
+            self.security.tls = Tls(context, mapping)
+
+        return Watched(files, lambda: server_context(config), apply)
+
+    def _sasl(self, config: SaslConfig, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
+        secret = config.salt_secret.encode() if config.salt_secret is not None else None
+        sasl = Sasl(config.mechanisms, Credentials((), secret), time.time, None, config.longest_session)
+        self.security.sasl = sasl
+
+        def load() -> Credentials:
+            more = load_users(Path(config.users_file)) if config.users_file is not None else ()
+            names = [user.name for user in (*config.users, *more)]
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise ValueError(f"users that stand in the configuration and in users_file: {', '.join(sorted(twice))}")
+            return Credentials(stored_users((*config.users, *more)), secret)
+
+        def apply(credentials: Credentials) -> None:
+            sasl.credentials = credentials
+
+        files = [config.users_file] if config.users_file is not None else []
+        yield Watched(files, load, apply), (*path, "users_file" if files else "users")
+        if config.oauthbearer is not None and Mechanism.OAUTHBEARER in config.mechanisms:
+            yield from self._tokens(sasl, config.oauthbearer, (*path, "oauthbearer"))
+
+    def _tokens(self, sasl: Sasl, config: OAuthBearer, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
+        from mesh.security.oauthbearer import TokenKeys, TokenRules, keys_of_jwks
+
+        rules = TokenRules(
+            issuer=config.issuer,
+            audiences=config.audiences,
+            principal_claim=config.principal_claim,
+            clock_skew=config.clock_skew,
+        )
+        tokens = sasl.tokens = Tokens(rules, None)
+        if config.shared_secret is not None:
+            tokens.keys = TokenKeys({}, (), config.shared_secret.encode())
+        elif config.jwks_url is not None:
+            self.key_source = JwksSource(config.jwks_url, tokens, config.refresh)
+            tokens.refresh = self.key_source.refresh_soon
+        elif config.jwks_file is not None:
+            file = Path(config.jwks_file)
+
+            def apply(keys: TokenKeys) -> None:
+                tokens.keys = keys
+
+            yield Watched([config.jwks_file], lambda: keys_of_jwks(file.read_bytes()), apply), (*path, "jwks_file")
+
+    def _rules(self, config: Authorization) -> Watched[Any]:
+        def load() -> Rules:
+            return rules_of(config, load_rules(Path(config.rules_file)) if config.rules_file is not None else ())
+
+        def apply(rules: Rules) -> None:
+            self.security.rules = rules
+            self.rules_changed()
+
+        return Watched([config.rules_file] if config.rules_file is not None else [], load, apply)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminCertificate:
+    """context: of the admin address; it is given a new certificate when the files change."""
+
+    context: ssl.SSLContext
+    files: Watched[Any]
+
+
+def admin_certificate(config: TlsConfig) -> AdminCertificate:
+    """Raises ConfigurationError for files that cannot be used."""
+    files = [config.certificate_file, config.key_file]
+    try:
+        context = server_context(config)
+    except (OSError, ValueError) as problem:
+        raise ConfigurationError([Mistake(("admin", "tls"), ", ".join(files), describe(problem))]) from None
+
+    def apply(_checked: object) -> None:
+        context.load_cert_chain(config.certificate_file, config.key_file, lambda: config.key_password or "")
+
+    watched = Watched(files, lambda: server_context(config), apply)
+    watched.first()
+    return AdminCertificate(context, watched)
