@@ -16,7 +16,7 @@ import anyio.abc
 
 from mesh.apis.api import Address, Endpoint
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.config.model import Admin, Cluster, Config, NamedTopic, PrefixRule
+from mesh.config.model import Admin, ClientLimits, Cluster, Config, NamedTopic, PrefixRule
 from mesh.config.model import Pool as PoolConfig
 from mesh.config.model import VirtualCluster as VirtualClusterConfig
 from mesh.pool import topics as pool_topics
@@ -247,7 +247,7 @@ class Application:
             for name in _clusters_of(pool)
         }
         administration = UpstreamAdministration(upstream, pool.upstream_group_prefix)
-        gate = Gate(Limits(**configured.limits.model_dump()), self._descriptors)
+        gate = Gate(limits_of(configured.limits), self._descriptors)
         return VirtualClusterServer(
             cluster, endpoint, self._metrics, create, refresh, self._troubles, administration, bury, security, gate=gate
         )
@@ -338,6 +338,11 @@ def _descriptors(wanted: int) -> Descriptors:
     else:
         log.info("open files are limited", **fields)
     return descriptors
+
+
+def limits_of(limits: ClientLimits) -> Limits:
+    """The values themselves: `model_dump` writes durations and sizes as text."""
+    return Limits(**dict(limits))
 
 
 def _properties(cluster: Cluster) -> Mapping[str, str]:
