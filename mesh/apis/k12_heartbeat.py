@@ -19,6 +19,7 @@ from mesh.wire.messages import HeartbeatRequest, HeartbeatResponse
 
 def handle(context: Context, request: HeartbeatRequest) -> list[Effect]:
     return context.cluster.heartbeat(
+        context.connection,
         context.ticket,
         GroupId(request.group_id),
         MemberId(request.member_id),

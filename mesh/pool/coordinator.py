@@ -160,14 +160,17 @@ class Coordinator:
 
     def heartbeat(
         self, ticket: Ticket, member_id: MemberId, instance_id: str | None, generation: int, now: float
-    ) -> None:
+    ) -> bool:
+        """Whether it came from a member."""
         error = self._validate_classic(member_id, instance_id, generation)
+        is_member = error is ErrorCode.NONE
         if error is ErrorCode.NONE:
             membership = self._members[member_id]
             self._hear(membership, now)
             if membership.joining is not None:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
         self._effects.append(Answer(ticket, HeartbeatResult(error)))
+        return is_member
 
     def leave(self, ticket: Ticket, members: tuple[tuple[str, str | None], ...], now: float) -> None:
         """(member id, instance id) of each; an empty member id with an instance id removes a static member."""

@@ -63,8 +63,8 @@ class Demand:
         self._told = 0
 
     def update(self, touched: Iterable[Partition], backlog: int, kept: int, hungry: bool) -> None:
-        """Decide again. backlog: bytes that wait in the pool; kept: bytes of what was sent; hungry: whether some Fetch
-        waits for records."""
+        """Decide again. backlog: bytes that wait in the pool; kept: bytes of what was sent or collected; hungry:
+        whether some Fetch waits for records."""
         self._shared.used += backlog + kept - self._told
         self._told = backlog + kept
         over = backlog >= self._settings.pool_budget or self._shared.is_used_up

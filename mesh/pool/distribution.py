@@ -51,6 +51,8 @@ class Distribution:
         self.touched: set[Partition] = set()
         """Partitions whose invariant may have changed in this step."""
         self.backlog_bytes = 0
+        self.collected_bytes = 0
+        """Of what Fetches hold that are not answered yet."""
 
     @property
     def waiting(self) -> int:
@@ -96,6 +98,7 @@ class Distribution:
             if not lane.collected or lane.partition is None:
                 continue
             for available in lane.collected:
+                self.collected_bytes -= available.size
                 self.put(lane.partition, available)
                 assert fetch.member is not None
                 self.free(fetch.member, len(available))
@@ -237,6 +240,7 @@ class Distribution:
         member.in_flight += len(available)
         member.flow.sent(now)
         fetch.collect(lane, available)
+        self.collected_bytes += available.size
         full = self.is_full(member)
         for other in member.fetches:
             if full:

@@ -25,7 +25,8 @@ class Connection:
 
     fetching: the member whose Fetches come here; guessed: by no better reason than that it was about to.
     barred: a member it was taken for by mistake. joined: the members that joined here, by group.
-    stranger_since: since when it has been asking with offsets of an earlier run. strangers: such Fetches that wait.
+    heard: members that sent heartbeats or commits here. stranger_since: since when it has been asking with offsets of
+    an earlier run. strangers: such Fetches that wait.
     """
 
     id: ConnectionId
@@ -37,10 +38,11 @@ class Connection:
     joined: dict[GroupId, Member] = field(default_factory=dict)
     stranger_since: float | None = None
     strangers: set[Fetch] = field(default_factory=set)
+    heard: set[Member] = field(default_factory=set)
 
     @property
     def members(self) -> set[Member]:
-        return {*self.joined.values()} | ({self.fetching} if self.fetching is not None else set())
+        return self.heard | {*self.joined.values()} | ({self.fetching} if self.fetching is not None else set())
 
 
 class Connections:

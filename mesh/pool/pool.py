@@ -163,9 +163,8 @@ class Pool:
             self.timers.at(now + self._settings.linger, self._end_if_empty)
 
     def _expire_if_away(self, member: Member, since: float, now: float) -> None:
-        membership = self.coordinator.members.get(member.id)
-        if member.connections or member.away_since != since or (membership is not None and membership.seen > since):
-            return  # it is back, on a connection where it says who it is only by its heartbeats perhaps
+        if member.connections or member.away_since != since:
+            return  # it is back
         if member in self.groupless:
             self.groupless.discard(member)
             self._drop(member, Cause.AWAY, now)
@@ -313,7 +312,6 @@ class Pool:
                 self.serving.rereads.pump(partition)
         if touched:
             self.serving.replays.trim(self._memory.excess)
-            self._demand.update(
-                touched, distribution.backlog_bytes, self.serving.replays.size, distribution.waiting > 0
-            )
+            kept = self.serving.replays.size + distribution.collected_bytes
+            self._demand.update(touched, distribution.backlog_bytes, kept, distribution.waiting > 0)
             self.inflow.hurry()

@@ -214,6 +214,7 @@ class Serving:
         self.distribution.suspend(partition)
         for fetch, lane in partition.parked.items():
             for available in lane.collected or ():
+                self.distribution.collected_bytes -= available.size
                 if fetch.member is not None:
                     self.distribution.free(fetch.member, len(available))
             fetch.size -= lane.size
@@ -368,6 +369,7 @@ class Serving:
             if lane.collected:
                 self.distribution.touched.add(lane.partition)  # what is kept for replays counts in the budgets
             for available in lane.collected or ():
+                self.distribution.collected_bytes -= available.size
                 redelivered += len(available) if available.history.was_sent else 0
                 data, end = self._send(lane.window, available, now)
                 records.append(data)

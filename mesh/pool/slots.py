@@ -62,6 +62,11 @@ class Slots(Generic[Owner]):
     def __len__(self) -> int:
         return len(self._owners)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `give` has a slot."""
+        return len(self._owners) < SLOTS - RESERVED
+
     def owner(self, slot: Slot) -> Owner | None:
         return self._owners.get(slot)
 
@@ -71,7 +76,7 @@ class Slots(Generic[Owner]):
 
     @property
     def latest(self) -> VirtualOffset:
-        """What ListOffsets answers for `latest`: above every offset that was ever given."""
+        """What ListOffsets answers for `latest`: above every offset that was given since it began anew."""
         return VirtualOffset(self._highest << SEQUENCE_BITS | END_SEQUENCE)
 
     def give(self, owner: Owner) -> Slot:
@@ -91,7 +96,8 @@ class Slots(Generic[Owner]):
     def give_above(self, owner: Owner, offset: int) -> Slot:
         """A slot for a member that is to go on above `offset`.
 
-        Raises SlotsExhausted when there is none, or when the offset is none of ours and lies higher than an earlier run
+        Raises SlotsExhausted when there is none (then `latest` falls to where slots are free, and who asks for it again
+        gets one), or when the offset is none of ours and lies higher than an earlier run
         is likely to have come: following it would use up the slots of everybody else.
         """
         asked = slot_of(offset)
@@ -102,6 +108,9 @@ class Slots(Generic[Owner]):
                 if slot == self._next:
                     self._next += 1
                 return self._take(Slot(slot), owner)
+        if asked <= self._highest:
+            # What was given up to the top is free again for the most part: `latest` begins anew further down.
+            self._highest = self._next if self._next < SLOTS - RESERVED else 0
         raise SlotsExhausted(f"no slot above offset {offset}")
 
     def give_back(self, slot: Slot) -> None:

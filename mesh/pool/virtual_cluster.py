@@ -149,6 +149,8 @@ class VirtualCluster:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
             return [*self._drain(), Answer(ticket, JoinResult(error, request.member_id))]
+        if not request.member_id and not self.slots.has_room:
+            return [Answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id))]
         pool = self._pool(group, now)
         with self._step(pool, now):
             member = pool.join(ticket, request, connection, now)
@@ -188,6 +190,7 @@ class VirtualCluster:
 
     def heartbeat(
         self,
+        connection: ConnectionId,
         ticket: Ticket,
         group: GroupId,
         member_id: MemberId,
@@ -199,8 +202,14 @@ class VirtualCluster:
         if pool is None:
             return [Answer(ticket, HeartbeatResult(_unknown(group)))]
         with self._step(pool, now):
-            pool.coordinator.heartbeat(ticket, member_id, instance_id, generation, now)
+            if pool.coordinator.heartbeat(ticket, member_id, instance_id, generation, now):
+                self._heard_here(pool, pool.members[member_id], connection)
         return self._drain()
+
+    def _heard_here(self, pool: Pool, member: Member, connection: ConnectionId) -> None:
+        """A member is connected where it says that it lives, until that connection closes."""
+        self.connections[connection].heard.add(member)
+        pool.bind(member, connection)
 
     def leave(
         self, ticket: Ticket, group: GroupId, members: tuple[tuple[str, str | None], ...], now: float
@@ -243,6 +252,8 @@ class VirtualCluster:
         committed = CommittedOffsets(ErrorCode.COORDINATOR_NOT_AVAILABLE, {})
         with self._step(pool, now):
             if member is None or self._pool_of(member) is not pool:
+                if not self._has_room_for_groupless(pool):
+                    return CommittedOffsets(ErrorCode.GROUP_MAX_SIZE_REACHED, {}), self._drain()
                 mode = self.rules.mode(group)
                 member = pool.add_groupless(state.client_id, state.client_host, mode, now)
                 state.joined[group] = member
@@ -276,6 +287,7 @@ class VirtualCluster:
         with self._step(pool, now):
             pool.coordinator.hear(member_id, now)
             meant = self.connections.correct(pool, member, [offset for _, _, offset in positions])
+            self._heard_here(pool, meant, connection)
             pool.commit(meant, ticket, positions, now)
         return self._drain()
 
@@ -351,6 +363,8 @@ class VirtualCluster:
 
     def _leave_behind(self, before: Member | None, state: Connection, now: float) -> None:
         """A connection is another member's from now on: for the one it was before, it has closed."""
+        if before is not None:
+            state.heard.discard(before)
         pool = self._pool_of(before) if before is not None else None
         if before is not None and pool is not None and before not in state.members:
             pool.disconnected(before, state.id, now)
@@ -360,7 +374,12 @@ class VirtualCluster:
         if group is None or (group not in self.pools and len(self.pools) >= self.rules.maximum):
             return None
         pool = self._pool(group, now)
+        if not self._has_room_for_groupless(pool):
+            return None
         return pool.add_groupless(state.client_id, state.client_host, self.rules.mode(group), now)
+
+    def _has_room_for_groupless(self, pool: Pool) -> bool:
+        return len(pool.groupless) < self._settings.max_members and self.slots.has_room
 
     # Upstream
 

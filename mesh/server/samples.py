@@ -36,13 +36,13 @@ def samples_of(server: VirtualClusterServer) -> Iterator[Sample]:
 def _of_pool(name: str, pool: Pool) -> Iterator[Sample]:
     labels = (name, str(pool.group))
     serving = pool.serving
-    collected = sum(fetch.size for fetch in serving.fetches.values())
+    buffered = serving.distribution.backlog_bytes + serving.distribution.collected_bytes + serving.replays.size
     yield Sample(MEMBERS, labels, len(pool.members) + len(pool.groupless))
     yield Sample(PARKED_FETCHES, labels, len(serving.fetches))
     yield Sample(WAITING_FETCHES, labels, serving.distribution.waiting)
     yield Sample(WAITING_COMMITS, labels, pool.commits.waiting)
     yield Sample(MEMBERS_NEVER_COMMITTED, labels, sum(member.flow.was_overdue for member in pool.all_members))
-    yield Sample(BUFFERED_BYTES, labels, serving.distribution.backlog_bytes + collected + serving.replays.size)
+    yield Sample(BUFFERED_BYTES, labels, buffered)
     for member in pool.all_members:
         yield Sample(IN_FLIGHT_RECORDS, (*labels, member.name, member.client_id), member.in_flight)
     for source, partition in pool.partitions.items():

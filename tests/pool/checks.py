@@ -57,7 +57,14 @@ def _check_budgets(world: World, pool: Pool) -> None:
         if full and partition.is_active and partition.source.cluster in upstream.subscribed:
             idle = partition.source.cluster in upstream.idle
             assert idle or partition.source in upstream.paused, partition
-    kept = pool.serving.distribution.backlog_bytes + pool.serving.replays.size
+    collected = [
+        available.size
+        for fetch in pool.serving.fetches.values()
+        for lane in fetch.lanes
+        for available in lane.collected or ()
+    ]
+    assert pool.serving.distribution.collected_bytes == sum(collected)
+    kept = pool.serving.distribution.backlog_bytes + pool.serving.replays.size + sum(collected)
     assert pool.serving.replays.size <= settings.replay_budget
     assert world.memory.used >= kept
 

@@ -172,7 +172,13 @@ class Consumer:
         ticket = self.world.ticket()
         self.world.do(
             self.world.cluster.heartbeat(
-                ticket, self.group, self.member_id, self.instance_id, self.generation, self.world.now
+                self.coordinator,
+                ticket,
+                self.group,
+                self.member_id,
+                self.instance_id,
+                self.generation,
+                self.world.now,
             )
         )
         return self.world.answer(ticket, HeartbeatResult).error

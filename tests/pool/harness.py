@@ -178,16 +178,18 @@ class World:
         positions: Mapping[int, int] | None = None,
     ) -> Consumer:
         """positions: where a consumer begins that does not join."""
-        consumer = Consumer(self, name, self._connect(), self._connect(), group=group, instance_id=instance_id)
+        consumer = Consumer(self, name, self.connect(), self.connect(), group=group, instance_id=instance_id)
         consumer.positions.update(positions or {})
         if joined:
             assert consumer.join().error is ErrorCode.NONE
         return consumer
 
     def reconnect(self, consumer: Consumer) -> None:
-        consumer.fetching = self._connect()
+        consumer.fetching = self.connect()
+        if consumer.coordinator not in self.connections:
+            consumer.coordinator = self.connect()
 
-    def _connect(self) -> ConnectionId:
+    def connect(self) -> ConnectionId:
         connection = ConnectionId(next(self._connections))
         self.cluster.connected(connection, "10.0.0.1")
         self.connections.add(connection)

@@ -45,8 +45,10 @@ def leave(world: World, *members: tuple[str, str | None]) -> list[ErrorCode]:
 
 
 def heartbeat(world: World, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    ticket = world.ticket()
-    world.do(world.cluster.heartbeat(ticket, GROUP, MemberId(member_id), instance_id, generation, world.now))
+    ticket, connection = world.ticket(), world.connect()
+    world.do(
+        world.cluster.heartbeat(connection, ticket, GROUP, MemberId(member_id), instance_id, generation, world.now)
+    )
     return world.answer(ticket, HeartbeatResult).error
 
 
@@ -372,11 +374,33 @@ def test_a_member_that_heartbeats_on_a_new_connection_is_not_away() -> None:
     consumer = world.consumer()
     consumer.disconnect()
     world.advance(1.0)
+    world.reconnect(consumer)
     assert consumer.heartbeat() is ErrorCode.NONE
     world.advance(3.0)
     assert consumer.heartbeat() is ErrorCode.NONE
     world.advance(46.0)
     assert consumer.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID, "its session timeout judges it from then on"
+
+
+@pytest.mark.parametrize("by", ["heartbeat", "commit"])
+def test_a_member_that_was_heard_on_a_new_connection_is_away_when_that_one_closes(by: str) -> None:
+    world = World(PoolSettings(fast_expiry=3.0))
+    consumer = world.consumer()
+    consumer.fetch(wait=0.0)
+    consumer.disconnect()
+    world.advance(1.0)
+    world.reconnect(consumer)
+    if by == "heartbeat":
+        assert consumer.heartbeat() is ErrorCode.NONE
+    else:
+        consumer.commit()
+    world.advance(4.0)
+    assert world.pool.members
+    consumer.disconnect()
+    world.advance(2.9)
+    assert world.pool.members
+    world.advance(0.2)
+    assert not world.pool.members
 
 
 # Leaving

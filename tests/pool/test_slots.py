@@ -159,3 +159,20 @@ def test_a_slot_is_found_in_a_step_or_two_however_many_members_there_are() -> No
     given_out.give("b")
     given_out.give_above("b", first << SEQUENCE_BITS)
     assert Counting.looked <= 4
+
+
+def test_whoever_starts_at_the_latest_finds_a_slot_however_often_others_did_before() -> None:
+    """A stranger may let a member move as often as it likes; no other member is shut out for it."""
+    given_out = slots()
+    mine = given_out.give("a")
+    refused = 0
+    for _ in range(3 * SLOTS // 2):
+        try:
+            moved = given_out.give_above("b", given_out.latest)
+        except SlotsExhausted:
+            refused += 1
+            moved = given_out.give_above("b", given_out.latest)
+        assert moved != mine
+        given_out.give_back(moved)
+    assert 0 < refused < 5
+    assert given_out.owner(mine) == "a"

@@ -8,6 +8,7 @@ from mesh.pool.effects import ConnectionId, GroupId, MemberId, Report
 from mesh.pool.results import CommitResult
 from mesh.pool.rules import GROUP_LESS, GroupRules
 from mesh.pool.settings import PoolSettings
+from mesh.pool.slots import Slots
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, ORDERS, Consumer, World, source, value_of
 
@@ -236,3 +237,26 @@ def test_members_are_told_apart_by_their_ids_on_one_connection() -> None:
     committed, _ = world.cluster.committed_offsets(first.coordinator, "a", GROUP, second.member_id, NAMES, world.now)
     assert committed.offsets[ORDERS, 0][1] == second.positions[0]
     assert MemberId("") not in world.pool.members
+
+
+def test_without_a_slot_a_client_is_refused_and_no_pool_suffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    member = world.consumer("a")
+    monkeypatch.setattr(Slots, "has_room", property(lambda _: False))
+    late = world.consumer("b", joined=False)
+    assert late.join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    committed, _ = world.cluster.committed_offsets(late.coordinator, "b", GROUP, "", NAMES, world.now)
+    assert committed.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert member.heartbeat() is ErrorCode.NONE
+    assert world.cluster.violations == 0
+
+
+def test_as_many_consumers_without_a_member_id_as_members_are_kept_of_a_group() -> None:
+    world = World(PoolSettings(max_members=2))
+    connections = [world.connect() for _ in range(3)]
+    errors = [
+        world.cluster.committed_offsets(connection, "a", GROUP, "", NAMES, world.now)[0].error
+        for connection in connections
+    ]
+    assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED]
+    assert world.cluster.violations == 0
