@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test test-long test-clients lint fmt lock fuzz clean
+.PHONY: help install demo test test-long test-clients lint fmt lock fuzz fuzz-guided clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -40,6 +40,11 @@ fmt: install ## format and fix what ruff can
 fuzz: install ## hostile requests by the million, against the decoder and the whole server, e.g. make fuzz ARGS="--seed 7 --requests 2000000"
 	$(BIN)/python -m tests.wire.fuzz $(ARGS)
 	$(BIN)/python -m tests.server.fuzz $(ARGS)
+
+TARGET ?= server
+fuzz-guided: install ## coverage-guided, e.g. make fuzz-guided TARGET=decode ARGS="-runs=1000000" (tests/fuzz)
+	$(BIN)/pip install --quiet --editable '.[dev,fuzz]'
+	$(BIN)/python -m tests.fuzz $(TARGET) $(ARGS)
 
 lock: ## renew requirements.lock from pyproject.toml
 	$(BIN)/pip install --quiet pip-tools

@@ -66,6 +66,10 @@ class Generator:
         whole = self._random.choice(self._corpus)
         return whole if kind < 0.6 else whole[:8] + mutated(self._random, whole[8:])
 
+    def well_formed(self) -> bytes:
+        """One about what exists now, without its frame length."""
+        return self._request()
+
     def _request(self) -> bytes:
         api_key, version = self._random.choice(ALL_VERSIONS)
         return request(api_key, version, self._random.randrange(2**31), "fuzz", self._values(api_key))[4:]
@@ -164,6 +168,8 @@ class Generator:
                     "instance_id": named["group_instance_id"],
                     "subscribed_topic_names": random.choice([None, (name,), ("orders",), ()]),
                     "topic_partitions": random.choice([None, (), ({"topic_id": None, "partitions": (0, -1)},)]),
+                    "mechanism": random.choice(["PLAIN", "SCRAM-SHA-256", ""]),
+                    "auth_bytes": b"\0user\0password",
                     "client_software_name": name,
                     "client_software_version": "1",
                 }
