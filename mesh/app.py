@@ -43,10 +43,11 @@ from mesh.server.tls import TlsListener
 from mesh.server.trouble_watch import found, not_reached
 from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer
+from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
+from mesh.upstream.choice import EngineName, Membership, choose, make_engine
 from mesh.upstream.dead_letters import DeadLetterWriter
-from mesh.upstream.engine import Engine, EngineEvent
-from mesh.upstream.librdkafka import LibrdkafkaEngine
+from mesh.upstream.engine import Engine, EngineEvent, Received
 from mesh.upstream.trouble import Trouble
 
 log = get_logger(__name__)
@@ -119,6 +120,8 @@ class Application:
         self._looked = {cluster.name: asyncio.Event() for cluster in config.clusters}
         self._writers: dict[tuple[ClusterName, bool], DeadLetterWriter] = {}
         self._watched: list[Watched[Any]] = []
+        self._engines = {cluster.name: self._choose_engine(cluster) for cluster in config.clusters}
+        self._buffers = ReceiveBuffers(config.budget // 2)
         self.stopping = asyncio.Event()
 
     async def start(self, tasks: anyio.abc.TaskGroup) -> None:
@@ -264,19 +267,30 @@ class Application:
         self, name: str, pool: PoolConfig, cluster: Cluster, group: GroupId, deliver: Callable[[EngineEvent], None]
     ) -> Engine:
         process = self._config.process_id
-        return LibrdkafkaEngine(
-            cluster.name,
-            cluster.bootstrap_servers,
-            _properties(cluster),
+        membership = Membership(
             pool.upstream_group_prefix + group,
             f"kafka-mesh.{process}.{name}.{group}" if process is not None else None,
             pool.start.value,
             pool.isolation.value,
-            pool.budgets.pool // 4,  # what librdkafka has fetched and we have not taken counts too
-            None,
-            deliver,
-            asyncio.get_running_loop(),
+            pool.budgets.pool // 4,  # what was fetched and is not in the backlog yet counts too
         )
+        engine = self._engines[cluster.name]
+
+        def counted(event: EngineEvent) -> None:
+            if isinstance(event, Received):
+                self._metrics.carried(cluster.name, engine, event.batches)
+            deliver(event)
+
+        properties = _properties(cluster)
+        return make_engine(
+            engine, cluster.name, cluster.bootstrap_servers, properties, membership, counted, self._buffers
+        )
+
+    def _choose_engine(self, cluster: Cluster) -> EngineName:
+        choice = choose(cluster.engine.value, _properties(cluster))
+        if choice.reason:
+            log.warning("a cluster is read by librdkafka", cluster=cluster.name, reason=choice.reason)
+        return choice.engine
 
     def _catalog_event(self, event: CatalogEvent) -> None:
         self._looked[event.cluster].set()

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from mesh.config.finding import Finding
 from mesh.config.groups import may_overlap
 from mesh.config.mistakes import KeyPath, format_path
-from mesh.config.model import Cluster, Config, NamedTopic, Pool, PrefixRule, VirtualCluster
+from mesh.config.model import Cluster, Config, Engine, NamedTopic, Pool, PrefixRule, VirtualCluster
 from mesh.config.properties import refused_properties
 from mesh.config.security_checks import check_authorization, check_sasl, check_tls
 from mesh.config.values import Address
+from mesh.security.client_properties import reason_against
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -27,6 +28,8 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
         path: KeyPath = ("clusters", index, "properties")
         for name, allowed in refused_properties(cluster.properties):
             yield Finding((*path, name) if name else path, cluster.properties.get(name or "", "(together)"), allowed)
+        if cluster.engine is Engine.RAW and (reason := reason_against(cluster.properties)) is not None:
+            yield Finding(("clusters", index, "engine"), "raw", f"auto or librdkafka, since {reason}")
     for index, virtual_cluster in enumerate(config.virtual_clusters):
         yield from _security(virtual_cluster, ("virtual_clusters", index))
     for path, pool in _pools(config):

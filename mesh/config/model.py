@@ -51,6 +51,14 @@ class Isolation(Enum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
+class Engine(Enum):
+    """What reads the records of an upstream cluster."""
+
+    AUTO = "auto"
+    RAW = "raw"
+    LIBRDKAFKA = "librdkafka"
+
+
 class Admin(Model):
     listen: Endpoint = Field(description="Address of /metrics, /healthz and /readyz.")
     tls: Tls | None = Field(default=None, description="Serve HTTPS.")
@@ -77,6 +85,7 @@ class Cluster(Model):
     bootstrap_servers: Annotated[str, _SERVERS] = Field(
         description="HOST:PORT of some of its brokers, separated by commas."
     )
+    engine: Engine = Field(default=Engine.LIBRDKAFKA, description="What reads its records.")
     properties: dict[str, Scalar] = Field(
         default_factory=dict, repr=False, description="Passed to librdkafka as they are."
     )

@@ -18,6 +18,7 @@ from mesh.config.secrets import HIDDEN, is_secret_name
 VOCABULARY: Final[Mapping[str, str]] = {
     "address": "HOST:PORT, of ours",
     "api": "name of a Kafka API",
+    "broker": "HOST:PORT of an upstream broker",
     "claimed": "the user name of somebody who could not prove it",
     "client_host": "where a client connects from",
     "client_id": "the client.id a client sent",

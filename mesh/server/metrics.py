@@ -151,6 +151,10 @@ class Metrics:
         counted.inc(sum(batch.record_count for batch in batches))
         sized.inc(sum(len(batch.data) for batch in batches))
 
+    def carried(self, cluster: str, engine: str, batches: Sequence[Batch]) -> None:
+        """An engine brought batches from an upstream cluster."""
+        self._events.engine_bytes_in.labels(cluster, engine).inc(sum(len(batch.data) for batch in batches))
+
     def sent(self, virtual_cluster: str, group: str, topic: str, records: int, size: int) -> None:
         """Records went into a Fetch answer; size in bytes."""
         key = (virtual_cluster, group, topic)
@@ -292,6 +296,9 @@ class _Events:
         source, receiver = ("cluster", "topic"), ("virtual_cluster", "group", "topic")
         self.records_in = counter("records_in", "Records received from upstream.", *source)
         self.bytes_in = counter("bytes_in", "Bytes of record batches received from upstream.", *source)
+        self.engine_bytes_in = counter(
+            "engine_bytes_in", "Bytes of record batches received from upstream, by what read them.", "cluster", "engine"
+        )
         self.records_out = counter("records_out", "Records sent to members.", *receiver)
         self.bytes_out = counter("bytes_out", "Bytes of record batches sent to members.", *receiver)
         self.commits = counter("commits", "Commits of members, by partition.", "virtual_cluster", "group", "result")

@@ -11,8 +11,9 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mesh.security.client_properties import PLAIN, SCRAM
 from mesh.security.scram_client import ScramClient, ScramRefused
-from mesh.upstream.access import PLAIN, SCRAM, Access
+from mesh.upstream.access import Access
 from mesh.wire.client import messages
 from mesh.wire.client.connection import ClientConnection, ClientRequest, ClientResponse
 from mesh.wire.client.messages import VersionRange

@@ -63,7 +63,9 @@ class ConsumerThread(threading.Thread):
         properties: Properties,
         start: Literal["earliest", "latest"],
         channel: EventChannel[EngineEvent],
+        reads: bool = True,
     ) -> None:
+        """reads: False for a member that commits; its partitions are paused but those it is told to read."""
         super().__init__(name=f"consumer of {properties['group.id']} on {cluster}", daemon=True)
         self._properties = properties
         self._channel = channel
@@ -89,6 +91,8 @@ class ConsumerThread(threading.Thread):
         self._topics: frozenset[TopicName] = frozenset()
         self._running = True
         self.has_failed = False
+        self._reads = reads
+        self._read_all_the_same: set[tuple[str, int]] = set()
         self._eager = False
         self._consuming = True
         self._paused: set[UpstreamPartition] = set()
@@ -130,6 +134,20 @@ class ConsumerThread(threading.Thread):
         self._paused -= ours
         if not self._all_paused:
             self._resume(ours)
+
+    def advance(self, positions: Mapping[UpstreamPartition, int]) -> None:
+        for source in positions.keys() & self._assignment.positions.keys():
+            self._assignment.positions[source] = positions[source]
+
+    def read(self, source: UpstreamPartition, position: int) -> None:
+        if self._consumer is not None and source in self._assignment.positions:
+            self._read_all_the_same.add((source.topic, source.partition))
+            self._assignment.positions[source] = position
+            self._consumer.resume(_topic_partitions([source]))
+            self._consumer.seek(TopicPartition(source.topic, source.partition, position))
+
+    def noticed_anew(self, topic: TopicName) -> None:
+        self._topic_ids.forget(topic)
 
     def commit(
         self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition], deadline: float
@@ -196,7 +214,7 @@ class ConsumerThread(threading.Thread):
         if self._may_consume():
             self._wait(0)
             if self._running:
-                self._intake.take(self._receive(consumer, wait))
+                self._take(self._receive(consumer, wait))
         else:
             self._wait(wait)
             if self._running and not self._may_consume():
@@ -230,6 +248,16 @@ class ConsumerThread(threading.Thread):
             self._assignment.rewind(consumer)
             raise
 
+    def _take(self, messages: list[Message]) -> None:
+        if not self._reads:
+            messages = [each for each in messages if self._is_ours(each)]
+        self._intake.take(messages)
+
+    def _is_ours(self, message: Message) -> bool:
+        error = message.error()
+        is_complaint = error is not None and error.code() != KafkaError._PARTITION_EOF
+        return is_complaint or (message.topic(), message.partition()) in self._read_all_the_same
+
     def _serve(self, consumer: Consumer) -> None:
         """Let librdkafka do what it does in polls only, though no messages are wanted."""
         now = time.monotonic()
@@ -239,7 +267,7 @@ class ConsumerThread(threading.Thread):
         message = consumer.poll(0)
         if message is None:
             return
-        self._intake.take([message])
+        self._take([message])
         if message.error() is None:
             self._trickled += size_of([message])
         if self._trickled > TRICKLE_BYTES and not self._all_paused:
@@ -275,6 +303,9 @@ class ConsumerThread(threading.Thread):
         if self._all_paused or self._paused:
             self._resume(self._assignment.positions.keys())
         self._paused, self._all_paused, self._trickled = set(), False, 0
+        if not self._reads and self._consumer is not None:
+            self._read_all_the_same = set()
+            self._consumer.pause(_topic_partitions(self._assignment.positions))
 
     def _send_commits(self) -> None:
         self._commits.send(self._consumer, self._assignment.positions)

@@ -42,13 +42,15 @@ class LibrdkafkaEngine:
         session_timeout_ms: int | None,
         deliver: Callable[[EngineEvent], None],
         loop: asyncio.AbstractEventLoop,
+        reads: bool = True,
     ) -> None:
+        """reads: False for a member that commits, and leaves it to others to read what it is assigned."""
         self._loop = loop
         self._channel: EventChannel[EngineEvent] = EventChannel(loop, deliver)
         consumer = consumer_properties(
             bootstrap_servers, properties, group_id, instance_id, isolation, buffer_bytes, session_timeout_ms
         )
-        self._consumer = ConsumerThread(cluster, consumer, start, self._channel)
+        self._consumer = ConsumerThread(cluster, consumer, start, self._channel, reads)
         self._reader_properties = reader_properties(bootstrap_servers, properties, group_id, isolation)
         self._reader: ReaderThread | None = None
         self._cluster = cluster
@@ -82,6 +84,18 @@ class LibrdkafkaEngine:
 
     def set_eager(self, eager: bool) -> None:
         self._consumer.command(lambda: self._consumer.set_eager(eager))
+
+    def advance(self, positions: Mapping[UpstreamPartition, int]) -> None:
+        """So far it was read by others."""
+        self._consumer.command(lambda: self._consumer.advance(positions))
+
+    def read(self, partition: UpstreamPartition, position: int) -> None:
+        """Read this one all the same, from there on, until the next assignment."""
+        self._consumer.command(lambda: self._consumer.read(partition, position))
+
+    def noticed_anew(self, topic: TopicName) -> None:
+        """Others have noticed that the topic was made anew."""
+        self._consumer.command(lambda: self._consumer.noticed_anew(topic))
 
     async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
         self._channel.close()

@@ -76,7 +76,7 @@ _POOL = ("virtual_clusters", 0, "target", "pool")
         (("clusters", 0, "properties"), ["x"], "(a list): a mapping"),
         (("clusters", 0, "properties"), {"a.b": [1]}, "(a list): a text, a number, true or false"),
         (("clusters",), {}, "(a mapping): a list"),
-        (("clusters", 0), "eu", "'eu': a mapping with the keys name, bootstrap_servers, properties"),
+        (("clusters", 0), "eu", "'eu': a mapping with the keys name, bootstrap_servers, engine, properties"),
         (("virtual_clusters", 0, "listen"), "x:notaport", "'x:notaport': HOST:PORT"),
         (("virtual_clusters", 0, "target", "router"), {}, "unknown key; the keys here are pool"),
         ((*_POOL, "start"), "yesterday", "'yesterday': 'earliest' or 'latest'"),

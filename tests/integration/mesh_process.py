@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import urllib.error
@@ -18,6 +19,8 @@ from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import ChildProcess, eventually, free_port
 from tests.integration.relay import Relay
 
+ENGINE = os.environ.get("KAFKA_MESH_TEST_ENGINE", "librdkafka")
+"""`raw` or `librdkafka`: what reads the records in all tests that start a mesh."""
 KAFKA_MESH = Path(sys.executable).with_name("kafka-mesh")
 
 
@@ -59,6 +62,7 @@ class Mesh:
                 {
                     "name": each.name,
                     "bootstrap_servers": each.bootstrap_servers,
+                    "engine": ENGINE,
                     **(upstream or {}).get(each.name, {}),
                 }
                 for each in clusters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeVar
@@ -12,8 +13,18 @@ from confluent_kafka import Producer
 
 from mesh.records.decode import Record, decode_records
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
-from mesh.upstream.engine import Assigned, AssignedPartition, Committed, CommitToken, EndReached, EngineEvent, Received
-from mesh.upstream.librdkafka import LibrdkafkaEngine
+from mesh.upstream.buffers import ReceiveBuffers
+from mesh.upstream.choice import Membership, make_engine
+from mesh.upstream.engine import (
+    Assigned,
+    AssignedPartition,
+    Committed,
+    CommitToken,
+    EndReached,
+    Engine,
+    EngineEvent,
+    Received,
+)
 
 CLUSTER = ClusterName("eu")
 TIMEOUT = 30.0
@@ -53,18 +64,14 @@ class RunningEngine:
         self.events: list[EngineEvent] = []
         self._told = asyncio.Event()
         self._tokens = itertools.count(1)
-        self.engine = LibrdkafkaEngine(
+        self.engine: Engine = make_engine(
+            "raw" if os.environ.get("KAFKA_MESH_TEST_ENGINE") == "raw" else "librdkafka",
             CLUSTER,
             bootstrap_servers,
             {"topic.metadata.refresh.interval.ms": "500", "heartbeat.interval.ms": "300", **(properties or {})},
-            group,
-            instance_id,
-            start,
-            "read_committed",
-            buffer_bytes,
-            session_timeout_ms,
+            Membership(group, instance_id, start, "read_committed", buffer_bytes, session_timeout_ms),
             self._deliver,
-            asyncio.get_running_loop(),
+            ReceiveBuffers(64 << 20),
         )
 
     def _deliver(self, event: EngineEvent) -> None:

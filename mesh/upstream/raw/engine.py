@@ -1,0 +1,190 @@
+"""The raw engine: librdkafka is the member of the group and commits, records come over our own connections, undecoded.
+
+What librdkafka's side tells goes through here: assignments say what is read from where; its own partitions are paused
+from the first moment on. All of it runs on the event loop; only librdkafka's consumer has its thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.upstream.access import access_of
+from mesh.upstream.buffers import ReceiveBuffers
+from mesh.upstream.engine import (
+    Assigned,
+    AssignedPartition,
+    CommitToken,
+    EngineEvent,
+    EngineFailed,
+    Lost,
+    PositionReset,
+    Revoked,
+)
+from mesh.upstream.librdkafka import LibrdkafkaEngine
+from mesh.upstream.raw.cluster import UpstreamCluster
+from mesh.upstream.raw.fetching import Fetching
+from mesh.upstream.raw.reading import Reading
+from mesh.upstream.raw.rereading import Rereading
+
+
+class RawEngine:
+    """See `mesh.upstream.engine.Engine`. buffers: shared by all engines of the process."""
+
+    def __init__(
+        self,
+        cluster: ClusterName,
+        bootstrap_servers: str,
+        properties: Mapping[str, str],
+        group_id: str,
+        instance_id: str | None,
+        start: Literal["earliest", "latest"],
+        isolation: Literal["read_committed", "read_uncommitted"],
+        buffer_bytes: int,
+        session_timeout_ms: int | None,
+        deliver: Callable[[EngineEvent], None],
+        loop: asyncio.AbstractEventLoop,
+        buffers: ReceiveBuffers,
+    ) -> None:
+        self._loop = loop
+        self._deliver = deliver
+        self._closed = False
+        self._readings: dict[UpstreamPartition, Reading] = {}
+        self._cluster = UpstreamCluster(cluster, bootstrap_servers, access_of(properties), buffers)
+        read_committed = isolation == "read_committed"
+        self._fetching = Fetching(
+            self._cluster, self._readings, read_committed, buffer_bytes, buffers, self._tell, self._delegate, loop
+        )
+        self._rereading = Rereading(self._cluster, self._readings, read_committed, self._tell, self._fetching.lost)
+        self._consuming = True
+        self._task: asyncio.Task[None] | None = None
+        self._group = LibrdkafkaEngine(
+            cluster,
+            bootstrap_servers,
+            properties,
+            group_id,
+            instance_id,
+            start,
+            isolation,
+            buffer_bytes,
+            session_timeout_ms,
+            self._from_group,
+            loop,
+            reads=False,
+        )
+        self._fetching.made_anew = lambda topic: self._group.noticed_anew(topic)
+
+    def subscribe(self, topics: frozenset[TopicName]) -> None:
+        if self._task is None:
+            # Kept here until `close`; what ends it before is told.
+            self._task = self._loop.create_task(self._run(), name="raw engine")
+        self._group.subscribe(topics)
+
+    def set_consuming(self, consuming: bool) -> None:
+        self._consuming = consuming
+        self._fetching.set_consuming(consuming)
+        if any(reading.delegated for reading in self._readings.values()):
+            self._group.set_consuming(consuming)
+
+    def pause(self, partitions: frozenset[UpstreamPartition]) -> None:
+        self._set_paused(partitions, True)
+        if delegated := self._delegated(partitions):
+            self._group.pause(delegated)
+
+    def resume(self, partitions: frozenset[UpstreamPartition]) -> None:
+        self._set_paused(partitions, False)
+        if delegated := self._delegated(partitions):
+            self._group.resume(delegated)
+
+    def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
+        # Before it: librdkafka's side must not take a position of ours for another member's.
+        self._group.advance({each.source: each.position for each in self._readings.values() if not each.delegated})
+        self._group.commit(token, positions)
+
+    def reread(self, partition: UpstreamPartition, span: Span) -> None:
+        reading = self._readings.get(partition)
+        if reading is not None and reading.delegated:
+            self._group.reread(partition, span)
+        else:
+            self._rereading.read(partition, span)
+
+    def set_eager(self, eager: bool) -> None:
+        self._group.set_eager(eager)
+
+    async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._cluster.close()
+        return await self._group.close(positions)
+
+    async def _run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._rereading.run())
+                tasks.create_task(self._fetching.run(tasks))
+        except Exception as problem:  # noqa: BLE001 - told with its traceback; another engine is made
+            self._tell(EngineFailed(repr(problem), "".join(traceback.format_exception(problem))))
+
+    # What librdkafka's side tells
+
+    def _from_group(self, event: EngineEvent) -> None:
+        match event:
+            case Assigned(partitions):
+                event = Assigned(tuple(map(self._assigned, partitions)))
+                now_ours = {each.partition for each in partitions}
+                for source in [source for source in self._readings if source not in now_ours]:
+                    del self._readings[source]
+            case Revoked(sources):
+                for source in sources:
+                    if (reading := self._readings.get(source)) is not None:
+                        reading.suspended = True
+            case Lost(sources):
+                for source in sources:
+                    self._readings.pop(source, None)
+            case PositionReset(source, start, _):
+                # Its topic was made anew; whatever id that has now, it is the right one.
+                self._readings[source] = Reading(source, start)
+            case _:
+                pass
+        self._tell(event)
+        self._fetching.look_for_leaders()
+
+    def _assigned(self, partition: AssignedPartition) -> AssignedPartition:
+        source, start = partition.partition, partition.start
+        known = self._readings.get(source)
+        if partition.resumed and known is not None and known.position >= start:
+            start = known.position
+        self._readings[source] = Reading(source, start)
+        return AssignedPartition(source, start, partition.committed, partition.resumed, partition.end)
+
+    # Ours
+
+    def _tell(self, event: EngineEvent) -> None:
+        if self._closed:
+            return
+        try:
+            self._deliver(event)
+        except Exception as problem:  # noqa: BLE001 - a bug in what was told; reading goes on
+            self._loop.call_exception_handler({"message": "an engine's event was not taken", "exception": problem})
+
+    def _delegate(self, reading: Reading) -> None:
+        """Leave a partition of an old record format to librdkafka."""
+        reading.delegated = True
+        self._group.set_consuming(self._consuming)
+        self._group.read(reading.source, reading.position)
+
+    def _set_paused(self, partitions: frozenset[UpstreamPartition], paused: bool) -> None:
+        for source in partitions:
+            if (reading := self._readings.get(source)) is not None:
+                reading.paused = paused
+        self._fetching.wake()
+
+    def _delegated(self, partitions: frozenset[UpstreamPartition]) -> frozenset[UpstreamPartition]:
+        return frozenset(
+            source for source in partitions if (reading := self._readings.get(source)) and reading.delegated
+        )

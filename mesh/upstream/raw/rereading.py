@@ -1,0 +1,132 @@
+"""Spans are read again beside the normal reading, over the connections that park nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from mesh.records.batch import Batch, CorruptBatch
+from mesh.records.spans import Span, UpstreamPartition
+from mesh.upstream.connection import Unreachable
+from mesh.upstream.engine import EngineEvent, Reread
+from mesh.upstream.raw.cluster import EARLIEST, LATEST, Node, UpstreamCluster
+from mesh.upstream.raw.reading import NotTheLeader, OutOfRange, Progress, Reading, outcome_of
+from mesh.wire.client import fetch, messages
+from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request
+from mesh.wire.errors import ProtocolError
+
+PIECE_BYTES: Final = 256 << 10
+REST: Final = 0.1
+GIVE_UP: Final = 15.0
+"""Seconds without any progress after which a span is reported as not readable now."""
+
+
+class Rereading:
+    """One span after the other. lost: told of a leader that is none."""
+
+    def __init__(
+        self,
+        cluster: UpstreamCluster,
+        readings: dict[UpstreamPartition, Reading],
+        read_committed: bool,
+        tell: Callable[[EngineEvent], None],
+        lost: Callable[[Reading], None],
+    ) -> None:
+        self._cluster = cluster
+        self._readings = readings
+        self._read_committed = read_committed
+        self._tell = tell
+        self._lost = lost
+        self._spans: asyncio.Queue[tuple[UpstreamPartition, Span]] = asyncio.Queue()
+
+    def read(self, source: UpstreamPartition, span: Span) -> None:
+        self._spans.put_nowait((source, span))
+
+    async def run(self) -> None:
+        while True:
+            source, span = await self._spans.get()
+            error = await self._read(source, span)
+            self._tell(Reread(source, span, (), True, error))
+
+    async def _read(self, source: UpstreamPartition, span: Span) -> str:
+        """Why it ended early, "" if it did not."""
+        position = span.first
+        reason = f"nothing came within {GIVE_UP:g} s"
+        loop = asyncio.get_running_loop()
+        progress_at = loop.time()
+        while loop.time() - progress_at < GIVE_UP:
+            reading = self._readings.get(source)
+            if reading is None:
+                return "the partition is not ours any more"
+            node = self._cluster.nodes.get(reading.leader)
+            if node is None:
+                await asyncio.sleep(REST)
+                continue
+            try:
+                after, is_end = await self._piece(reading, node, position, span)
+            except (Unreachable, ProtocolError, CorruptBatch) as problem:
+                reason = str(problem)
+                self._lost(reading)
+                await asyncio.sleep(REST)
+                continue
+            if after > span.last or is_end:
+                return ""
+            if after > position:
+                position, progress_at = after, loop.time()
+            else:
+                await asyncio.sleep(REST)
+        return reason
+
+    async def _piece(self, reading: Reading, node: Node, position: int, span: Span) -> tuple[int, bool]:
+        """The next position, and whether nothing of the span can follow."""
+        source = reading.source
+        served = (await node.asking.versions()).get(messages.FETCH)
+        version = min(served.highest if served else 0, fetch.HIGHEST)
+        name: str | UUID = source.topic
+        if version >= fetch.FIRST_WITH_TOPIC_IDS:
+            if reading.topic_id is None:
+                version = fetch.FIRST_WITH_TOPIC_IDS - 1
+            else:
+                name = reading.topic_id
+        request = fetch_request(
+            version,
+            {name: [FetchFrom(source.partition, reading.epoch, position, PIECE_BYTES)]},
+            max_wait_ms=10,
+            max_bytes=PIECE_BYTES,
+            read_committed=self._read_committed,
+        )
+        answer = decode_fetch_answer(await node.asking.request(request))
+        for fetched in answer.partitions:
+            outcome = outcome_of(fetched, position, self._read_committed, copied=True)
+            match outcome:
+                case Progress(batches, after, _):
+                    self._deliver(source, span, batches)
+                    if after == position and not batches:
+                        return await self._at_end(reading, node, position, span)
+                    return after, False
+                case OutOfRange():
+                    return await self._at_end(reading, node, position, span)
+                case NotTheLeader():
+                    self._lost(reading)
+                case _:
+                    pass
+        return position, False
+
+    async def _at_end(self, reading: Reading, node: Node, position: int, span: Span) -> tuple[int, bool]:
+        """The log ends here, or begins behind it: whoever asks for the end is told to wait until its leader knows
+        (KIP-207)."""
+        low = await self._cluster.offset(reading.source, node, reading.epoch, EARLIEST, False)
+        high = await self._cluster.offset(reading.source, node, reading.epoch, LATEST, False)
+        if low is None or high is None:
+            return position, False
+        after = max(position, low)
+        return after, after >= min(span.last + 1, high)
+
+    def _deliver(self, source: UpstreamPartition, span: Span, batches: tuple[Batch, ...]) -> None:
+        within = tuple(batch for batch in batches if batch.first <= span.last)
+        for batch in within:
+            batch.last = min(batch.last, span.last)
+        if within:
+            self._tell(Reread(source, span, within, False))

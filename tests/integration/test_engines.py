@@ -1,0 +1,82 @@
+"""Which engine carries the records, and that the raw one leaves every byte of a batch as its broker has it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from mesh.records.batch import Batch, rebase, split_batches
+from mesh.upstream.access import Access
+from mesh.upstream.connection import BrokerLink
+from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request
+from tests.integration.kafka import KafkaCluster
+from tests.integration.mesh_process import Mesh
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+RECORDS = 300
+
+
+def produce_with_all_codecs(bootstrap_servers: str, topic: str) -> None:
+    for codec in CODECS:
+        producer = Producer(
+            {"bootstrap.servers": bootstrap_servers, "compression.codec": codec, "linger.ms": 100, "batch.size": 4_000}
+        )
+        for number in range(RECORDS):
+            producer.produce(topic, b"value %d " % number * 5, b"key", headers={"trace": b"%d" % number})
+        assert producer.flush(30) == 0
+
+
+async def fetch_all(bootstrap_servers: str, topic: str, records: int) -> list[Batch]:
+    """Every batch of partition 0, as a consumer without a group gets them."""
+    host, _, port = bootstrap_servers.partition(":")
+    link = BrokerLink(host, int(port), Access())
+    batches: list[Batch] = []
+    offset = 0
+    async with asyncio.timeout(60):
+        while sum(batch.record_count for batch in batches) < records:
+            request = fetch_request(
+                12,
+                {topic: [FetchFrom(0, -1, offset, 1 << 20)]},
+                max_wait_ms=500,
+                max_bytes=1 << 20,
+                read_committed=True,
+            )
+            (part,) = decode_fetch_answer(await link.request(request, 1.0)).partitions
+            assert part.error_code == 0
+            for batch in split_batches(part.records):
+                batches.append(batch)
+                offset = batch.last + 1
+    link.close()
+    return batches
+
+
+def content(batch: Batch) -> bytes:
+    """All of it but the base offset and the leader epoch."""
+    rebase(batch, 0)
+    return bytes(batch.data)
+
+
+@pytest.mark.parametrize("engine", ["raw", "librdkafka"])
+def test_the_engine_that_is_configured_carries_the_bytes(kafka: KafkaCluster, tmp_path: Path, engine: str) -> None:
+    topic = f"carried-{engine}"
+    kafka.create_topic(topic, 1)
+    produce_with_all_codecs(kafka.bootstrap_servers, topic)
+    mesh = Mesh([kafka], [topic], tmp_path, {}, {kafka.name: {"engine": engine}})
+    try:
+        stored = asyncio.run(fetch_all(kafka.bootstrap_servers, topic, RECORDS * len(CODECS)))
+        received = asyncio.run(fetch_all(mesh.bootstrap_servers, topic, RECORDS * len(CODECS)))
+        brought = {
+            name: mesh.metric("kafka_mesh_engine_bytes_in_total", cluster="eu", engine=name)
+            for name in ("raw", "librdkafka")
+        }
+        other = "librdkafka" if engine == "raw" else "raw"
+        assert brought[engine] > 0
+        assert brought[other] == 0
+        if engine == "raw":
+            assert [content(batch) for batch in received] == [content(batch) for batch in stored]
+            assert len({batch.data[22] & 7 for batch in stored}) == len(CODECS)
+    finally:
+        mesh.stop()

@@ -1,0 +1,186 @@
+"""Brokers of a cluster that do what a test wants, on real sockets in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from mesh.records.encode import encode_batch
+from mesh.wire.apis import ApiKey
+from mesh.wire.connection import Request, ServerConnection
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    MetadataBroker,
+    MetadataPartitionResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopicResponse,
+)
+
+TOPIC = "orders"
+SERVED = {
+    ApiKey.FETCH: (4, 17),
+    ApiKey.METADATA: (0, 12),
+    ApiKey.LIST_OFFSETS: (1, 7),
+    ApiKey.API_VERSIONS: (0, 4),
+}
+
+
+class FakeCluster:
+    """One topic. Tests change its fields; `changed` wakes parked Fetches.
+
+    logs: batches by partition, with the first offset of each. begins: log start offsets. leaders: node ids.
+    errors: of a Fetch, by partition, answered once each. fetched: (node, partitions, max_wait_ms) of each Fetch.
+    silent: nodes that answer nothing. asked: called at each Fetch.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self.logs: list[list[tuple[int, bytearray]]] = [[] for _ in range(partitions)]
+        self.ends = [0] * partitions
+        self.begins = [0] * partitions
+        self.leaders = [1] * partitions
+        self.epoch = 5
+        self.topic_id = UUID(int=1)
+        self.errors: dict[int, list[ErrorCode]] = {}
+        self.throttle_ms = 0
+        self.silent: set[int] = set()
+        self.fetched: list[tuple[int, dict[int, int], int]] = []
+        self.ports: dict[int, int] = {}
+        self.asked: Callable[[], None] = lambda: None
+        self._changed = asyncio.Condition()
+        self.connections: set[asyncio.StreamWriter] = set()
+
+    async def append(self, partition: int, count: int) -> None:
+        base = self.ends[partition]
+        self.logs[partition].append(
+            (base, bytearray(encode_batch(base, [(base + n, 1, None, b"v", None) for n in range(count)]).data))
+        )
+        self.ends[partition] += count
+        await self.changed()
+
+    async def changed(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def serve(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        wire = ServerConnection(SERVED)
+        self.connections.add(writer)
+        try:
+            while data := await reader.read(65536):
+                for request in wire.receive_data(data):
+                    if node in self.silent:
+                        continue
+                    await self._answer(node, wire, request)
+                    writer.writelines(wire.data_to_send())
+        except ConnectionError:
+            return
+        finally:
+            self.connections.discard(writer)
+            writer.close()
+
+    async def _answer(self, node: int, wire: ServerConnection, request: Request) -> None:
+        message = request.decode()
+        match message:
+            case FetchRequest():
+                wire.answer(request, await self._fetch(node, message))
+            case MetadataRequest():
+                wire.answer(request, self._metadata())
+            case ListOffsetsRequest():
+                wire.answer(request, self._list_offsets(message))
+            case _:
+                versions = tuple(
+                    ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in SERVED.items()
+                )
+                wire.answer(request, ApiVersionsResponse(api_keys=versions))
+
+    def _metadata(self) -> MetadataResponse:
+        return MetadataResponse(
+            brokers=tuple(
+                MetadataBroker(node_id=node, host="127.0.0.1", port=port) for node, port in self.ports.items()
+            ),
+            topics=(
+                MetadataTopicResponse(
+                    name=TOPIC,
+                    topic_id=self.topic_id,
+                    partitions=tuple(
+                        MetadataPartitionResponse(partition_index=number, leader_id=leader, leader_epoch=self.epoch)
+                        for number, leader in enumerate(self.leaders)
+                    ),
+                ),
+            ),
+        )
+
+    def _list_offsets(self, message: ListOffsetsRequest) -> ListOffsetsResponse:
+        (topic,) = message.topics
+        answers = tuple(
+            ListOffsetsPartitionResponse(
+                partition_index=each.partition_index,
+                offset=(self.begins if each.timestamp == -2 else self.ends)[each.partition_index],
+            )
+            for each in topic.partitions
+        )
+        return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name=topic.name, partitions=answers),))
+
+    async def _fetch(self, node: int, message: FetchRequest) -> FetchResponse:
+        (topic,) = message.topics
+        asked = {each.partition: each.fetch_offset for each in topic.partitions}
+        self.fetched.append((node, asked, message.max_wait_ms))
+        self.asked()
+        answers = [self._part(node, topic.topic_id, each) for each in topic.partitions]
+        if not any(each.records or each.error_code for each in answers):
+            try:
+                async with asyncio.timeout(message.max_wait_ms / 1_000), self._changed:
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            answers = [self._part(node, topic.topic_id, each) for each in topic.partitions]
+        answer = FetchTopicResponse(name=topic.name, topic_id=topic.topic_id, partitions=tuple(answers))
+        return FetchResponse(throttle_time_ms=self.throttle_ms, topics=(answer,))
+
+    def _part(self, node: int, topic_id: UUID | None, asked: FetchPartition) -> FetchPartitionResponse:
+        number, offset = asked.partition, asked.fetch_offset
+        if errors := self.errors.get(number):
+            return FetchPartitionResponse(partition=number, error_code=errors.pop(0))
+        if topic_id != self.topic_id:
+            return FetchPartitionResponse(partition=number, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        if self.leaders[number] != node:
+            return FetchPartitionResponse(partition=number, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not self.begins[number] <= offset <= self.ends[number]:
+            return FetchPartitionResponse(partition=number, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        records = tuple(data for base, data in self.logs[number] if base >= offset)
+        end = self.ends[number]
+        return FetchPartitionResponse(partition=number, high_watermark=end, last_stable_offset=end, records=records)
+
+
+@asynccontextmanager
+async def fake_cluster(partitions: int, nodes: Sequence[int] = (1,)) -> AsyncIterator[FakeCluster]:
+    cluster = FakeCluster(partitions)
+    servers = []
+    for node in nodes:
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node: int = node) -> None:
+            await cluster.serve(node, reader, writer)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        cluster.ports[node] = server.sockets[0].getsockname()[1]
+        servers.append(server)
+    try:
+        yield cluster
+    finally:
+        for server in servers:
+            server.close()
+        for writer in list(cluster.connections):
+            writer.close()

@@ -1,0 +1,280 @@
+"""Reading over our own connections: what arrives, what is asked for, and what brokers do to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.upstream.access import Access
+from mesh.upstream.buffers import ReceiveBuffers
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Reread
+from mesh.upstream.raw.cluster import UpstreamCluster
+from mesh.upstream.raw.fetching import PARKED_MS, Fetching
+from mesh.upstream.raw.reading import Reading
+from mesh.upstream.raw.rereading import Rereading
+from mesh.wire.errors import ErrorCode
+from tests.upstream.harness import run
+from tests.upstream.raw.fake_broker import TOPIC, FakeCluster, fake_cluster
+
+EU = ClusterName("eu")
+TIMEOUT = 20.0
+
+
+def source(partition: int) -> UpstreamPartition:
+    return UpstreamPartition(EU, TopicName(TOPIC), partition)
+
+
+class Reader:
+    def __init__(self, cluster: FakeCluster, access: Access) -> None:
+        self.events: list[EngineEvent] = []
+        self.delegated: list[Reading] = []
+        self._told = asyncio.Event()
+        cluster.asked = self._told.set
+        bootstrap = ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
+        self.readings = {source(number): Reading(source(number), 0) for number in range(len(cluster.logs))}
+        buffers = ReceiveBuffers(64 << 20)
+        self.cluster = UpstreamCluster(EU, bootstrap, access, buffers)
+        loop = asyncio.get_running_loop()
+        self.fetching = Fetching(self.cluster, self.readings, True, 1 << 20, buffers, self._tell, self._delegate, loop)
+        self.rereading = Rereading(self.cluster, self.readings, True, self._tell, self.fetching.lost)
+
+    def _tell(self, event: EngineEvent) -> None:
+        self.events.append(event)
+        self._told.set()
+
+    def _delegate(self, reading: Reading) -> None:
+        reading.delegated = True
+        self.delegated.append(reading)
+        self._told.set()
+
+    def offsets(self, partition: int) -> list[int]:
+        return [
+            offset
+            for event in self.events
+            if isinstance(event, Received) and event.partition == source(partition)
+            for batch in event.batches
+            for offset in range(batch.first, batch.last + 1)
+        ]
+
+    async def until_read(self, partition: int, count: int) -> None:
+        await self.until(lambda: self.offsets(partition) == list(range(count)))
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(TIMEOUT):
+            while not condition():
+                self._told.clear()
+                await self._told.wait()
+
+
+@asynccontextmanager
+async def reading(cluster: FakeCluster, access: Access | None = None) -> AsyncIterator[Reader]:
+    reader = Reader(cluster, access or Access(request_timeout=2.0, backoff=0.01, most_backoff=0.05))
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(reader.fetching.run(tasks)), tasks.create_task(reader.rereading.run())]
+        reader.fetching.look_for_leaders()
+        try:
+            yield reader
+        finally:
+            reader.cluster.close()
+            for task in [*running, *tasks._tasks]:
+                task.cancel()
+
+
+def test_all_partitions_are_read_to_their_ends() -> None:
+    async def test() -> None:
+        async with fake_cluster(3) as cluster:
+            for number in range(3):
+                await cluster.append(number, 5)
+                await cluster.append(number, 2)
+            async with reading(cluster) as reader:
+                await reader.until(lambda: all(reader.offsets(number) == list(range(7)) for number in range(3)))
+                await reader.until(lambda: len([e for e in reader.events if isinstance(e, EndReached)]) == 3)
+                await cluster.append(1, 3)
+                await reader.until(lambda: reader.offsets(1) == list(range(10)))
+
+    run(test)
+
+
+def test_what_becomes_wanted_is_asked_for_while_others_are_parked() -> None:
+    async def test() -> None:
+        async with fake_cluster(2) as cluster, reading(cluster) as reader:
+            paused = reader.readings[source(1)]
+            paused.paused = True
+            await cluster.append(0, 1)
+            await reader.until(lambda: reader.offsets(0) == [0])
+            await reader.until(lambda: (1, {0: 1}, PARKED_MS) in cluster.fetched)
+            paused.paused = False
+            reader.fetching.wake()
+            await reader.until(lambda: EndReached(source(1), 0) in reader.events)
+            assert all(not {0, 1} <= asked.keys() for _, asked, _ in cluster.fetched)
+
+    run(test)
+
+
+def test_nothing_is_asked_for_while_nothing_is_consumed() -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster, reading(cluster) as reader:
+            reader.fetching.set_consuming(False)
+            await cluster.append(0, 1)
+            reader.rereading.read(source(0), Span(0, 0))  # for which the leader has to be known
+            await reader.until(lambda: any(isinstance(event, Reread) and event.complete for event in reader.events))
+            assert cluster.fetched == [(1, {0: 0}, 10)]
+            reader.fetching.set_consuming(True)
+            await reader.until(lambda: reader.offsets(0) == [0])
+
+    run(test)
+
+
+def test_a_new_leader_is_found() -> None:
+    async def test() -> None:
+        async with fake_cluster(1, nodes=(1, 2)) as cluster, reading(cluster) as reader:
+            await cluster.append(0, 2)
+            await reader.until(lambda: reader.offsets(0) == [0, 1])
+            cluster.leaders, cluster.epoch = [2], 6
+            await cluster.append(0, 1)
+            await reader.until(lambda: reader.offsets(0) == [0, 1, 2])
+            assert cluster.fetched[-1][0] == 2
+
+    run(test)
+
+
+def test_a_broker_that_hangs_is_left_for_the_new_leader() -> None:
+    async def test() -> None:
+        async with fake_cluster(1, nodes=(1, 2)) as cluster:
+            access = Access(request_timeout=0.3, setup_timeout=0.3, backoff=0.01, most_backoff=0.05)
+            async with reading(cluster, access) as reader:
+                await cluster.append(0, 1)
+                await reader.until(lambda: reader.offsets(0) == [0])
+                cluster.silent, cluster.leaders, cluster.epoch = {1}, [2], 6
+                await cluster.append(0, 1)
+                await reader.until(lambda: reader.offsets(0) == [0, 1])
+
+    run(test)
+
+
+def test_connections_that_break_are_made_again() -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster, reading(cluster) as reader:
+            for number in range(3):
+                await cluster.append(0, 1)
+                await reader.until_read(0, number + 1)
+                for writer in list(cluster.connections):
+                    writer.transport.abort()
+
+    run(test)
+
+
+def test_errors_of_a_leader_that_is_not_ready_are_waited_out() -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster:
+            await cluster.append(0, 3)
+            cluster.errors[0] = [
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                ErrorCode.FENCED_LEADER_EPOCH,
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+            ]
+            async with reading(cluster) as reader:
+                await reader.until(lambda: reader.offsets(0) == [0, 1, 2])
+
+    run(test)
+
+
+def test_what_retention_has_deleted_is_passed_over() -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster:
+            await cluster.append(0, 3)
+            await cluster.append(0, 3)
+            cluster.begins[0] = 3
+            async with reading(cluster) as reader:
+                await reader.until(lambda: reader.offsets(0) == [3, 4, 5])
+                assert reader.events[0] == EndReached(source(0), 3)
+                assert not any(isinstance(event, PositionReset) for event in reader.events)
+
+    run(test)
+
+
+def test_a_log_that_was_cut_off_begins_anew() -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster:
+            await cluster.append(0, 3)
+            async with reading(cluster) as reader:
+                reader.readings[source(0)].position = 9
+                await reader.until(lambda: reader.offsets(0) == [0, 1, 2])
+                assert isinstance(reader.events[0], PositionReset)
+                assert reader.events[0].start == 0
+
+    run(test)
+
+
+def test_a_topic_that_was_made_anew_is_noticed_by_its_id() -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster:
+            noticed: list[str] = []
+            async with reading(cluster) as reader:
+                reader.fetching.made_anew = noticed.append
+                await cluster.append(0, 3)
+                await reader.until(lambda: reader.offsets(0) == [0, 1, 2])
+                cluster.topic_id = UUID(int=2)
+                cluster.logs, cluster.ends = [[]], [0]
+                await cluster.append(0, 5)  # longer than what was read: only the id tells
+                await reader.until(lambda: reader.offsets(0) == [0, 1, 2, 0, 1, 2, 3, 4])
+                assert PositionReset(source(0), 0, "the topic was deleted and made anew") in reader.events
+                assert noticed == [TOPIC]
+
+    run(test)
+
+
+def test_throttling_is_kept_to() -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster:
+            cluster.throttle_ms = 100
+            await cluster.append(0, 1)
+            async with reading(cluster) as reader:
+                began = asyncio.get_running_loop().time()
+                for number in range(3):
+                    await reader.until_read(0, number + 1)
+                    await cluster.append(0, 1)
+                await reader.until(lambda: len(reader.offsets(0)) == 4)
+                assert asyncio.get_running_loop().time() - began >= 0.1
+
+    run(test)
+
+
+def test_old_record_formats_are_left_to_others() -> None:
+    async def test() -> None:
+        async with fake_cluster(2) as cluster:
+            for number in (0, 1):
+                await cluster.append(number, 1)
+                await cluster.append(number, 1)
+            cluster.logs[0][1][1][16] = 1
+            async with reading(cluster) as reader:
+                await reader.until(lambda: reader.delegated and reader.offsets(1) == [0, 1])
+                assert [(each.source, each.position) for each in reader.delegated] == [(source(0), 1)]
+                assert reader.offsets(0) == [0]
+
+    run(test)
+
+
+def test_a_span_is_read_again() -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster:
+            for _ in range(4):
+                await cluster.append(0, 3)
+            async with reading(cluster) as reader:
+                await reader.until(lambda: len(reader.offsets(0)) == 12)
+                for span, expected in ((Span(4, 7), list(range(3, 8))), (Span(9, 30), [9, 10, 11])):
+                    reader.events.clear()
+                    # The fake answers from whole batches on, so the first batch is asked for by its own offset.
+                    reader.rereading.read(source(0), Span(expected[0], span.last))
+                    await reader.until(lambda: any(isinstance(e, Reread) and e.complete for e in reader.events))
+                    again = [e for e in reader.events if isinstance(e, Reread)]
+                    assert again[-1].error == ""
+                    found = [n for e in again for b in e.batches for n in range(b.first, b.last + 1)]
+                    assert found == expected
+
+    run(test)
