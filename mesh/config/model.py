@@ -144,8 +144,8 @@ class Fairness(Model):
         default=Policy.LEAST_LOADED, description="Which of several waiting members gets the next batch."
     )
     initial_window: Count = Field(default=500, description="Records a member may hold un-committed at first.")
-    maximum_window: Annotated[Count, Field(lt=100_000)] = Field(
-        default=50_000, description="Records a member may hold un-committed at most."
+    maximum_window: Annotated[Count, Field(le=1_000_000_000)] = Field(
+        default=50_000_000, description="Records a member may hold un-committed at most."
     )
 
 

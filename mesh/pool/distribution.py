@@ -22,6 +22,8 @@ from mesh.pool.window import Available
 from mesh.records.batch import is_compressed
 from mesh.records.spans import Span
 
+TOGETHER = 0.025
+"""Seconds with all windows of a pool full and a backlog, after which the caps of those who ask double."""
 FEW = 8
 """So many waiters are compared directly; more are looked up in the order of the whole pool."""
 
@@ -45,6 +47,9 @@ class Distribution:
         self._room: SortedDict[tuple[float, int, int], Fetch] = SortedDict()
         self._served = 0
         self._growing: set[Member] = set()
+        self._full: set[Member] = set()
+        """Members at their caps, or above."""
+        self._growing_together = False
         self._freed: dict[Member, None] = {}
         self.members: set[Member] = set()
         """Members that have asked for records and are alive."""
@@ -135,6 +140,7 @@ class Distribution:
                     self._answer(fetch, now)
         if partition.backlog and partition.aside:
             self._offer_again(list(partition.aside), now)
+        self._grow_together_soon(now)
 
     def forget(self, partition: Partition) -> None:
         """Its backlog is void."""
@@ -148,6 +154,7 @@ class Distribution:
         """It holds so many offsets less; it is offered the backlog again before the step ends."""
         if count:
             member.in_flight -= count
+            self._weigh(member)
             self._freed[member] = None
 
     def refill_freed(self, now: float) -> None:
@@ -157,6 +164,7 @@ class Distribution:
 
     def refill(self, member: Member, now: float) -> None:
         """It may take more than before, or is ranked otherwise."""
+        self._weigh(member)
         self._offer_again(member.fetches, now)
 
     def activate(self, partition: Partition, now: float) -> None:
@@ -183,6 +191,7 @@ class Distribution:
     def left(self, member: Member, now: float) -> None:
         self.members.discard(member)
         self._growing.discard(member)
+        self._full.discard(member)
         if len(self.members) == 1:
             self.refill(next(iter(self.members)), now)
 
@@ -238,6 +247,7 @@ class Distribution:
         self._served += 1
         member.served = self._served
         member.in_flight += len(available)
+        self._weigh(member)
         member.flow.sent(now)
         fetch.collect(lane, available)
         self.collected_bytes += available.size
@@ -339,6 +349,7 @@ class Distribution:
             fetch.rank = None
 
     def _watch(self, member: Member, now: float) -> None:
+        self._grow_together_soon(now)
         when = member.flow.asked_while_full(now)
         if member not in self._growing:
             self._growing.add(member)
@@ -351,9 +362,38 @@ class Distribution:
         if not member.fetches or not self.is_full(member):
             return
         if member.flow.grow(self.waiting > 0, now):
-            if member.flow.is_overdue(now):
-                fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight}
-                self._effects.append(Report("a member at its cap has never committed", fields, "warning"))
-            self.refill(member, now)
+            self._grown(member, now)
         if member.fetches and self.is_full(member):
             self._watch(member, now)
+
+    def _grown(self, member: Member, now: float) -> None:
+        if member.flow.is_overdue(now):
+            fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight}
+            self._effects.append(Report("a member at its cap has never committed", fields, "warning"))
+        self.refill(member, now)
+
+    def _weigh(self, member: Member) -> None:
+        if member.in_flight >= member.flow.cap and member in self.members:
+            self._full.add(member)
+        else:
+            self._full.discard(member)
+
+    def _grow_together_soon(self, now: float) -> None:
+        """When every window is full and records wait, caps protect nobody from anybody: all of them are too small."""
+        if not self._growing_together and self._are_all_full:
+            self._growing_together = True
+            self._timers.at(now + TOGETHER, self._grow_together)
+
+    @property
+    def _are_all_full(self) -> bool:
+        return self.backlog_bytes > 0 and 1 < len(self.members) == len(self._full)
+
+    def _grow_together(self, now: float) -> None:
+        self._growing_together = False
+        asking = [member for member in self.members if member.fetches and member.flow.may_double]
+        if not self._are_all_full or not asking:
+            return
+        for member in asking:
+            member.flow.double()
+        for member in sorted(asking, key=lambda member: member.served):
+            self._grown(member, now)

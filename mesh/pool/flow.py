@@ -113,6 +113,15 @@ class Flow:
             seconds += 1
         return self._full_since + seconds * FULL_AND_ALONE
 
+    @property
+    def may_double(self) -> bool:
+        return self.cap < self._maximum
+
+    def double(self) -> None:
+        """Every window of the pool is full, and there is more: nobody would get less."""
+        self.cap = min(self.cap * 2, self._maximum)
+        self._full_since = None
+
     def grow(self, others_wait: bool, now: float) -> bool:
         """Double the cap if it was full for long enough; whether it did."""
         if self._full_since is None:

@@ -27,7 +27,7 @@ class Acknowledge(Enum):
 class PoolSettings:
     policy: Policy = Policy.LEAST_LOADED
     initial_window: int = 500
-    maximum_window: int = 50_000
+    maximum_window: int = 50_000_000
     partition_budget: int = 4 << 20
     pool_budget: int = 64 << 20
     replay_budget: int = 64 << 20

@@ -88,7 +88,7 @@ _POOL = ("virtual_clusters", 0, "target", "pool")
         ((*_POOL, "dead_letters"), {"topic": "{topic}"}, "and which is another one"),
         ((*_POOL, "redelivery_backoff"), {"multiplier": 0.5}, "0.5: greater than or equal to 1"),
         ((*_POOL, "metadata_limit"), 4_001, "4001: less than or equal to 4000"),
-        ((*_POOL, "fairness"), {"maximum_window": 100_000}, "100000: less than 100000"),
+        ((*_POOL, "fairness"), {"maximum_window": 10**10}, "10000000000: less than or equal to 1000000000"),
         ((*_POOL, "fairness"), {"policy": "fifo"}, "'fifo': 'least_loaded', 'round_robin' or 'oldest_first'"),
         ((*_POOL, "acknowledge"), [{"group": "x", "mode": "never"}], "'never': 'commit' or 'receipt'"),
         ((*_POOL, "topics", 0), {"name": "a"}, "(missing): required: The upstream topics that feed it."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mesh.pool.settings import PoolSettings
 from tests.integration.records import jain_index
 from tests.pool.harness import Consumer, World
 
@@ -34,6 +35,60 @@ def test_commits_of_every_poll_and_of_every_five_seconds_share_equally() -> None
     run(world, every_poll, every_five, 20, 150)
     shares = [len(consumer.received) - before[consumer.name] for consumer in every_poll + every_five]
     assert jain_index(shares) > 0.98, shares
+
+
+def take(consumer: Consumer, until: int) -> None:
+    while not consumer.is_parked and len(consumer.received) < until:
+        consumer.fetch(wait=0.5)
+
+
+def test_members_that_commit_rarely_do_not_wait_for_commits_while_there_is_more() -> None:
+    """Four fast consumers at auto-commit's five seconds: their caps are all full long before the first one."""
+    world = World(PoolSettings(partition_budget=1 << 30, pool_budget=1 << 30))
+    members = [world.consumer(f"m{number}") for number in range(4)]
+    for consumer in members:
+        consumer.fetch(wait=0.0)
+    for _ in range(640):
+        world.produce(0, 100)
+    for _ in range(40):
+        for consumer in members:
+            take(consumer, 64_000)
+        world.check()
+        world.advance(0.025)
+    assert sum(len(consumer.received) for consumer in members) == 64_000
+    # What is left at the end goes to whoever asks first; here nothing is.
+    assert jain_index([len(consumer.received) for consumer in members]) > 0.99
+
+
+def test_a_full_window_does_not_grow_while_somebody_takes_below_its_cap() -> None:
+    world = World(PoolSettings(partition_budget=1 << 30, pool_budget=1 << 30))
+    slow, quick = world.consumer("slow"), world.consumer("quick")
+    for consumer in (slow, quick):
+        consumer.fetch(wait=0.0)
+    for _ in range(400):
+        world.produce(0, 100)
+    for _ in range(20):
+        take(slow, 40_000)
+        for _ in range(5):
+            if not quick.is_parked:
+                quick.fetch(wait=0.5, maximum=10_000)
+            quick.commit()
+        world.advance(0.025)
+    assert len(slow.received) <= 1_000
+    world.check()
+
+
+def test_nothing_grows_where_nothing_waits() -> None:
+    world = World()
+    members = [world.consumer(f"m{number}") for number in range(2)]
+    for consumer in members:
+        consumer.fetch(partitions=[0], wait=0.0)
+    for _ in range(10):
+        world.produce(0, 100)
+        for consumer in members:
+            take(consumer, 500)
+    world.advance(0.9)
+    assert [member.flow.cap for member in world.pool.all_members] == [500, 500]
 
 
 def test_a_member_that_never_commits_gets_no_more_than_its_window() -> None:
