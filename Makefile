@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test test-long test-clients lint fmt lock fuzz fuzz-guided clean
+.PHONY: help install demo test test-long test-clients lint fmt lock fuzz fuzz-guided bench clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -46,9 +46,13 @@ fuzz-guided: install ## coverage-guided, e.g. make fuzz-guided TARGET=decode ARG
 	$(BIN)/pip install --quiet --editable '.[dev,fuzz]'
 	$(BIN)/python -m tests.fuzz $(TARGET) $(ARGS)
 
+bench: install ## side by side on a real broker, e.g. make bench ARGS="--case java-s1k --rounds 5"; --list
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,bench]'
+	$(BIN)/python -m benchmarks $(ARGS)
+
 lock: ## renew requirements.lock from pyproject.toml
 	$(BIN)/pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --extra dev --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --extra dev --extra bench --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --no-header --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -119,6 +119,11 @@ class KafkaCluster:
         self._process = self._start()
         self.wait_until_up()
 
+    @property
+    def pid(self) -> int:
+        """The process that runs now."""
+        return self._process.pid
+
     def freeze(self) -> None:
         """Let it hang without closing its connections."""
         self._process.signal(signal.SIGSTOP)
