@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from mesh.records.decode import Record, decode_records
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.upstream.buffers import ReceiveBuffers
-from mesh.upstream.choice import Membership, make_engine
+from mesh.upstream.choice import EngineName, Membership, make_engine
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
@@ -28,6 +28,7 @@ from mesh.upstream.engine import (
 
 CLUSTER = ClusterName("eu")
 TIMEOUT = 30.0
+ENGINE: EngineName = "raw" if os.environ.get("KAFKA_MESH_TEST_ENGINE") == "raw" else "librdkafka"
 
 Event = TypeVar("Event", bound=EngineEvent)
 Value = TypeVar("Value")
@@ -60,12 +61,13 @@ class RunningEngine:
         properties: Mapping[str, str] | None = None,
         buffer_bytes: int = 1 << 20,
         session_timeout_ms: int | None = None,
+        reads_with: EngineName = ENGINE,
     ) -> None:
         self.events: list[EngineEvent] = []
         self._told = asyncio.Event()
         self._tokens = itertools.count(1)
         self.engine: Engine = make_engine(
-            "raw" if os.environ.get("KAFKA_MESH_TEST_ENGINE") == "raw" else "librdkafka",
+            reads_with,
             CLUSTER,
             bootstrap_servers,
             {"topic.metadata.refresh.interval.ms": "500", "heartbeat.interval.ms": "300", **(properties or {})},
