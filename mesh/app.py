@@ -40,6 +40,7 @@ from mesh.server.reloading import Watched, watch
 from mesh.server.samples import samples_of
 from mesh.server.security import ListenerSecurity
 from mesh.server.tls import TlsListener
+from mesh.server.status import status_of
 from mesh.server.trouble_watch import found, not_reached
 from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer
@@ -62,6 +63,7 @@ class Readiness:
 
     clusters: tuple[str, ...]
     troubles: Troubles
+    servers: list[VirtualClusterServer]
     listening: bool = False
     stopping: bool = False
 
@@ -72,6 +74,10 @@ class Readiness:
         if not any(map(self.troubles.has_reached, self.clusters)):
             missing.append(f"no upstream cluster reached yet: {', '.join(self.clusters)}")
         return missing + self.troubles.blocking()
+
+    def status(self) -> dict[str, object]:
+        """Every pool, its members and partitions."""
+        return status_of(self.servers)
 
     def degraded(self) -> list[dict[str, object]]:
         """What is wrong upstream, though the rest goes on."""
@@ -111,8 +117,8 @@ class Application:
         self._descriptors = _descriptors(max(each.limits.connections for each in config.virtual_clusters))
         self._troubles = Troubles(names)
         self._metrics.add_collector(self._troubles.samples)
-        self._readiness = Readiness(names, self._troubles)
         self._servers: list[VirtualClusterServer] = []
+        self._readiness = Readiness(names, self._troubles, self._servers)
         self._listeners: list[asyncio.Server | TlsListener] = []
         self._catalogs: dict[ClusterName, TopicCatalog] = {}
         self._found: dict[ClusterName, Mapping[TopicName, int]] | None = {}

@@ -118,6 +118,46 @@ def credential(
     typer.echo(yaml.safe_dump([{"name": name, **stored}], sort_keys=False, width=10_000), nl=False)
 
 
+@app.command()
+def status(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="The configuration of that mesh, for its admin address.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="Its admin address, e.g. http://127.0.0.1:9644.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what /status answers.")] = False,
+) -> None:
+    """Show the pools of a running mesh: members, what each holds, and why one gets nothing."""
+    import json
+
+    from rich.console import Console
+
+    from mesh.status import StatusUnavailable, fetch, show
+
+    if (file is None) == (url is None):
+        typer.echo("kafka-mesh: name the configuration, or the admin address with --url", err=True)
+        raise typer.Exit(WRONG_USAGE)
+    try:
+        found = fetch(url if url is not None else _admin_address(file))
+    except StatusUnavailable as problem:
+        typer.echo(f"kafka-mesh: {problem}", err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        show(found, Console(width=None if sys.stdout.isatty() else 200))
+
+
+def _admin_address(file: Path | None) -> str:
+    assert file is not None
+    config = _load(file)
+    if config.admin is None:
+        typer.echo(f"kafka-mesh: {file} has no admin address: nobody can be asked", err=True)
+        raise typer.Exit(WRONG_USAGE)
+    listen = config.admin.listen
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen.host, listen.host)
+    return f"http://[{host}]:{listen.port}" if ":" in host else f"http://{host}:{listen.port}"
+
+
 def _load(file: Path) -> Config:
     from mesh.config import ConfigurationError, load
 

@@ -180,6 +180,10 @@ class Commits:
         self._under_way.pop(cluster, None)
         self._down.discard(cluster)
 
+    def is_down(self, cluster: ClusterName) -> bool:
+        """Whether an upstream cluster is known to store nothing now."""
+        return cluster in self._down
+
     def source_down(self, cluster: ClusterName) -> None:
         """An upstream cluster stores nothing now; what is acknowledged there is kept until it does."""
         self._down.add(cluster)

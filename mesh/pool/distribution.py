@@ -8,6 +8,7 @@ offers it the backlog in the same step.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 
 from sortedcontainers import SortedDict
 
@@ -15,7 +16,7 @@ from mesh.pool.effects import Effect, GroupId, Report
 from mesh.pool.fetching import Fetch, Lane
 from mesh.pool.ledger import keep_unsettled
 from mesh.pool.member import Member
-from mesh.pool.partition import Partition, Violation
+from mesh.pool.partition import Partition, Standing, Violation
 from mesh.pool.settings import Policy, PoolSettings
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available
@@ -26,6 +27,15 @@ TOGETHER = 0.025
 """Seconds with all windows of a pool full and a backlog, after which the caps of those who ask double."""
 FEW = 8
 """So many waiters are compared directly; more are looked up in the order of the whole pool."""
+
+
+class Obstacle(Enum):
+    """Why a Fetch may not have records of a partition, in words for people."""
+
+    NOT_ASSIGNED = "partition not assigned to this process"
+    REBALANCE = "upstream rebalance"
+    READ_AGAIN = "waits for what is read again"
+    AT_CAP = "at its cap"
 
 
 class Distribution:
@@ -66,6 +76,17 @@ class Distribution:
 
     def is_full(self, member: Member) -> bool:
         return member.in_flight >= member.flow.cap and len(self.members) > 1
+
+    def obstacle(self, member: Member, lane: Lane) -> Obstacle | None:
+        """What keeps a member from having any record of a partition that it asks for, whether there is one or not."""
+        partition = lane.partition
+        if partition is None or partition.standing is Standing.ABSENT:
+            return Obstacle.NOT_ASSIGNED
+        if partition.standing is Standing.SUSPENDED:
+            return Obstacle.REBALANCE
+        if lane.behind:
+            return Obstacle.READ_AGAIN
+        return Obstacle.AT_CAP if self.is_full(member) else None
 
     # A Fetch comes, is answered, or goes
 
@@ -215,7 +236,7 @@ class Distribution:
 
     def _fill_lane(self, fetch: Fetch, lane: Lane, now: float) -> bool:
         partition, member = lane.partition, fetch.member
-        if partition is None or member is None or lane.behind or not partition.is_active:
+        if partition is None or member is None or self.obstacle(member, lane) is not None:
             return False
         while not self.is_full(member):
             available = partition.first_for(member, lane)
@@ -298,14 +319,16 @@ class Distribution:
             return
         for lane in fetch.lanes:
             if lane.partition is not None and lane.partition.backlog:
-                if lane.partition.is_active and not lane.behind:
+                if self.obstacle(member, lane) is None:
                     lane.partition.aside[fetch] = lane
             else:
                 self._wait(fetch, lane, now)
 
     def _wait(self, fetch: Fetch, lane: Lane, now: float) -> None:
-        partition = lane.partition
-        if partition is None or not partition.is_active or lane.behind or fetch in partition.waiting:
+        partition, member = lane.partition, fetch.member
+        if partition is None or member is None or fetch in partition.waiting:
+            return
+        if self.obstacle(member, lane) is not None:
             return
         partition.waiting[fetch] = lane
         fetch.waiting += 1

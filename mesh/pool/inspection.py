@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from mesh.pool.distribution import Obstacle
 from mesh.pool.effects import GroupId
+from mesh.pool.fetching import Fetch, Lane
 from mesh.pool.member import Member
 from mesh.pool.pool import Pool
 from mesh.pool.results import TopicPartition
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Delivery
+from mesh.records.batch import timestamps_of
 from mesh.records.spans import ClusterName, UpstreamPartition
+
+IDLE = 2.0
+"""Seconds after which a member without a parked Fetch is said not to fetch: between two Fetches it works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,155 @@ def is_consumer_group(pool: Pool) -> bool:
 def state_of(pool: Pool | None) -> str:
     """Kafka's name for it. Members of a pool never wait for each other, so there is no rebalancing state."""
     return "Stable" if pool is not None and any(True for _ in pool.all_members) else "Empty"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """Times in seconds. spans: runs of upstream offsets it holds. held_since: when it was sent the oldest of them.
+    reason: why it gets nothing, in words; None while it gets what there is."""
+
+    name: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    connections: int
+    protocol: str
+    acknowledge: str
+    records: int
+    spans: int
+    cap: int
+    held_since: float | None
+    heard: float
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """In upstream terms. oldest: the lowest offset that is not acknowledged and was received; None if there is none.
+    holder: who holds it; None while it waits. oldest_since: since when it is held. timestamp: of its batch, ms."""
+
+    name: TopicPartition
+    source: UpstreamPartition
+    standing: str
+    committed: int
+    end: int
+    lag: int
+    backlog: int
+    oldest: int | None
+    holder: str | None
+    oldest_since: float | None
+    timestamp: int | None
+    is_down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    group: str
+    state: str
+    members: tuple[MemberView, ...]
+    partitions: tuple[PartitionView, ...]
+
+
+def view(pool: Pool, topics: VirtualTopics, now: float) -> PoolView:
+    holders = oldest_by_partition(pool)
+    partitions = (
+        _partition(pool, source, number, holders.get(source))
+        for source in sorted(pool.partitions)
+        for number in [topics.number(source)]
+        if number is not None
+    )
+    return PoolView(
+        pool.group,
+        state_of(pool),
+        tuple(_member(pool, member, now) for member in sorted(pool.all_members, key=lambda member: member.name)),
+        tuple(partitions),
+    )
+
+
+def why_nothing(pool: Pool, member: Member, now: float) -> str | None:
+    """Why a member is given nothing now, by the distribution's own decision; None while it is given what there is."""
+    if not member.has_fetched:
+        return "has not fetched yet"
+    if not member.fetches:
+        return None if now - member.heard < IDLE else "does not fetch"
+    reasons = {
+        _reason_of_lane(pool, member, fetch, lane)
+        for fetch in member.fetches
+        for lane in fetch.lanes
+        if lane.partition is not None
+    }
+    return "; ".join(sorted(reasons)) or "asks for no partition"
+
+
+def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, lane: Lane) -> str:
+    obstacle = pool.serving.distribution.obstacle(member, lane)
+    partition = lane.partition
+    assert partition is not None
+    is_down = pool.commits.is_down(partition.source.cluster)
+    match obstacle:
+        case Obstacle.AT_CAP if member.flow.never_committed:
+            return f"{obstacle.value}, never committed"
+        case Obstacle.NOT_ASSIGNED | Obstacle.READ_AGAIN if is_down:
+            return f"source {partition.source.cluster} is down"
+        case Obstacle():
+            return obstacle.value
+        case None:
+            pass
+    if fetch in partition.aside:
+        return "what is there is kept for other members" if not partition.is_full else "acknowledgements have gaps"
+    if is_down:
+        return f"source {partition.source.cluster} is down"
+    return "no backlog" if partition.ledger.received >= partition.end else "records are on their way"
+
+
+def _member(pool: Pool, member: Member, now: float) -> MemberView:
+    membership = pool.coordinator.members.get(member.id)
+    deliveries = [delivery for window in member.windows.values() for delivery in window]
+    protocol = "none"
+    if membership is not None:
+        protocol = "classic" if membership.subscription is None else "consumer"
+    return MemberView(
+        name=member.name,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        instance_id=member.instance_id,
+        connections=len(member.connections),
+        protocol=protocol,
+        acknowledge=member.acknowledge.value,
+        records=member.in_flight,
+        spans=len(deliveries),
+        cap=member.flow.cap,
+        held_since=min((delivery.since for delivery in deliveries), default=None),
+        heard=member.heard,
+        reason=why_nothing(pool, member, now),
+    )
+
+
+def _partition(pool: Pool, source: UpstreamPartition, number: TopicPartition, held: Oldest | None) -> PartitionView:
+    partition = pool.partitions[source]
+    ledger = partition.ledger
+    oldest = ledger.committable if partition.is_active and ledger.committable < ledger.received else None
+    is_held = held is not None and held.offset == oldest
+    batch = None
+    if is_held and held is not None:
+        delivery = oldest_held(held.member, source)
+        batch = delivery.batch if delivery is not None else None
+    elif partition.backlog:
+        batch = partition.backlog.peekitem(0)[1].batch
+    return PartitionView(
+        name=number,
+        source=source,
+        standing=partition.standing.value,
+        committed=ledger.stored.offset if partition.is_active else -1,
+        end=partition.end,
+        lag=partition.lag,
+        backlog=sum(len(available) for available in partition.backlog.values()),
+        oldest=oldest,
+        holder=held.member.name if held is not None and is_held else None,
+        oldest_since=held.since if held is not None and is_held else None,
+        timestamp=timestamps_of(batch)[0] if batch is not None and oldest is not None else None,
+        is_down=pool.commits.is_down(source.cluster),
+    )
 
 
 def known_ends(pools: Mapping[GroupId, Pool], source: UpstreamPartition) -> int | None:

@@ -8,7 +8,7 @@ OffsetCommit says which one asks: a consumer that assigns itself partitions join
 * and this connection has neither joined a group nor fetched.
 
 "A client" is a client.id on a host: tools ask the coordinator about groups on one connection, and the broker about ends
-of logs on another. docs/decisions/0013-tools-see-upstream-offsets.md.
+of logs on another. docs/decisions/0015-tools-see-upstream-offsets.md.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from mesh.server.metrics import Metrics
 _INDEX = """kafka-mesh
 /metrics  for Prometheus
 /healthz  200 while the process lives
+/status   every pool, its members and partitions, as JSON
 /readyz   200 when clients are served, else 503 and what is missing
 """
 
@@ -37,6 +38,9 @@ _PROBES: Final = frozenset({"/healthz", "/readyz"})
 class AdminState(Protocol):
     def problems(self) -> list[str]:
         """What is missing before clients are served; empty when ready."""
+
+    def status(self) -> dict[str, object]:
+        """Every pool, its members and partitions."""
 
     def degraded(self) -> list[dict[str, object]]:
         """What is wrong upstream, though the rest goes on."""
@@ -59,7 +63,10 @@ def admin_app(state: AdminState, metrics: Metrics) -> Starlette:
         body = {"ready": not problems, "problems": problems, "degraded": state.degraded()}
         return JSONResponse(body, status_code=503 if problems else 200)
 
-    handlers = {"/": index, "/metrics": expose, "/healthz": healthz, "/readyz": readyz}
+    async def status(_request: Request) -> Response:
+        return JSONResponse(state.status())
+
+    handlers = {"/": index, "/status": status, "/metrics": expose, "/healthz": healthz, "/readyz": readyz}
     return Starlette(routes=[Route(path, handler) for path, handler in handlers.items()])
 
 

@@ -222,3 +222,71 @@ def test_a_member_with_its_rights_lives_as_without_rules() -> None:
     correlation = asked.send(ApiKey.FETCH, 12, **fetch_values(asked.mesh, {0: positions[0]}))
     assert asked.answer(correlation).responses[0].partitions[0].error_code == 0
     assert not asked.refusals
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_GROUPS))
+def test_describing_groups(version: int) -> None:
+    asked = client(**MEMBER)
+    answer = asked.ask(ApiKey.DESCRIBE_GROUPS, version, groups=(SECRET, GROUP))
+    assert [(each.group_id, each.error_code == GROUP_REFUSED) for each in answer.groups] == [
+        (SECRET, True),
+        (GROUP, False),
+    ]
+    assert refused(asked) == [(Operation.DESCRIBE, SECRET)]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.LIST_GROUPS))
+def test_groups_one_may_not_see_are_not_listed(version: int) -> None:
+    mesh = Mesh()
+    for group in (GROUP, SECRET):
+        assert Client(mesh).join(group_id=group).error_code == 0
+    asked = Client(mesh, access=access(**MEMBER))
+    answer = asked.ask(ApiKey.LIST_GROUPS, version)
+    assert [each.group_id for each in answer.groups] == [GROUP]
+    assert not asked.refusals, "what is not listed is not refused"
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DELETE_GROUPS))
+def test_deleting_groups_needs_more_than_reading_them(version: int) -> None:
+    asked = client(**MEMBER)
+    answer = asked.ask(ApiKey.DELETE_GROUPS, version, groups_names=(GROUP,))
+    assert [each.error_code for each in answer.results] == [GROUP_REFUSED]
+    assert refused(asked) == [(Operation.DELETE, GROUP)]
+    assert not asked.mesh.questions
+
+
+def test_deleting_offsets() -> None:
+    asked = client(**MEMBER)
+    assert asked.ask(ApiKey.OFFSET_DELETE, 0, group_id=GROUP, topics=()).error_code == GROUP_REFUSED
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_HEARTBEAT))
+def test_members_of_the_consumer_protocol(version: int) -> None:
+    def join(asked: Client, group: str, *topics: str) -> int:
+        values = {"member_id": "m", "member_epoch": 0, "rebalance_timeout": 1_000, "topic_partitions": ()}
+        answer = asked.ask(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, version, group_id=group, subscribed_topic_names=topics, **values
+        )
+        return int(answer.error_code)
+
+    assert join(client(**MEMBER), GROUP, ORDERS) == 0
+    assert join(client(**MEMBER), GROUP, ORDERS, SECRET) == TOPIC_REFUSED
+    assert join(client(**MEMBER), SECRET, ORDERS) == GROUP_REFUSED
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_DESCRIBE))
+def test_describing_consumer_groups(version: int) -> None:
+    mesh = Mesh()
+    values = {"member_id": "m", "member_epoch": 0, "rebalance_timeout": 1_000, "topic_partitions": ()}
+    joined = Client(mesh).ask(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id=GROUP, subscribed_topic_names=(ORDERS,), **values
+    )
+    assert joined.error_code == 0
+
+    def described(**names: tuple[str, ...]) -> list[tuple[int, int]]:
+        asked = Client(mesh, access=access(**names))
+        answer = asked.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, version, group_ids=(SECRET, GROUP))
+        return [(int(each.error_code), len(each.members)) for each in answer.groups]
+
+    assert described(**MEMBER) == [(GROUP_REFUSED, 0), (0, 1)]
+    assert described(group=(GROUP,)) == [(GROUP_REFUSED, 0), (TOPIC_REFUSED, 0)], "it names a topic one may not see"

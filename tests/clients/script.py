@@ -18,6 +18,7 @@ class Script:
     Times in milliseconds, seconds where the name says so.
 
     assignor: the only one it offers to its group (confluent-kafka, kafka-python, kafka-clients); "" for its own choice.
+    protocol: `consumer` is that of KIP-848, for clients that have it; `session_timeout` is the coordinator's then.
     commit: `auto` is the client's own, every `commit_interval`; `sync` after each poll; `async` after each poll,
     without waiting for an answer (confluent-kafka, kafka-python, kafka-clients). Before an act that is to find
     something un-committed, `sync` commits nothing.
@@ -37,6 +38,7 @@ class Script:
     commit: Literal["auto", "sync", "async", "none"] = "auto"
     commit_interval: int = 500
     instance_id: str | None = None
+    protocol: Literal["classic", "consumer"] = "classic"
     session_timeout: int = 10_000
     max_poll_interval: int = 300_000
     records_per_poll: int = 100

@@ -21,12 +21,14 @@ class ConfluentConsumer(Consumer):
             "auto.offset.reset": {"none": "error"}.get(script.reset, script.reset),
             "enable.auto.commit": script.group is not None and script.commit == "auto",
             "auto.commit.interval.ms": script.commit_interval,
-            "session.timeout.ms": script.session_timeout,
+            "group.protocol": script.protocol,
             "max.poll.interval.ms": script.max_poll_interval,
             "error_cb": lambda error: report("error", text=str(error)),
         }
         if script.assignor:
             properties["partition.assignment.strategy"] = script.assignor
+        if script.protocol == "classic":
+            properties["session.timeout.ms"] = script.session_timeout
         if script.instance_id is not None:
             properties["group.instance.id"] = script.instance_id
         self._consumer = Librdkafka(properties)

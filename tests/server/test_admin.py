@@ -24,6 +24,9 @@ class State:
     def problems(self) -> list[str]:
         return self.missing
 
+    def status(self) -> dict[str, object]:
+        return {"virtual_clusters": []}
+
     def degraded(self) -> list[dict[str, object]]:
         return self.wrong
 

@@ -81,7 +81,10 @@ public final class Member {
         properties.put("client.id", text("client_id"));
         properties.put("auto.offset.reset", text("reset"));
         properties.put("auto.commit.interval.ms", text("commit_interval"));
-        properties.put("session.timeout.ms", text("session_timeout"));
+        properties.put("group.protocol", text("protocol"));
+        if (text("protocol").equals("classic")) {
+            properties.put("session.timeout.ms", text("session_timeout"));
+        }
         properties.put("max.poll.interval.ms", text("max_poll_interval"));
         properties.put("max.poll.records", text("records_per_poll"));
         commitDue = false;

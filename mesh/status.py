@@ -1,0 +1,105 @@
+"""`kafka-mesh status`: asks a running mesh at its admin address and prints what it says."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+TIMEOUT = 5.0
+
+
+class StatusUnavailable(Exception):
+    """Nobody answers there, or what answers is no kafka-mesh. The message is one line."""
+
+
+def fetch(url: str) -> Mapping[str, Any]:
+    """url: of the admin address, e.g. http://127.0.0.1:9644. Raises StatusUnavailable."""
+    address = url.rstrip("/").removesuffix("/status") + "/status"
+    if not address.startswith(("http://", "https://")):
+        raise StatusUnavailable(f"{url} is no address: it begins with http:// or https://")
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT) as response:
+            found = json.load(response)
+    except urllib.error.HTTPError as problem:
+        raise StatusUnavailable(f"{address} answers {problem.code} {problem.reason}") from problem
+    except (OSError, urllib.error.URLError) as problem:
+        reason = getattr(problem, "reason", problem)
+        raise StatusUnavailable(f"nobody answers at {address}: {reason}") from problem
+    except ValueError as problem:
+        raise StatusUnavailable(f"{address} does not answer as kafka-mesh does") from problem
+    if not isinstance(found, dict) or "virtual_clusters" not in found:
+        raise StatusUnavailable(f"{address} does not answer as kafka-mesh does")
+    return found
+
+
+def show(status: Mapping[str, Any], console: Console) -> None:
+    for cluster in status["virtual_clusters"]:
+        if not cluster["pools"]:
+            console.print(f"{cluster['name']}: no group has members here", markup=False)
+        for pool in cluster["pools"]:
+            title = f"{cluster['name']} / {pool['group']}: {pool['state']}, lag {pool['lag']}"
+            console.print(_members(pool, title))
+            console.print(_partitions(pool))
+
+
+def _members(pool: Mapping[str, Any], title: str) -> Table:
+    columns = ("member", "client", "host", "conns", "protocol", "settles by", "holds", "cap", "oldest", "gets nothing")
+    table = _table(title, columns)
+    for member in pool["members"]:
+        table.add_row(
+            _plain(member["id"]),
+            _plain(member["client_id"]),
+            member["client_host"],
+            str(member["connections"]),
+            member["protocol"],
+            member["acknowledge"],
+            f"{member['records']} in {member['spans']}",
+            str(member["cap"]),
+            _seconds(member["oldest_held_seconds"]),
+            member["reason"] or "",
+        )
+    return table
+
+
+def _partitions(pool: Mapping[str, Any]) -> Table:
+    columns = ("partition", "upstream", "standing", "committed", "end", "lag", "backlog", "oldest", "age", "held by")
+    table = _table("", columns)
+    for each in pool["partitions"]:
+        oldest = each["oldest_unacknowledged"] or {}
+        table.add_row(
+            f"{each['topic']}-{each['partition']}",
+            f"{each['cluster']}/{each['upstream_topic']}-{each['upstream_partition']}",
+            each["standing"] if each["source"] == "up" else "source down",
+            str(each["committed"]),
+            str(each["end"]),
+            str(each["lag"]),
+            str(each["backlog"]),
+            str(oldest.get("offset", "")),
+            _seconds(oldest.get("record_age_seconds")),
+            _plain(oldest.get("member") or ""),
+        )
+    return table
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        numeric = column in {"conns", "cap", "committed", "end", "lag", "backlog", "oldest", "age"}
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    return table
+
+
+def _plain(text: str) -> str:
+    """Clients choose their names: nothing in them may talk to the terminal, or be taken for markup."""
+    shown = text if text.isprintable() else text.encode("unicode_escape").decode()
+    return shown.replace("[", r"\[")
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} s"

@@ -1,0 +1,71 @@
+"""Members of the consumer group protocol (KIP-848) beside classic ones, in one pool."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.bench import Client, ClientBench
+from tests.integration.processes import eventually
+
+WITH_CONSUMER_PROTOCOL = (Client.CONFLUENT, Client.JAVA)
+
+
+def by_protocol(bench: ClientBench, client: Client) -> None:
+    bench.start_mesh()
+    bench.feed(1_000)
+    new = bench.joined(client, "new", protocol="consumer")
+    classic = bench.joined(Client.CONFLUENT, "classic")
+    bench.feed(3_000, rate=1_500)
+    bench.account().assert_each_once()
+    bench.until_all_committed()
+    for member in (new, classic):
+        assert len(member.deliveries) >= 300, member.name
+        assert member.events["assigned"] == 1, member.events
+        assert not member.events["revoked"] + member.events["lost"] + member.events["error"], member.events
+    bench.close_members()
+
+
+def test_consumer_protocol_beside_classic(bench: ClientBench) -> None:
+    by_protocol(bench, Client.CONFLUENT)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("client", [pytest.param(each, id=each.value) for each in WITH_CONSUMER_PROTOCOL])
+def test_consumer_protocol(bench: ClientBench, client: Client) -> None:
+    """Two of a kind, new partitions, a member that leaves, and a mesh that starts anew under them."""
+    mesh = bench.start_mesh()
+    members = [bench.joined(client, name, protocol="consumer", commit="sync") for name in ("one", "two")]
+    bench.feed(2_000, rate=1_000)
+    bench.account().assert_each_once()
+    members[0].close()
+    bench.feed(1_000)
+    bench.account().assert_each_once()
+    bench.until_all_committed()
+    mesh.kill()
+    mesh.restart()
+    before = len(members[1].deliveries)
+    bench.feed(1_000)
+    eventually("it goes on", lambda: len(members[1].deliveries) >= before + 1_000, timeout=60)
+    bench.account().assert_each_once()
+    bench.close_members()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("client", [pytest.param(each, id=each.value) for each in WITH_CONSUMER_PROTOCOL])
+def test_static_member_of_the_consumer_protocol(bench: ClientBench, client: Client) -> None:
+    """It leaves for a while and comes back under its instance id."""
+    bench.start_mesh()
+    first = bench.joined(client, "first", protocol="consumer", instance_id="pod-1", commit="sync")
+    bench.feed(1_000)
+    bench.account().assert_each_once()
+    bench.until_all_committed()
+    first.close()
+    bench.feed(1_000)
+    bench.joined(client, "second", protocol="consumer", instance_id="pod-1", commit="sync")
+    bench.account().assert_each_once()
+    bench.close_members()
+
+
+@pytest.mark.long
+def test_java_beside_classic(bench: ClientBench) -> None:
+    by_protocol(bench, Client.JAVA)
