@@ -192,8 +192,10 @@ class ConsumerProtocol:
             client_host=request.client_host,
         )
         membership = self._coordinator.enter(join, now)
-        before = membership.generation
-        membership.generation = max(before, 0) + 1
+        known = membership.subscription
+        # One that was away for a while goes on above the epoch that it had.
+        before = max(membership.generation, known.previous if known is not None else 0)
+        membership.generation = before + 1
         membership.subscription = Subscription(membership.generation, before, request.topics or ())
         self._coordinator.admit(membership, connection, now)
         self._look_for(membership.subscription)
@@ -227,7 +229,10 @@ class ConsumerProtocol:
 
     def _leave(self, ticket: Ticket, request: ConsumerHeartbeat, now: float) -> None:
         membership = self._coordinator.members[request.member_id]
+        subscription = membership.subscription
+        assert subscription is not None
         if request.epoch == LEAVE_FOR_A_WHILE:
+            subscription.previous = max(membership.generation, subscription.previous)
             membership.generation = LEAVE_FOR_A_WHILE
         else:
             self._coordinator.left(membership, now)
