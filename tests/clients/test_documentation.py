@@ -14,6 +14,7 @@ import pytest
 from tests.clients.bench import Client
 from tests.clients.building import SOURCES
 from tests.clients.test_alone import COMMITS_WITHOUT_WAITING
+from tests.clients.test_consumer_protocol import WITH_CONSUMER_PROTOCOL
 from tests.clients.test_deaths import LASTING, STATIC
 from tests.clients.test_rewinds import (
     PAUSING,
@@ -38,6 +39,8 @@ PARTIAL: dict[str, Collection[Client]] = {
     "test_away_for_too_long": WITH_POLL_INTERVAL,
     "test_hangs_for_too_long": WITHOUT_POLL_INTERVAL,
     "test_without_group": WITHOUT_GROUP,
+    "test_consumer_protocol": WITH_CONSUMER_PROTOCOL,
+    "test_static_member_of_the_consumer_protocol": WITH_CONSUMER_PROTOCOL,
     "test_assigned_with_group": ASSIGNS_WITH_GROUP,
     "test_kcat_until_the_end": (Client.KCAT,),
 }
