@@ -39,8 +39,8 @@ from mesh.server.metrics import Metrics
 from mesh.server.reloading import Watched, watch
 from mesh.server.samples import samples_of
 from mesh.server.security import ListenerSecurity
-from mesh.server.tls import TlsListener
 from mesh.server.status import status_of
+from mesh.server.tls import TlsListener
 from mesh.server.trouble_watch import found, not_reached
 from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer

@@ -124,6 +124,11 @@ def status(
         Path | None, typer.Argument(metavar="[FILE]", help="The configuration of that mesh, for its admin address.")
     ] = None,
     url: Annotated[str | None, typer.Option(help="Its admin address, e.g. http://127.0.0.1:9644.")] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="KAFKA_MESH_ADMIN_TOKEN", help="With --url: its token, better given in the environment."),
+    ] = None,
+    trust: Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust beside the system's.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what /status answers.")] = False,
 ) -> None:
     """Show the pools of a running mesh: members, what each holds, and why one gets nothing."""
@@ -137,7 +142,10 @@ def status(
         typer.echo("kafka-mesh: name the configuration, or the admin address with --url", err=True)
         raise typer.Exit(WRONG_USAGE)
     try:
-        found = fetch(url if url is not None else _admin_address(file))
+        if file is not None:
+            url, token = _admin_address(file)
+        assert url is not None
+        found = fetch(url, token, trust)
     except StatusUnavailable as problem:
         typer.echo(f"kafka-mesh: {problem}", err=True)
         raise typer.Exit(1) from None
@@ -147,15 +155,17 @@ def status(
         show(found, Console(width=None if sys.stdout.isatty() else 200))
 
 
-def _admin_address(file: Path | None) -> str:
-    assert file is not None
+def _admin_address(file: Path) -> tuple[str, str | None]:
+    """The URL of a configuration's admin address, and its token."""
     config = _load(file)
     if config.admin is None:
         typer.echo(f"kafka-mesh: {file} has no admin address: nobody can be asked", err=True)
         raise typer.Exit(WRONG_USAGE)
     listen = config.admin.listen
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen.host, listen.host)
-    return f"http://[{host}]:{listen.port}" if ":" in host else f"http://{host}:{listen.port}"
+    scheme = "https" if config.admin.tls is not None else "http"
+    named = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{named}:{listen.port}", config.admin.token
 
 
 def _load(file: Path) -> Config:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,13 +20,20 @@ class StatusUnavailable(Exception):
     """Nobody answers there, or what answers is no kafka-mesh. The message is one line."""
 
 
-def fetch(url: str) -> Mapping[str, Any]:
-    """url: of the admin address, e.g. http://127.0.0.1:9644. Raises StatusUnavailable."""
+def fetch(url: str, token: str | None = None, trusted: Path | None = None) -> Mapping[str, Any]:
+    """url: of the admin address, e.g. http://127.0.0.1:9644. trusted: certificates (PEM) to trust beside the system's.
+
+    Raises StatusUnavailable.
+    """
     address = url.rstrip("/").removesuffix("/status") + "/status"
     if not address.startswith(("http://", "https://")):
         raise StatusUnavailable(f"{url} is no address: it begins with http:// or https://")
     try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT) as response:
+        context = ssl.create_default_context()
+        if trusted is not None:
+            context.load_verify_locations(trusted)
+        request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})
+        with urllib.request.urlopen(request, timeout=TIMEOUT, context=context) as response:
             found = json.load(response)
     except urllib.error.HTTPError as problem:
         raise StatusUnavailable(f"{address} answers {problem.code} {problem.reason}") from problem

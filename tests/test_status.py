@@ -129,6 +129,33 @@ def test_somebody_else_answers(body: bytes, code: int) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_token_goes_with_it(tmp_path: Path) -> None:
+    given: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(STATUS).encode())
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        address = f"127.0.0.1:{server.server_port}"
+        file = tmp_path / "mesh.yaml"
+        admin = f"admin: {{listen: {address}, token: sixteen-characters}}"
+        example = Path("config/orders.yaml").read_text()
+        file.write_text(example.replace("admin: {listen: 127.0.0.1:9644}", admin))
+        environment = {"KAFKA_MESH_ADMIN_TOKEN": "from-the-environment"}
+        by_file = CliRunner().invoke(app, ["status", str(file)])
+        by_url = CliRunner().invoke(app, ["status", "--url", f"http://{address}"], env=environment)
+        server.shutdown()
+    assert (by_file.exit_code, by_url.exit_code) == (0, 0), by_file.output + by_url.output
+    assert given == ["Bearer sixteen-characters", "Bearer from-the-environment"]
+
+
 def test_nobody_answers() -> None:
     with answering(b"") as url:
         pass
