@@ -51,8 +51,7 @@ class ConsumerProtocolMachine(RuleBasedStateMachine):
         self.world = World()
         self.sizes: dict[TopicName, int] = {ORDERS: 2}
         self.clients = [
-            Client(MemberId(f"m{number}"), self.world._connect(), "pod-1" if number < 2 else None)
-            for number in range(4)
+            Client(MemberId(f"m{number}"), self.world.connect(), "pod-1" if number < 2 else None) for number in range(4)
         ]
         self.seen: dict[MemberId, int] = {}
 
