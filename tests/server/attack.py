@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -37,9 +38,20 @@ class Outcome:
 class Victim:
     """The child. Ends it when it leaves the context, and finds out how much it had grown."""
 
-    def __init__(self) -> None:
+    def __init__(self, *arguments: str, files: int | None = None) -> None:
+        """files: how many the child may open, no more than it is allowed to."""
+
+        def limit() -> None:
+            if files is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
         self._process = subprocess.Popen(
-            child("--serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            child("--serve", *arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=limit,
         )
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
@@ -60,8 +72,8 @@ class Victim:
 
 
 @asynccontextmanager
-async def victim() -> AsyncIterator[Victim]:
-    running = Victim()
+async def victim(*arguments: str, files: int | None = None) -> AsyncIterator[Victim]:
+    running = Victim(*arguments, files=files)
     try:
         yield running
     finally:

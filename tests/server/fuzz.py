@@ -22,6 +22,7 @@ from random import Random
 from typing import Any
 
 import structlog
+import uvloop
 
 from mesh.pool.effects import GroupId
 from mesh.pool.rules import GroupRules
@@ -43,6 +44,8 @@ CORPUS = 1_500
 """Well-formed requests that are made at a time, from the state at that time; building them is the slowest part."""
 RENEWED_AFTER = 5_000
 UNRATIONED = Limits(request_rate=1 << 40, request_rate_per_address=1 << 40)
+CROWDED = Limits(connections=12_000, connections_per_address=10_500)
+"""The usual limits, but for as many connections as a test opens."""
 STRANGE = (0, -1, 4, 2**31 - 1, -(2**31))
 
 
@@ -257,12 +260,12 @@ def let_failures_through() -> None:
 # Over sockets
 
 
-async def serve() -> None:
+async def serve(limits: Limits, descriptors: int) -> None:
     """Until standard input ends; the port is the first line that is written, the growth in KiB the last."""
-    bench = Bench(PoolSettings(fast_expiry=1.0), GroupRules(maximum=20), limits=UNRATIONED)
+    bench = Bench(PoolSettings(fast_expiry=1.0), GroupRules(maximum=20), limits=limits, descriptors=descriptors)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_fail)
-    listener = await loop.create_server(bench.server.accept, "127.0.0.1", 0, backlog=1_024)
+    listener = await loop.create_server(bench.server.accept, "0.0.0.0", 0, backlog=1_024)
     before = resident_kib()
     print(listener.sockets[0].getsockname()[1], flush=True)
     stopped = loop.run_in_executor(None, sys.stdin.read)
@@ -290,6 +293,8 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--sockets", action="store_true")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rationed", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--descriptors", type=int, default=1 << 20, help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     # Every refused request is logged; here there are too many of them.
@@ -307,7 +312,9 @@ def main() -> int:
         return int(ended.returncode != 0)
     let_failures_through()
     if arguments.serve:
-        asyncio.run(serve())
+        limits = CROWDED if arguments.rationed else UNRATIONED
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(limits, arguments.descriptors))
     else:
         print(run_handlers(arguments.seed, arguments.requests))
     return 0

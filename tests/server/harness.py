@@ -292,7 +292,9 @@ class Bench:
         self.metrics = Metrics()
         self.troubles = Troubles((EU, US), asyncio.get_running_loop().time)
         self.metrics.add_collector(self.troubles.samples)
-        self.gate = Gate(limits or Limits(), Descriptors(descriptors))
+        self.gate = Gate(
+            limits or Limits(request_rate=1 << 40, request_rate_per_address=1 << 40), Descriptors(descriptors)
+        )
         self.server = VirtualClusterServer(
             cluster,
             ENDPOINT,

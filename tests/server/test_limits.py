@@ -247,7 +247,7 @@ async def test_a_client_that_never_reads_is_closed() -> None:
 
 @in_fake_time
 async def test_of_those_that_do_not_read_the_worst_is_closed_first() -> None:
-    bench = Bench(limits=Limits(unread=3 * HIGH_WATER))
+    bench = Bench(limits=Limits(unread=3 * HIGH_WATER, request_rate=1 << 40, request_rate_per_address=1 << 40))
     peers = [bench.peer() for _ in range(3)]
     for peer in peers[:2]:
         stop_reading(peer)
@@ -292,7 +292,7 @@ async def test_an_address_has_a_quota_over_its_connections() -> None:
 
 @in_fake_time
 async def test_versions_of_the_future_are_counted_in_quota_and_queue() -> None:
-    bench = Bench(limits=Limits(request_rate=1_000_000))
+    bench = Bench(limits=Limits(request_rate=1 << 40, request_rate_per_address=1 << 40))
     peer = await bench.member()
     peer.fetch(peer.positions(), max_wait=5_000)
     peer.protocol.data_received(ApiVersionsOfTheFuture * MOST_QUEUED)
