@@ -8,15 +8,13 @@ class HandlerFailed extends Error {}
 let handled = 0
 let acted = script.act === ''
 let closing = false
-let close
+let close = async () => {}
 
 async function start() {
   const consumer = new Consumer({
     groupId: script.group,
     clientId: script.client_id,
     bootstrapBrokers: [script.bootstrap_servers],
-    retries: 120, // its own 3, a second apart, end it when the mesh is away for longer
-    retryDelay: 500,
     ...(script.instance_id === null ? {} : { groupInstanceId: script.instance_id }),
     sessionTimeout: script.session_timeout,
     rebalanceTimeout: script.max_poll_interval,
@@ -58,9 +56,8 @@ onTerminate(async () => {
 })
 
 while (!closing) {
-  const stream = await start()
   try {
-    for await (const message of stream) {
+    for await (const message of await start()) {
       await handle(message)
       if (script.commit === 'sync') {
         await message.commit()
@@ -68,11 +65,8 @@ while (!closing) {
       }
     }
   } catch (error) {
-    if (error instanceof HandlerFailed) {
-      await close()
-    } else if (!closing) {
-      report('error', { text: String(error) })
-      throw error
-    }
+    // It gives up after three tries, e.g. while the mesh is away; then the application begins anew.
+    if (!closing && !(error instanceof HandlerFailed)) report('stream failed', { text: String(error) })
   }
+  if (!closing) await Promise.race([close().catch(() => {}), sleep(5_000)])
 }
