@@ -49,7 +49,8 @@ def _group(context: Context, name: str) -> DescribedConsumerGroup:
         return DescribedConsumerGroup(group_id=name, error_code=error)
     pool = context.cluster.pools.get(GroupId(name))
     if pool is None or not is_consumer_group(pool):
-        message = f"Group {name} is not a consumer group."
+        # Java's tools show this one, and not the answer of DescribeGroups that they ask for next.
+        message = f"Group {name} not found." if pool is None else f"Group {name} is not a consumer group."
         return DescribedConsumerGroup(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
     epoch = max(membership.generation for membership in pool.coordinator.members.values())
     return DescribedConsumerGroup(

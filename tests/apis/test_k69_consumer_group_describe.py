@@ -43,4 +43,5 @@ def test_classic_groups_are_described_otherwise(version: int) -> None:
     classic, unknown, nameless = describe(mesh, version, GROUP, "unknown", "")
     assert {classic.error_code, unknown.error_code} == {ErrorCode.GROUP_ID_NOT_FOUND}
     assert classic.error_message == f"Group {GROUP} is not a consumer group."
+    assert unknown.error_message == "Group unknown not found."
     assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
