@@ -20,6 +20,8 @@ from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamP
 from mesh.upstream.engine import Assigned, AssignedPartition, EngineEvent, Lost, PositionReset, Revoked
 
 REQUEST_TIMEOUT = 5.0
+SAME_FALL = 30.0
+"""Seconds within which offsets that fall back and another topic id are taken for one event."""
 
 
 class Assignment:
@@ -42,6 +44,8 @@ class Assignment:
         self._put = put
         self._unopened: set[UpstreamPartition] | None = None
         """Assigned and not open; None when no assignment waits to be opened."""
+        self._fallen: dict[UpstreamPartition, float] = {}
+        """When offsets of a partition fell back."""
         self._kept: dict[UpstreamPartition, int] = {}
         """Positions of what an eager rebalance has revoked."""
 
@@ -118,9 +122,16 @@ class Assignment:
         for source, position in self.positions.items():
             consumer.seek(_topic_partition(source, position))
 
-    def begin_anew(self, consumer: Consumer, topic: TopicName) -> None:
-        """This topic is another one than before, though its name is the same."""
-        sources = [source for source in self.positions if source.topic == topic]
+    def fell_back(self, source: UpstreamPartition, now: float) -> None:
+        """Its offsets fell back, and it is read from there: it need not begin anew once more."""
+        self._fallen[source] = now
+
+    def begin_anew(self, consumer: Consumer, topic: TopicName, now: float) -> None:
+        """This topic is another one than before, though its name is the same. Partitions whose new logs are not longer
+        than their positions were have fallen back by themselves; of the others only this tells."""
+        known = {source for source, at in self._fallen.items() if now - at < SAME_FALL}
+        sources = [source for source in self.positions if source.topic == topic and source not in known]
+        self._fallen = {source: at for source, at in self._fallen.items() if source.topic != topic}
         starts = _offsets(consumer, sources, OFFSET_BEGINNING)
         for source, start in starts.items():
             if isinstance(start, KafkaError):

@@ -85,7 +85,7 @@ class ConsumerThread(threading.Thread):
             channel.put,
             self._reachability.suspect,
             self._reachability.allows,
-            self._topic_ids.forget,
+            self.noticed_anew,
         )
         self._fence = Fence(self._admin.client, properties["group.id"], properties.get("group.instance.id"))
         self._topics: frozenset[TopicName] = frozenset()
@@ -146,8 +146,8 @@ class ConsumerThread(threading.Thread):
             self._consumer.resume(_topic_partitions([source]))
             self._consumer.seek(TopicPartition(source.topic, source.partition, position))
 
-    def noticed_anew(self, topic: TopicName) -> None:
-        self._topic_ids.forget(topic)
+    def noticed_anew(self, source: UpstreamPartition) -> None:
+        self._assignment.fell_back(source, time.monotonic())
 
     def commit(
         self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition], deadline: float
@@ -287,7 +287,7 @@ class ConsumerThread(threading.Thread):
             self._reachability.reached()
         self._send_commits()
         for topic in self._topic_ids.made_anew(self._topics, now) if self._assignment.positions else ():
-            self._assignment.begin_anew(consumer, topic)
+            self._assignment.begin_anew(consumer, topic, now)
         self._log_ends.look(self._assignment.positions, now)
         if self._reachability.is_fatal:
             self._close()

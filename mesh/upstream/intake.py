@@ -14,7 +14,7 @@ from mesh.upstream.runs import OffsetsFellBack, batches_of, offset_of
 
 class Intake:
     """complain: told what librdkafka complains about in place of a record; allowed: from which topics something came;
-    fell_back: which topic's offsets did."""
+    fell_back: which partition's offsets did."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class Intake:
         put: Callable[[EngineEvent], None],
         complain: Callable[[KafkaError, TopicName], None],
         allowed: Callable[[TopicName], None],
-        fell_back: Callable[[TopicName], None],
+        fell_back: Callable[[UpstreamPartition], None],
     ) -> None:
         self._cluster = cluster
         self._assignment = assignment
@@ -83,7 +83,7 @@ class Intake:
         self._put(EndReached(source, end))
 
     def _fall_back(self, source: UpstreamPartition, start: int, reason: str) -> None:
-        self._fell_back(source.topic)
+        self._fell_back(source)
         self._put(PositionReset(source, start, reason))
 
     def _source(self, topic: str | None, partition: int | None) -> UpstreamPartition:

@@ -93,9 +93,9 @@ class LibrdkafkaEngine:
         """Read this one all the same, from there on, until the next assignment."""
         self._consumer.command(lambda: self._consumer.read(partition, position))
 
-    def noticed_anew(self, topic: TopicName) -> None:
-        """Others have noticed that the topic was made anew."""
-        self._consumer.command(lambda: self._consumer.noticed_anew(topic))
+    def noticed_anew(self, source: UpstreamPartition) -> None:
+        """Others have noticed that the partition begins anew."""
+        self._consumer.command(lambda: self._consumer.noticed_anew(source))
 
     async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
         self._channel.close()

@@ -45,11 +45,6 @@ class TopicIds:
             self._answers = {TopicName(name): answer for name, answer in answers.items()}
         return changed
 
-    def forget(self, topic: TopicName) -> None:
-        """It was noticed in another way: whatever its id is now, it is not told again."""
-        self._ids.pop(topic, None)
-        self._answers.pop(topic, None)
-
 
 def _id_of(answer: Future[Any]) -> str | None:
     try:

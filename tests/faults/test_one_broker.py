@@ -79,10 +79,10 @@ def test_topic_lost_and_made_anew(bed: Bed) -> None:
     bed.flows("eu")
     bed.us.create_topic(bed.bench.topic, 3)
     with watch.measure(FLOWS):
-        bed.flows("us")
+        bed.flows("us", 900)  # partitions whose new logs are longer than the old ones, too
     bed.until_over()
     bed.assert_told_once(Trouble.TOPIC_MISSING)
-    until_committed(bed, 300)
+    until_committed(bed, 900)
     for member in bed.bench.members:
         member.assert_running()
 

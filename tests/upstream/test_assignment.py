@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from mesh.records.spans import CommitPosition, TopicName
-from mesh.upstream.assignment import Assignment
+from mesh.upstream.assignment import SAME_FALL, Assignment
 from mesh.upstream.engine import Assigned, EngineEvent, Lost, PositionReset, Revoked
 from tests.upstream.fakes import FakeConsumer, place
 from tests.upstream.harness import CLUSTER, source
@@ -185,12 +185,28 @@ def test_a_topic_made_anew_is_read_from_its_beginning() -> None:
     bed.store(0, 50)
     bed.assign(0)
     bed.open()
-    bed.assignment.begin_anew(bed.fake.consumer, TopicName("orders"))
+    bed.assignment.begin_anew(bed.fake.consumer, TopicName("orders"), 0.0)
     reset = bed.events[-1]
     assert isinstance(reset, PositionReset)
     assert (reset.start, bed.fake.sought, bed.assignment.positions) == (0, {0: 0}, {source("orders", 0): 0})
-    bed.assignment.begin_anew(bed.fake.consumer, TopicName("other"))
+    bed.assignment.begin_anew(bed.fake.consumer, TopicName("other"), 0.0)
     assert bed.events[-1] is reset
+
+
+def test_a_partition_that_fell_back_by_itself_does_not_begin_anew_again_and_the_others_do() -> None:
+    """The new log of one was shorter than its position, that of the other longer: only the topic's id tells of it."""
+    bed = Bed()
+    for partition in (0, 1):
+        bed.store(partition, 50)
+    bed.assign(0, 1)
+    bed.open()
+    bed.assignment.positions[source("orders", 0)] = 7
+    bed.assignment.fell_back(source("orders", 0), now=100.0)
+    bed.assignment.begin_anew(bed.fake.consumer, TopicName("orders"), now=100.0 + SAME_FALL - 1)
+    assert bed.assignment.positions == {source("orders", 0): 7, source("orders", 1): 0}
+    assert bed.fake.sought == {1: 0}
+    bed.assignment.begin_anew(bed.fake.consumer, TopicName("orders"), now=100.0 + SAME_FALL)
+    assert bed.fake.sought == {0: 0, 1: 0}, "another time"
 
 
 def test_messages_that_got_lost_are_read_again() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from mesh.records.spans import TopicName
+from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.upstream.assignment import Assignment
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received
 from mesh.upstream.intake import Intake
@@ -18,7 +18,7 @@ class Bed:
     def __init__(self, **positions: int) -> None:
         self.events: list[EngineEvent] = []
         self.complaints: list[tuple[int, TopicName]] = []
-        self.fallen: list[TopicName] = []
+        self.fallen: list[UpstreamPartition] = []
         self.assignment = Assignment(CLUSTER, "earliest", False, self.events.append)
         self.assignment.positions = {source("orders", int(name[1:])): at for name, at in positions.items()}
         self.allowed: list[TopicName] = []
@@ -75,7 +75,7 @@ def test_a_lower_offset() -> None:
     bed = Bed(p0=500)
     bed.intake.take([message(3), message(4)])
     assert bed.told() == [("reset", 0, 3), ("records", 0, [(3, 4)])]
-    assert bed.fallen == ["orders"]
+    assert bed.fallen == [source("orders", 0)]
 
 
 def test_a_lower_offset_behind_higher_ones() -> None:

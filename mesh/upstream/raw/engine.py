@@ -75,7 +75,7 @@ class RawEngine:
             loop,
             reads=False,
         )
-        self._fetching.made_anew = lambda topic: self._group.noticed_anew(topic)
+        self._fetching.made_anew = lambda source: self._group.noticed_anew(source)
 
     def subscribe(self, topics: frozenset[TopicName]) -> None:
         if self._task is None:

@@ -67,7 +67,7 @@ class Fetching:
         delegate: Callable[[Reading], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.made_anew: Callable[[TopicName], None] = lambda topic: None
+        self.made_anew: Callable[[UpstreamPartition], None] = lambda source: None
         self._cluster = cluster
         self._readings = readings
         self._read_committed = read_committed
@@ -141,7 +141,7 @@ class Fetching:
                 reading.leader, reading.epoch, reading.topic_id = partition.leader, partition.epoch, topic.topic_id
 
     def _begin_anew(self, source: UpstreamPartition, leader: int, topic_id: UUID | None) -> None:
-        self.made_anew(source.topic)
+        self.made_anew(source)
         reading = self._readings[source] = Reading(source, 0, topic_id, leader)
         reading.suspended = True
         self._spawn(self._reset(reading, "the topic was deleted and made anew"))
@@ -292,7 +292,7 @@ class Fetching:
             anew = reading.position == 0 and reason.startswith("the topic")
             if anew or reading.position > ends:
                 if not anew:
-                    self.made_anew(reading.source.topic)  # it may be that; and is not to be told twice
+                    self.made_anew(reading.source)  # it may be that; and is not to be told twice
                 reading.position, reading.told_end = begins, -1
                 self._tell(PositionReset(reading.source, begins, reason))
             else:  # what is missing was deleted, by retention or on demand

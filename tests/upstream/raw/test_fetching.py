@@ -214,7 +214,7 @@ def test_a_log_that_was_cut_off_begins_anew() -> None:
 def test_a_topic_that_was_made_anew_is_noticed_by_its_id() -> None:
     async def test() -> None:
         async with fake_cluster(1) as cluster:
-            noticed: list[str] = []
+            noticed: list[UpstreamPartition] = []
             async with reading(cluster) as reader:
                 reader.fetching.made_anew = noticed.append
                 await cluster.append(0, 3)
@@ -224,7 +224,7 @@ def test_a_topic_that_was_made_anew_is_noticed_by_its_id() -> None:
                 await cluster.append(0, 5)  # longer than what was read: only the id tells
                 await reader.until(lambda: reader.offsets(0) == [0, 1, 2, 0, 1, 2, 3, 4])
                 assert PositionReset(source(0), 0, "the topic was deleted and made anew") in reader.events
-                assert noticed == [TOPIC]
+                assert noticed == [source(0)]
 
     run(test)
 
