@@ -1,4 +1,4 @@
-"""SaslHandshake: v1-v1
+"""SaslHandshake: v0-v1
 
 Behaviour:
 * Accepts a mechanism that is enabled on this listener; for another one UNSUPPORTED_SASL_MECHANISM with the list of
@@ -7,7 +7,8 @@ Behaviour:
   in the middle of an exchange: ILLEGAL_SASL_STATE.
 
 Version notes:
-* v0 goes on with bare tokens without a header, which only clients from before Kafka 1.0 do: not served.
+* v0 goes on with bare tokens without a header, which only clients from before Kafka 1.0 do: refused with
+  UNSUPPORTED_VERSION. It is advertised because librdkafka up to 2.0 takes a broker without it for one without SASL.
 * v1: the tokens are sent as SaslAuthenticate (KIP-152).
 """
 
@@ -21,14 +22,18 @@ from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import SaslHandshakeRequest, SaslHandshakeResponse
 
+FIRST_VERSION_WITH_SASL_AUTHENTICATE: Final = 1
 ERRORS: Final = {
     Handshake.ACCEPTED: ErrorCode.NONE,
     Handshake.UNSUPPORTED_MECHANISM: ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    Handshake.UNSUPPORTED_VERSION: ErrorCode.UNSUPPORTED_VERSION,
     Handshake.ILLEGAL_STATE: ErrorCode.ILLEGAL_SASL_STATE,
 }
 
 
 def handle(context: Context, request: SaslHandshakeRequest) -> list[HandlerEffect]:
+    if context.version < FIRST_VERSION_WITH_SASL_AUTHENTICATE:
+        return [Authentication(context.ticket, Handshake.UNSUPPORTED_VERSION)]
     return [Authentication(context.ticket, context.session.handshake(request.mechanism))]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import jwt
@@ -135,7 +135,7 @@ class OAuthBearerExchange:
     def step(self, message: bytes) -> Step:
         if self._failure is not None:
             if message == _ACKNOWLEDGED:
-                return self._failure
+                return replace(self._failure, is_known=True)
             return Failure("malformed", "an error is acknowledged with one byte, %x01", self._failure.name)
         first = _FIRST.fullmatch(message) if len(message) <= LONGEST else None
         if first is None:
@@ -145,5 +145,5 @@ class OAuthBearerExchange:
             step = Failure("malformed", "an authorization id that is not the principal", step.principal)
         if isinstance(step, Failure):
             self._failure = step
-            return Challenge(b'{"status":"invalid_token"}')
+            return Challenge(b'{"status":"invalid_token"}', step)
         return step

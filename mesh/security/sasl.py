@@ -38,9 +38,10 @@ MESSAGES: Final[dict[FailureReason, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Send this, and wait for another message."""
+    """Send this, and wait for another message. failure: it is one already, though the client is told only later."""
 
     token: bytes
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,12 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """detail: for the log only. name: who it claimed to be, for the log only."""
+    """detail, name: for the log only; who it claimed to be. is_known: it came with a challenge before."""
 
     reason: FailureReason
     detail: str = ""
     name: str = ""
+    is_known: bool = False
 
 
 @dataclass(frozen=True, slots=True)

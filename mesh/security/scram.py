@@ -138,7 +138,9 @@ class ScramExchange:
         credential, is_known = self._look_up(name)
         nonce = first["nonce"] + self._nonce
         answer = f"r={nonce},s={_text(credential.salt)},i={credential.iterations}"
-        self._started = _Started(name, credential, is_known, header["header"], nonce, f"{header['bare']},{answer}")
+        self._started = _Started(
+            name, credential, is_known, header["header"], first["nonce"], nonce, f"{header['bare']},{answer}"
+        )
         return Challenge(answer.encode())
 
 
@@ -148,6 +150,7 @@ class _Started:
     credential: ScramCredential
     is_known: bool
     gs2_header: str
+    client_nonce: str
     nonce: str
     messages: str
 
@@ -160,9 +163,11 @@ def _final(started: _Started, text: str) -> Step:
         binding, proof = _base64(final["binding"]), _base64(final["proof"])
     except ValueError:
         return _malformed("not base64")
-    if binding != started.gs2_header.encode() or not hmac.compare_digest(
-        final["nonce"].encode(), started.nonce.encode()
-    ):
+    # librdkafka before 2.6.1 puts its own nonce before the whole one once more, which Kafka before 3.7.2 did not mind
+    # (CVE-2024-56128). The proof is of what was sent, and our part is in it: no old message fits.
+    nonces = (started.nonce, started.client_nonce + started.nonce)
+    is_fresh = any(hmac.compare_digest(final["nonce"].encode(), nonce.encode()) for nonce in nonces)
+    if binding != started.gs2_header.encode() or not is_fresh:
         return _malformed("another channel binding or nonce than in the first message")
     credential, hash = started.credential, started.credential.hash
     message = f"{started.messages},{final['without_proof']}".encode()

@@ -53,6 +53,7 @@ class Handshake(Enum):
 
     ACCEPTED = "accepted"
     UNSUPPORTED_MECHANISM = "unsupported mechanism"
+    UNSUPPORTED_VERSION = "unsupported version"
     ILLEGAL_STATE = "illegal state"
 
 

@@ -60,11 +60,16 @@ class Authenticator:
                 self._fail(connection, request, Failure("busy"))
             case Failure():
                 self._fail(connection, request, step)
-            case Handshake.UNSUPPORTED_MECHANISM:
-                self._metrics.authentication(self._virtual_cluster, "other", "unsupported_mechanism")
+            case Handshake.UNSUPPORTED_MECHANISM | Handshake.UNSUPPORTED_VERSION:
+                reason = step.name.lower()
+                self._metrics.authentication(self._virtual_cluster, "other", reason)
                 self._end(connection, request, step)
             case Lasting():
                 self._succeed(connection, request, step)
+            case Challenge(failure=Failure() as failure):
+                # Some clients do not wait for what follows: this is the time to tell of it.
+                self._tell(connection, failure)
+                self._respond(request, step)
             case _:
                 assert isinstance(step, Challenge | Handshake | str)
                 self._respond(request, step)
@@ -94,6 +99,11 @@ class Authenticator:
         self._respond(request, step)
 
     def _fail(self, connection: DownstreamConnection, request: Request, failure: Failure) -> None:
+        if not failure.is_known:
+            self._tell(connection, failure)
+        self._loop.call_later(FAILURE_DELAY, self._end, connection, request, failure)
+
+    def _tell(self, connection: DownstreamConnection, failure: Failure) -> None:
         self._metrics.authentication(self._virtual_cluster, _mechanism(connection), failure.reason)
         left_out = self._rate.admit(self._loop.time())
         if left_out is not None:
@@ -108,7 +118,6 @@ class Authenticator:
                 detail=failure.detail[:200],
                 left_out=left_out,
             )
-        self._loop.call_later(FAILURE_DELAY, self._end, connection, request, failure)
 
     def _end(self, connection: DownstreamConnection, request: Request, result: object) -> None:
         """Answer, and close once that is sent."""

@@ -66,7 +66,7 @@ APIS: Final[Mapping[ApiKey, Versions]] = MappingProxyType(
         ApiKey.SYNC_GROUP: Versions(0, 5, 4),
         ApiKey.DESCRIBE_GROUPS: Versions(0, 6, 5),
         ApiKey.LIST_GROUPS: Versions(0, 5, 3),
-        ApiKey.SASL_HANDSHAKE: Versions(1, 1, 2),
+        ApiKey.SASL_HANDSHAKE: Versions(0, 1, 2),
         ApiKey.API_VERSIONS: Versions(0, 4, 3),
         ApiKey.SASL_AUTHENTICATE: Versions(0, 2, 2),
         ApiKey.DELETE_GROUPS: Versions(0, 2, 2),

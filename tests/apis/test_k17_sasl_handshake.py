@@ -10,7 +10,7 @@ from mesh.wire.errors import ErrorCode
 from tests.apis.harness import Client, Mesh, versions
 from tests.apis.messages import response
 
-VERSIONS = versions(ApiKey.SASL_HANDSHAKE)
+VERSIONS = versions(ApiKey.SASL_HANDSHAKE)[1:]
 BOTH = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256)
 
 
@@ -53,3 +53,13 @@ def test_in_the_middle_of_an_exchange_or_without_sasl(version: int) -> None:
     assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE
     open_to_all = Client(Mesh()).ask(ApiKey.SASL_HANDSHAKE, version, mechanism="PLAIN")
     assert open_to_all == answered(version, ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def test_the_oldest_version_is_advertised_and_refused() -> None:
+    """librdkafka up to 2.0 (kcat of Debian) thinks that a broker without it has no SASL."""
+    asked = client()
+    (offered,) = (each for each in asked.ask(ApiKey.API_VERSIONS, 0).api_keys if each.api_key == ApiKey.SASL_HANDSHAKE)
+    assert (offered.min_version, offered.max_version) == (0, 1)
+    answer = asked.ask(ApiKey.SASL_HANDSHAKE, 0, mechanism="PLAIN")
+    assert answer == answered(0, ErrorCode.UNSUPPORTED_VERSION, NAMES)
+    assert asked.session.mechanism is None

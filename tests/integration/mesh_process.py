@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -37,9 +38,11 @@ class Mesh:
         upstream: Mapping[str, Mapping[str, object]] | None = None,
         name: str = "mesh",
         relay: Relay | None = None,
+        listener: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         """pool: further keys of the pool target; upstream: keys of clusters, which go before the usual ones; name: of
-        its files; relay: what clients connect to instead. Returns when /readyz says so."""
+        its files; relay: what clients connect to instead; listener: further keys of the virtual cluster. Returns when
+        /readyz says so."""
         port, coordinator, self._admin = free_port(), free_port(), free_port()
         listen = {"listen": f"127.0.0.1:{port}", "coordinator": f"127.0.0.1:{coordinator}"}
         advertise = {each: relay.stand_in_for(address) for each, address in listen.items()} if relay else listen
@@ -73,6 +76,7 @@ class Mesh:
                     **listen,
                     "advertise": advertise,
                     "target": {"pool": target},
+                    **listener,
                 }
             ],
         }

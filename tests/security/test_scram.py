@@ -46,13 +46,14 @@ class ScramClient:
     def first(self) -> bytes:
         return f"n,,{self.bare}".encode()
 
-    def final(self, challenge: bytes) -> bytes:
+    def final(self, challenge: bytes, before: str = "") -> bytes:
+        """before: what it puts before the nonce."""
         nonce, salt, iterations = (part[2:] for part in challenge.decode().split(","))
         assert nonce.startswith(self.nonce)
         salted = hashlib.pbkdf2_hmac(self.hash.value, self.password.encode(), base64.b64decode(salt), int(iterations))
         key = hmac.digest(salted, b"Client Key", self.hash.value)
         stored = hashlib.new(self.hash.value, key).digest()
-        without_proof = f"c=biws,r={nonce}"
+        without_proof = f"c=biws,r={before}{nonce}"
         self.message = f"{self.bare},{challenge.decode()},{without_proof}".encode()
         signature = hmac.digest(stored, self.message, self.hash.value)
         self.server_signature = hmac.digest(
@@ -140,6 +141,14 @@ def test_a_proof_of_another_length_is_wrong(length: int) -> None:
     nonce = challenge.token.split(b",")[0]
     proof = base64.b64encode(bytes(length)) or b"===="
     assert isinstance(server.step(b"c=biws," + nonce + b",p=" + proof), Failure)
+
+
+def test_older_versions_of_librdkafka() -> None:
+    """They put their nonce before the whole one a second time."""
+    server, client = exchange(), ScramClient(ScramHash.SHA_256, "user", "pencil")
+    challenge = server.step(client.first())
+    assert isinstance(challenge, Challenge)
+    assert isinstance(server.step(client.final(challenge.token, before=CLIENT_NONCE)), Success)
 
 
 def test_a_message_cannot_be_tried_twice() -> None:
