@@ -56,6 +56,8 @@ class Delivered:
     group: GroupId
     topics: Mapping[TopicName, tuple[int, int]]
     redelivered: int
+    is_new: bool
+    """Whether some of it was not sent to this member before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,6 +354,7 @@ class Serving:
             return FetchResult(tuple(_nothing(lane) for lane in fetch.lanes))
         topics: dict[TopicName, tuple[int, int]] = {}
         redelivered = 0
+        is_new = any(lane.collected for lane in fetch.lanes)
         fetched: list[FetchedPartition] = []
         for lane in fetch.lanes:
             if not lane.size or lane.window is None or lane.partition is None:
@@ -378,7 +379,7 @@ class Serving:
             topics[lane.partition.source.topic] = (before[0] + count, before[1] + lane.size)
             lane.window.member.records_sent += count
             fetched.append(FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(lane))
-        return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered))
+        return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered, is_new))
 
     def _send(self, window: Window, available: Available, now: float) -> tuple[Buffer, int]:
         if available.history.was_sent:

@@ -5,8 +5,8 @@ bounded: connections (of the process by its open files, of a virtual cluster, of
 connection, of an address), and bytes that clients do not read.
 
 Requests are rationed as Kafka does it (KIP-124, KIP-219): one above the quota is carried out and answered at once, with
-the time in `throttle_time_ms` for which nothing more is taken up from its connection. A Fetch that brings records is no
-load but the work itself, and costs nothing.
+the time in `throttle_time_ms` for which nothing more is taken up from its connection. A Fetch that brings new
+records is no load but the work itself, and costs nothing; one that only brings again what was sent is one like others.
 """
 
 from __future__ import annotations

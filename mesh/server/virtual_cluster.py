@@ -226,7 +226,7 @@ class VirtualClusterServer:
 
     def _throttled(self, in_work: _InWork, response: ResponseMessage, result: object) -> tuple[ResponseMessage, float]:
         """The answer, with the time that its connection must rest, as Kafka's quotas have it (KIP-219)."""
-        if isinstance(result, FetchResult) and result.delivered is not None:
+        if isinstance(result, FetchResult) and result.delivered is not None and result.delivered.is_new:
             return response, 0.0
         rest = self.admission.take(in_work.connection)
         if rest > 0:

@@ -224,10 +224,10 @@ async def _handlers(random: Random, requests: int, seed: int) -> str:
 
 
 def _produce(random: Random, bench: Bench) -> None:
-    for engine in bench.engines[-6:]:
-        if engine.last is None and not engine.assigned:
+    for engine in [each for each in bench.engines if each.last is None][-6:]:  # others were closed
+        if not engine.assigned:
             engine.assign()
-        if engine.last is None and random.random() < 0.3:
+        if random.random() < 0.3:
             engine.produce_next(random.randrange(4), random.randint(1, 30))
 
 

@@ -322,6 +322,23 @@ async def test_fetches_that_bring_records_cost_nothing() -> None:
 
 
 @in_fake_time
+async def test_fetches_that_bring_what_was_sent_before_are_counted() -> None:
+    """Whoever asks for the same records for ever is not at work."""
+    bench = Bench(limits=Limits(request_rate=5))
+    peer = await bench.member()
+    positions = peer.positions()
+    await fetched(bench, peer)
+    throttles = []
+    for _ in range(5):
+        answer = peer.answer(peer.fetch(positions))
+        if answer is None:
+            break
+        assert answer.responses[0].partitions[0].records
+        throttles.append(answer.throttle_time.total_seconds())
+    assert throttles[-1] > 0
+
+
+@in_fake_time
 async def test_a_flood_of_bad_connections_does_not_flood_the_log() -> None:
     bench = Bench()
     with capture_logs() as logs:
