@@ -219,7 +219,8 @@ def _offset_fetch(context: Context, request: m.OffsetFetchRequest) -> Verdict:
     for group in request.groups:
         if not _group(context, Operation.DESCRIBE, group.group_id):
             refusals.append(Refusal(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
-            topics = _unfetched(group.topics or (), GROUP_REFUSED)
+            # As a broker does: v1 has no place for the error of a group but its partitions.
+            topics = _unfetched(group.topics or (), GROUP_REFUSED) if context.version < 2 else ()
             closed[group.group_id] = m.OffsetFetchGroupResponse(
                 group_id=group.group_id, topics=topics, error_code=GROUP_REFUSED
             )
