@@ -32,7 +32,7 @@ def test_version() -> None:
 def test_help_names_the_commands() -> None:
     done = kafka_mesh("--help")
     assert done.returncode == 0
-    for command in ("run", "check", "demo"):
+    for command in ("run", "check", "demo", "status", "dlq"):
         assert command in done.stdout
     assert "KAFKA_MESH" not in done.stdout
 
@@ -125,3 +125,10 @@ def test_the_start_loads_nothing_heavy() -> None:
     ]
     done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["show"], ["redrive"]])
+def test_dead_letters_of_pools_that_have_none(arguments: list[str]) -> None:
+    more = ["eu/orders-0@1"] if arguments == ["show"] else []
+    done = kafka_mesh("dlq", *arguments, CONFIG / "orders.yaml", *more)
+    assert (done.returncode, done.stderr) == (1, "kafka-mesh: no pool of this configuration has dead_letters\n")
