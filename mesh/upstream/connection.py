@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, cast
 
 from mesh.security.client_properties import PLAIN, SCRAM
 from mesh.security.scram_client import ScramClient, ScramRefused
@@ -64,8 +64,7 @@ class _Protocol(asyncio.BufferedProtocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._wire.buffer()

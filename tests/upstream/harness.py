@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeVar
 
+import uvloop
 from confluent_kafka import Producer
 
 from mesh.records.decode import Record, decode_records
@@ -45,7 +46,9 @@ def source(topic: str, partition: int = 0) -> UpstreamPartition:
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(test())
+    """On the loop that the mesh runs on; its transports are none of asyncio's classes."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())
 
 
 class RunningEngine:
