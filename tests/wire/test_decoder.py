@@ -180,3 +180,13 @@ def test_tagged_fields_count_as_elements() -> None:
     with pytest.raises(ProtocolError) as caught:
         decode_request(ApiKey.FIND_COORDINATOR, 3, Cursor(body))
     assert caught.value.reason == "too_many_elements"
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_no_topics_as_librdkafka_asks_for_them(version: int) -> None:
+    """A count of four bytes where one is right: seen from AdminClient.list_topics() of confluent-kafka 2.16."""
+    asked = decode_request(ApiKey.METADATA, version, Cursor(bytes(4) + b"\1\0\0"))
+    assert asked == MetadataRequest(topics=())
+    for body in (bytes(4) + b"\1\0\0\0", b"\0\1\0\0\1\0\0", bytes(4) + b"\1\0"):
+        with pytest.raises(ProtocolError):
+            decode_request(ApiKey.METADATA, version, Cursor(body))
