@@ -246,8 +246,8 @@ class ClientLimits(Model):
     frame_timeout: Duration = Field(default=30.0, description="How long a request may take to arrive.")
     write_timeout: Duration = Field(default=60.0, description="How long a client may read nothing of its answers.")
     unread: Size = Field(default=64 << 20, description="Bytes of answers that clients have not read.")
-    request_rate: Count = Field(default=200, description="Requests per second on one connection.")
-    request_rate_per_address: Count = Field(default=1_000, description="Requests per second from one address.")
+    request_rate: Count = Field(default=1_000, description="Requests per second on one connection.")
+    request_rate_per_address: Count = Field(default=2_000, description="Requests per second from one address.")
 
 
 class VirtualCluster(Model):

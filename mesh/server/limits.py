@@ -47,8 +47,8 @@ class Limits:
     frame_timeout: float = 30.0
     write_timeout: float = 60.0
     unread: int = 64 << 20
-    request_rate: int = 200
-    request_rate_per_address: int = 1_000
+    request_rate: int = 1_000
+    request_rate_per_address: int = 2_000
 
 
 class RequestQuota:
