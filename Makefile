@@ -21,8 +21,9 @@ demo: install ## the main job on embedded clusters, e.g. make demo ARGS="--durat
 test: install ## all tests but the long ones; real brokers where Java 17 and Maven are
 	$(BIN)/pytest -m "not long" $(ARGS)
 
-test-long: install ## the long tests
-	$(BIN)/pytest -m long $(ARGS)
+test-long: install ## the long tests, three at a time
+	$(BIN)/pytest -m "long and not alone" -n 3 $(ARGS)
+	$(BIN)/pytest -m "long and alone" $(ARGS)
 
 test-clients: install ## every client of docs/clients.md on real brokers, three tests at a time
 	$(BIN)/pytest -m long -n 3 tests/clients $(ARGS)

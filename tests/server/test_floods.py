@@ -49,6 +49,7 @@ def test_a_client_goes_on_beside_a_flood(kind: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", FLOODS)
 def test_beside_a_flood(kind: str) -> None:
     share = asyncio.run(share_beside(kind, turns=4, seconds=2.0))
@@ -57,6 +58,7 @@ def test_beside_a_flood(kind: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.alone
 def test_ten_thousand_connections_that_say_nothing_whole() -> None:
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < IDLE + 500:
         pytest.fail(f"needs {IDLE + 500} open files: ulimit -Hn")
