@@ -22,10 +22,12 @@ test: install ## all tests but the long ones; real brokers where Java 17 and Mav
 	$(BIN)/pytest -m "not long" $(ARGS)
 
 test-long: install ## the long tests, three at a time
+	$(BIN)/python -m tests.clients.building
 	$(BIN)/pytest -m "long and not alone" -n 3 $(ARGS)
 	$(BIN)/pytest -m "long and alone" $(ARGS)
 
 test-clients: install ## every client of docs/clients.md on real brokers, three tests at a time
+	$(BIN)/python -m tests.clients.building
 	$(BIN)/pytest -m long -n 3 tests/clients $(ARGS)
 
 lint: install ## ruff, mypy --strict, import contracts

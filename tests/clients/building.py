@@ -80,3 +80,16 @@ def _run(*command: str | Path, cwd: Path | None = None) -> None:
     done = subprocess.run(arguments, cwd=cwd, capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)}:\n{done.stdout}{done.stderr}")
+
+
+def main() -> None:
+    """`python -m tests.clients.building`: all of them, before several test processes want them at once."""
+    for build in (java_classes, lambda: node_program(""), lambda: go_program("")):
+        try:
+            build()
+        except pytest.skip.Exception as missing:
+            print(missing.msg)  # its tests say so too
+
+
+if __name__ == "__main__":
+    main()
