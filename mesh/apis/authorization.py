@@ -70,6 +70,11 @@ def _group(context: Context, operation: Operation, name: str) -> bool:
     return context.access.allows(operation, ResourceType.GROUP, name)
 
 
+def may_take_part(context: Context, group: str) -> bool:
+    """Whether the client may be given records as one of this group; who may only describe it may look."""
+    return _group(context, Operation.READ, group)
+
+
 def _topics_refused(operation: Operation, names: Sequence[str]) -> tuple[Refusal, ...]:
     return tuple(Refusal(operation, ResourceType.TOPIC, name) for name in names)
 

@@ -6,7 +6,8 @@ Behaviour:
   JoinGroup that came on the same connection.
 * A tool (mesh/pool/tools.py) is answered with what the group has committed upstream, as ListOffsets answers it with the
   ends of the upstream logs. -1 for a partition without; of a cluster that does not answer, what its pool knows.
-* A consumer that names a group it has not joined is given a slot of its own in that group's pool (assign() mode).
+* A consumer that names a group it has not joined is given a slot of its own in that group's pool (assign() mode). One
+  that may only describe the group is answered like a tool: a slot would let it take the records of that group.
 
 Version notes:
 * v2: null topics mean all topics with a committed offset: only tools ask that. v6: flexible (KIP-482).
@@ -20,6 +21,7 @@ Ignored: require_stable, the generation of a member of the classic protocol.
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context
+from mesh.apis.authorization import may_take_part
 from mesh.apis.tools import ask_for_groups, committed, is_tool, notice
 from mesh.pool.effects import Effect, GroupId
 from mesh.pool.questions import CommittedUpstream
@@ -38,7 +40,8 @@ from mesh.wire.messages import (
 def handle(context: Context, request: OffsetFetchRequest) -> list[Effect]:
     if any(group.topics is None for group in request.groups):
         notice(context)
-    if is_tool(context) or any(group.topics is None for group in request.groups):
+    looks_only = any(group.topics is None or not may_take_part(context, group.group_id) for group in request.groups)
+    if looks_only or is_tool(context):
         return ask_for_groups(context, [group.group_id for group in request.groups])
     effects: list[Effect] = []
     groups = tuple(_group(context, group, effects) for group in request.groups)

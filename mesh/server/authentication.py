@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 MOST_CHECKS: Final = 200
-"""Passwords that may wait to be checked; who comes then is told to come again."""
+"""Passwords that may wait to be checked; the connection of who comes then is closed, and it comes again."""
 CHECKING_THREADS: Final = 2
 FAILURE_DELAY: Final = 0.1
 """Seconds before a client learns that it failed: Kafka's connection.failed.authentication.delay.ms."""
@@ -57,7 +57,9 @@ class Authenticator:
                 checked = self._threads.submit(check)
                 checked.add_done_callback(lambda future: self._soon(connection, request, future))
             case Slow():
-                self._fail(connection, request, Failure("busy"))
+                # Java's clients give up for good when they are told that they failed, and come again when closed.
+                self._tell(connection, Failure("busy"))
+                connection.abort()
             case Failure():
                 self._fail(connection, request, step)
             case Handshake.UNSUPPORTED_MECHANISM | Handshake.UNSUPPORTED_VERSION:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 import ssl
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ import anyio.abc
 
 from mesh.config.security import ListenerTls
 from mesh.config.security import Tls as TlsConfig
+from mesh.server.limits import network_of
 from mesh.server.logs import get_logger
 from mesh.server.rate import Rate
 
@@ -29,7 +31,8 @@ log = get_logger(__name__)
 HANDSHAKE_TIMEOUT: Final = 10.0
 """Seconds."""
 MOST_HANDSHAKES: Final = 500
-"""At the same time on one listener; further connections are closed at once."""
+"""At the same time on one listener; further connections are closed at once. An address has no more of them than are
+left for the others: one that begins handshakes and never ends them keeps nobody else out."""
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""
 OUT_OF_FILES_DELAY: Final = 0.2
@@ -71,7 +74,7 @@ class TlsListener:
         self._bound = bound
         self._server = server
         self._tasks = tasks
-        self._shaking = 0
+        self._shaking: Counter[str] = Counter()
         self._rate = Rate()
         self._sockets = [socket.socket(fileno=os.dup(each.fileno())) for each in bound.sockets]
 
@@ -97,11 +100,12 @@ class TlsListener:
                     log.error("no connection can be accepted", virtual_cluster=self._server.name, reason=str(error))
                     await anyio.sleep(OUT_OF_FILES_DELAY)
                 continue
-            if self._shaking >= MOST_HANDSHAKES:
+            network = network_of(str(peer[0]))
+            if self._shaking[network] >= MOST_HANDSHAKES - self._shaking.total():
                 accepted.close()
-                self._failed(str(peer[0]), "busy", f"{MOST_HANDSHAKES} handshakes at the same time")
+                self._failed(str(peer[0]), "busy", f"{self._shaking.total()} handshakes at the same time")
             else:
-                self._shaking += 1
+                self._shaking[network] += 1
                 self._tasks.start_soon(self._shake, accepted, str(peer[0]))
 
     async def _shake(self, accepted: socket.socket, client_host: str) -> None:
@@ -122,7 +126,10 @@ class TlsListener:
             late = "is taking longer" in str(error)  # the two event loops say so in different ways
             self._failed(client_host, "timeout" if late else "closed", str(error) or "the client closed the connection")
         finally:
-            self._shaking -= 1
+            network = network_of(client_host)
+            self._shaking[network] -= 1
+            if not self._shaking[network]:
+                del self._shaking[network]
 
     def _failed(self, client_host: str, reason: str, detail: str) -> None:
         self._server.metrics.tls_failure(self._server.name, reason)

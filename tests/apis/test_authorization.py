@@ -171,6 +171,27 @@ def test_offset_fetch_of_several_groups_keeps_their_order() -> None:
     ]
 
 
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
+def test_who_may_only_describe_a_group_is_given_no_records_of_it(version: int) -> None:
+    rules = [
+        Rule(
+            principals=frozenset({user("alice")}),
+            operations=frozenset({operation}),
+            resource_type=resource_type,
+            names=(name,),
+        )
+        for operation, resource_type, name in (
+            (Operation.READ, ResourceType.TOPIC, ORDERS),
+            (Operation.DESCRIBE, ResourceType.GROUP, GROUP),
+        )
+    ]
+    asked = Client(Mesh(), access=Rules(tuple(rules)).access(user("alice"), "10.0.0.1"))
+    topics = ({"name": ORDERS, "partition_indexes": (0,)},)
+    values = {"group_id": GROUP, "topics": topics, "member_id": None, "member_epoch": -1}
+    offset_fetch(asked, version, values)
+    assert GROUP not in asked.mesh.cluster.pools, "a slot in the pool would let it take the records of the group"
+
+
 @pytest.mark.parametrize("version", versions(ApiKey.FIND_COORDINATOR))
 def test_find_coordinator(version: int) -> None:
     asked = client(**MEMBER)

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from mesh.security.credentials import Credentials, StoredUser
 from mesh.security.sasl import Mechanism
-from mesh.server.authentication import FAILURE_DELAY
+from mesh.server.authentication import FAILURE_DELAY, MOST_CHECKS
 from mesh.server.connection import AUTHENTICATION_TIMEOUT, MOST_BEFORE_AUTHENTICATION
 from mesh.server.security import ListenerSecurity, Sasl
 from mesh.wire.apis import ApiKey
@@ -116,3 +116,17 @@ async def test_a_session_ends_at_the_next_request() -> None:
     forgetful.send(ApiKey.METADATA, 1, topics=())
     assert forgetful.transport.closed
     assert world.metric("kafka_mesh_protocol_errors_total") == {("session_expired",): 1}
+
+
+@in_fake_time
+async def test_who_comes_while_too_many_passwords_wait_is_not_told_that_its_own_is_wrong() -> None:
+    """Java's clients never try again after SASL_AUTHENTICATION_FAILED: strangers who guess would end them all."""
+    world = bench()
+    world.server.authenticator._checks = MOST_CHECKS
+    peer = world.peer()
+    assert peer.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
+    correlation = peer.send(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=PASSWORD)
+    await asyncio.sleep(1)
+    assert peer.answer(correlation) is None
+    assert peer.transport.closed
+    assert world.metric("kafka_mesh_authentications_total") == {("PLAIN", "busy"): 1}
