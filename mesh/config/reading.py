@@ -13,6 +13,9 @@ from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, show
 from mesh.config.secrets import HIDDEN, Environment, is_secret_name
 
 _MERGE: Final = "tag:yaml.org,2002:merge"
+_QUOTED: Final = re.compile(r"'([^']*)'")
+_HARMLESS: Final = re.compile(r"(?s:.?)|<[a-z ]+>")
+"""What may be quoted: single characters, and the library's names of tokens."""
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
 
 
@@ -33,7 +36,7 @@ def read(text: bytes, variables: Mapping[str, str]) -> Document:
         root = loader.get_single_node()
         data = reader.value(root, ()) if root is not None else {}
     except yaml.YAMLError as error:
-        raise ConfigurationError([Mistake((), _problem(error), "a YAML document")]) from None
+        raise ConfigurationError([Mistake((), _problem(error), _allowed(error, text))]) from None
     except RecursionError:
         raise ConfigurationError(
             [Mistake((), "", "YAML that neither contains itself nor is nested too deep")]
@@ -119,8 +122,16 @@ def _merged(node: yaml.Node) -> Iterator[yaml.MappingNode]:
 
 def _problem(error: yaml.YAMLError) -> str:
     # The library's own text quotes the file, which may quote a secret: an unquoted password that begins with * is
-    # an unknown alias. Only single characters stay quoted.
+    # an unknown alias.
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not readable"
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    return where + re.sub(r"'[^']{2,}'", "'...'", problem)
+    return where + _QUOTED.sub(lambda found: found[0] if _HARMLESS.fullmatch(found[1]) else "'...'", problem)
+
+
+def _allowed(error: yaml.YAMLError, text: bytes) -> str:
+    mark = getattr(error, "problem_mark", None)
+    lines = text.splitlines()
+    if mark is not None and mark.line < len(lines) and b"${" in lines[mark.line]:
+        return 'a YAML document; inside {} or [] a variable stands in quotes: "${NAME}"'
+    return "a YAML document"

@@ -71,6 +71,20 @@ def test_no_yaml(text: str) -> None:
     assert len(caught.value.mistakes) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: {b: ${X}}", "line 1, column 9: expected ',' or '}', but got '{': a YAML document; inside {} or [] "),
+        ("a: *secret", "line 1, column 4: found undefined alias '...': a YAML document"),
+        ("{a: b\nc", "line 2, column 2: expected ',' or '}', but got '<stream end>': a YAML document"),
+    ],
+)
+def test_no_yaml_says_where_and_why_but_quotes_no_secret(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(text.encode(), {})
+    assert str(caught.value).startswith(said)
+
+
 @pytest.mark.parametrize("text", ["a: !!python/name:os.system", "a: !secret x", "a: 2001-99-99", "a: !!int x"])
 def test_no_plain_values(text: str) -> None:
     assert mistakes(text) == ["a: line 1: a plain YAML value, without a tag"]
