@@ -98,6 +98,24 @@ def test_missing_file(tmp_path: Path, command: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_files_of_a_listener_that_are_missing_are_named_once_each(tmp_path: Path) -> None:
+    folder = tmp_path / "nowhere"
+    security = f"""
+    tls: {{certificate_file: {folder}/tls.crt, key_file: {folder}/tls.key}}
+    sasl: {{mechanisms: [PLAIN], users_file: {folder}/users.yaml}}
+    authorization: {{rules_file: {folder}/rules.yaml}}
+    target:"""
+    file = tmp_path / "mesh.yaml"
+    file.write_text((CONFIG / "orders.yaml").read_text().replace("\n    target:", security))
+    done = kafka_mesh("run", file)
+    assert done.returncode == 2, done.stderr
+    assert [line for line in done.stderr.splitlines() if line.startswith("  ")] == [
+        f"  virtual_clusters[0].tls: {folder}/tls.crt: No such file or directory",
+        f"  virtual_clusters[0].sasl.users_file: {folder}/users.yaml: No such file or directory",
+        f"  virtual_clusters[0].authorization.rules_file: {folder}/rules.yaml: No such file or directory",
+    ]
+
+
 def test_an_address_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class ListenerSetup:
             except ConfigurationError as problem:
                 problems += [Mistake((*at, *each.path), each.value, each.allowed) for each in problem.mistakes]
             except (OSError, ValueError) as problem:
-                problems.append(Mistake(at, ", ".join(watched.paths), describe(problem)))
+                problems.append(_mistake(at, watched.paths, problem))
             self.watched.append(watched)
         if problems:
             raise ConfigurationError(problems)
@@ -54,7 +54,8 @@ class ListenerSetup:
         if config.sasl is not None:
             yield from self._sasl(config.sasl, (*path, "sasl"))
         if config.authorization is not None:
-            yield self._rules(config.authorization), (*path, "authorization")
+            rules = "rules" if config.authorization.rules_file is None else "rules_file"
+            yield self._rules(config.authorization), (*path, "authorization", rules)
 
     def _tls(self, config: ListenerTls) -> Watched[Any]:
         mapping = [MappingRule.parse(rule) for rule in config.principal_mapping_rules]
@@ -135,7 +136,7 @@ def admin_certificate(config: TlsConfig) -> AdminCertificate:
     try:
         context = server_context(config)
     except (OSError, ValueError) as problem:
-        raise ConfigurationError([Mistake(("admin", "tls"), ", ".join(files), describe(problem))]) from None
+        raise ConfigurationError([_mistake(("admin", "tls"), files, problem)]) from None
 
     def apply(_checked: object) -> None:
         context.load_cert_chain(config.certificate_file, config.key_file, lambda: config.key_password or "")
@@ -143,3 +144,10 @@ def admin_certificate(config: TlsConfig) -> AdminCertificate:
     watched = Watched(files, lambda: server_context(config), apply)
     watched.first()
     return AdminCertificate(context, watched)
+
+
+def _mistake(path: KeyPath, files: Sequence[str], problem: Exception) -> Mistake:
+    match problem:
+        case OSError(filename=str(name), strerror=str(reason)) if not isinstance(problem, ssl.SSLError):
+            return Mistake(path, name, reason)
+    return Mistake(path, ", ".join(files), describe(problem))
