@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import threading
@@ -103,6 +104,17 @@ def test_table() -> None:
         assert text in done.output
     assert "source down" in done.output
     assert "idle: no group has members here" in done.output
+
+
+def test_what_is_not_known_is_not_shown_as_a_number() -> None:
+    """Of a partition that is not this process's at the moment: its position and lag are not "-1" and "0"."""
+    status = copy.deepcopy(STATUS)
+    (partition,) = status["virtual_clusters"][0]["pools"][0]["partitions"]
+    partition |= {"standing": "suspended", "committed": -1, "lag": 0, "oldest_unacknowledged": None}
+    text = io.StringIO()
+    show(status, Console(file=text, width=250))
+    (row,) = (line for line in text.getvalue().splitlines() if line.startswith("orders-3"))
+    assert row.split() == ["orders-3", "us/orders-0", "source", "down", "12", "0"], "the end, and the backlog"
 
 
 def test_names_of_clients_do_nothing_to_the_terminal() -> None:
