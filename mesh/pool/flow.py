@@ -58,10 +58,6 @@ class Flow:
     def never_committed(self) -> bool:
         return self._committed_at is None
 
-    @property
-    def full_since(self) -> float | None:
-        return self._full_since
-
     def sent(self, now: float) -> None:
         if self._first_sent_at is None:
             self._first_sent_at = now
