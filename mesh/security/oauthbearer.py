@@ -143,7 +143,7 @@ class OAuthBearerExchange:
         step = self._check(first["token"].decode())
         if isinstance(step, Success) and (first["authzid"] or b"") not in (b"", step.principal[5:].encode()):
             step = Failure("malformed", "an authorization id that is not the principal", step.principal)
-        if isinstance(step, Failure):
+        if isinstance(step, Failure) and step.reason != "busy":
             self._failure = step
             return Challenge(b'{"status":"invalid_token"}', step)
         return step

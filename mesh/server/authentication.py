@@ -57,8 +57,10 @@ class Authenticator:
                 checked = self._threads.submit(check)
                 checked.add_done_callback(lambda future: self._soon(connection, request, future))
             case Slow():
+                self._take(connection, request, Failure("busy"))
+            case Failure(reason="busy"):
                 # Java's clients give up for good when they are told that they failed, and come again when closed.
-                self._tell(connection, Failure("busy"))
+                self._tell(connection, step)
                 connection.abort()
             case Failure():
                 self._fail(connection, request, step)

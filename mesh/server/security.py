@@ -48,7 +48,8 @@ class Tokens:
 
         if self.keys is None:
             self.refresh()
-            return Failure("unknown_key", "the keys have not been fetched yet")
+            # The token may be good: whoever brings it must not be told that it is not, for clients end then.
+            return Failure("busy", "the keys have not been fetched yet")
         step = check_token(token, self.keys, self.rules, wall)
         if isinstance(step, Failure) and step.reason == "unknown_key":
             self.refresh()

@@ -168,6 +168,13 @@ def test_a_refused_token_is_acknowledged_first() -> None:
     assert refused.reason == "invalid_token"
 
 
+def test_a_token_that_cannot_be_checked_yet_is_not_called_invalid() -> None:
+    server = OAuthBearerExchange(lambda _: Failure("busy"))
+    step = server.step(f"n,,\x01auth=Bearer {token()}\x01\x01".encode())
+    assert isinstance(step, Failure)
+    assert step.reason == "busy"
+
+
 def test_nothing_helps_after_a_refusal() -> None:
     server = exchange()
     server.step(f"n,,\x01auth=Bearer {token(aud='other')}\x01\x01".encode())

@@ -8,10 +8,11 @@ import time
 from structlog.testing import capture_logs
 
 from mesh.security.credentials import Credentials, StoredUser
+from mesh.security.oauthbearer import TokenRules
 from mesh.security.sasl import Mechanism
 from mesh.server.authentication import FAILURE_DELAY, MOST_CHECKS
 from mesh.server.connection import AUTHENTICATION_TIMEOUT, MOST_BEFORE_AUTHENTICATION
-from mesh.server.security import ListenerSecurity, Sasl
+from mesh.server.security import ListenerSecurity, Sasl, Tokens
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.server.fake_time import in_fake_time
@@ -130,3 +131,20 @@ async def test_who_comes_while_too_many_passwords_wait_is_not_told_that_its_own_
     assert peer.answer(correlation) is None
     assert peer.transport.closed
     assert world.metric("kafka_mesh_authentications_total") == {("PLAIN", "busy"): 1}
+
+
+@in_fake_time
+async def test_a_token_that_comes_before_the_keys_is_not_called_invalid() -> None:
+    world = Bench()
+    asked: list[object] = []
+    tokens = Tokens(TokenRules(), None, lambda: asked.append(1))
+    credentials = Credentials([], None)
+    world.server.security = ListenerSecurity(sasl=Sasl((Mechanism.OAUTHBEARER,), credentials, time.time, tokens))
+    peer = world.peer()
+    assert peer.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="OAUTHBEARER").error_code == 0
+    correlation = peer.send(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"n,,\x01auth=Bearer a.b.c\x01\x01")
+    await asyncio.sleep(1)
+    assert peer.answer(correlation) is None
+    assert peer.transport.closed
+    assert asked, "they are fetched soon"
+    assert world.metric("kafka_mesh_authentications_total") == {("OAUTHBEARER", "busy"): 1}
