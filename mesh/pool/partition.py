@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedDict
 
 from mesh.pool.ledger import Ledger
-from mesh.pool.redelivery import FOR_EVER, History, Redelivery
+from mesh.pool.redelivery import History
 from mesh.pool.window import Available
 from mesh.records.spans import Span, UpstreamPartition
 
@@ -53,7 +53,6 @@ class Partition:
     """
 
     __slots__ = (
-        "_is_suspected",
         "aside",
         "backlog",
         "backlog_bytes",
@@ -70,9 +69,8 @@ class Partition:
         "waiting",
     )
 
-    def __init__(self, source: UpstreamPartition, redelivery: Redelivery = FOR_EVER) -> None:
+    def __init__(self, source: UpstreamPartition) -> None:
         self.source = source
-        self._is_suspected = redelivery.is_suspected
         self.standing = Standing.ABSENT
         self.ledger = Ledger(0)
         self.end = 0
@@ -122,21 +120,12 @@ class Partition:
             raise Violation(f"{self.source}: offset {available.batch.first} is not in the backlog")
         self.backlog_bytes -= available.size
 
-    def first_for(self, member: Member, lane: Lane) -> Available | None:
-        """The oldest batch that this member may have; nothing new while the partition is full.
-
-        What is suspected of having killed a member is given to one that holds nothing else of the partition, and that
-        one gets nothing else until it is through with it. So a member that could have it next is kept waiting.
-        """
+    def oldest(self, may_have: Callable[[Available], bool]) -> Available | None:
+        """The oldest batch that somebody may have; nothing new while the partition is full."""
         entries: Iterator[Available] = iter(self.backlog.values())
-        oldest = next((entry for entry in entries if entry.shunned is not member), None)
-        if oldest is None or (self.is_full and oldest.batch.first > self.ledger.highest):
-            return None
-        held = lane.window.first() if lane.window is not None else None
-        history = lane.collected[0].history if lane.collected else held.history if held is not None else None
-        if history is not None and (self._is_suspected(oldest.history) or self._is_suspected(history)):
-            return None
-        return oldest
+        oldest = next((entry for entry in entries if may_have(entry)), None)
+        is_new = oldest is not None and self.is_full and oldest.batch.first > self.ledger.highest
+        return None if is_new else oldest
 
     def clear(self) -> None:
         self.backlog.clear()

@@ -235,7 +235,7 @@ class Serving:
     def partition(self, source: UpstreamPartition) -> Partition:
         partition = self.partitions.get(source)
         if partition is None:
-            partition = self.partitions[source] = Partition(source, self._settings.redelivery)
+            partition = self.partitions[source] = Partition(source)
         return partition
 
     def window(self, member: Member, source: UpstreamPartition) -> Window:

@@ -78,7 +78,7 @@ def _check_waiting(pool: Pool) -> None:
             if may and not partition.backlog:
                 assert fetch in partition.waiting, (partition, fetch)
             if may and partition.backlog:
-                assert partition.first_for(fetch.member, lane) is None, (partition, fetch)
+                assert pool.serving.distribution.first_for(partition, fetch.member) is None, (partition, fetch)
                 assert fetch in partition.aside, (partition, fetch)
             if not may:
                 assert fetch not in partition.waiting

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,8 +158,9 @@ def test_what_rests_is_void_when_its_partition_goes_away() -> None:
 class Application:
     """Members that die of one record, one after the other."""
 
-    def __init__(self, world: World, poison: bytes) -> None:
+    def __init__(self, world: World, poison: bytes, partitions: Sequence[int] = (0,)) -> None:
         self.world = world
+        self.partitions = partitions
         self.poison = poison
         self.processed: list[bytes] = []
         self.deaths = 0
@@ -166,7 +169,7 @@ class Application:
         consumer = self.world.consumer("member-0")
         for _ in range(fetches):
             consumer.received.clear()
-            consumer.fetch(partitions=[0], wait=0.0)
+            consumer.fetch(partitions=self.partitions, wait=0.0)
             values = [value for _, _, value in consumer.received]
             if self.poison in values:
                 self.deaths += 1
@@ -174,7 +177,7 @@ class Application:
                 consumer = self.world.consumer(f"member-{self.deaths}")
             else:
                 self.processed += values
-                consumer.commit({0: consumer.positions[0]})
+                consumer.commit({index: consumer.positions[index] for index in self.partitions})
             self.world.check()
             while self.world.dead_letters:
                 self.world.bury()
@@ -198,6 +201,21 @@ def test_one_bad_record_is_given_up_and_no_other(bad: int, limit: int, replay: i
     assert world.stored[source(0)] == 500
     assert world.pool.serving.dead_letters.written == 1
     assert application.deaths <= limit + 9
+
+
+def test_records_of_other_partitions_are_not_given_up_with_it() -> None:
+    """They are held when members die of the bad one, again and again, and are innocent."""
+    world = World(PoolSettings(redelivery=FIVE, initial_window=600, linger=1_000.0))
+    world.consumer("spare")
+    for index in range(4):
+        world.produce(index, 37)
+        world.produce(index, 1)
+    application = Application(world, value_of(source(2), 11), range(4))
+    application.run(200)
+    good = {value_of(source(index), offset) for index in range(4) for offset in range(38)} - {application.poison}
+    assert set(application.processed) == good
+    assert world.pool.serving.dead_letters.written == 1
+    assert set(world.stored.values()) == {38}
 
 
 def test_what_is_suspected_is_given_alone() -> None:

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mesh.pool.effects import ConnectionId, GroupId
+from mesh.pool.redelivery import Redelivery
 from mesh.pool.results import CommitResult
 from mesh.pool.rules import GROUP_LESS
 from mesh.pool.settings import Policy, PoolSettings
+from mesh.records.decode import decode_records
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source, value_of
 
@@ -89,8 +91,9 @@ class PoolMachine(RuleBasedStateMachine):
         window=st.sampled_from([5, 20, 1000]),
         replay=st.sampled_from([0, 500, 4000]),
         metadata=st.sampled_from([0, 40, 4000]),
+        limit=st.sampled_from([None, 1, 2, 5]),
     )
-    def begin(self, policy: Policy, window: int, replay: int, metadata: int) -> None:
+    def begin(self, policy: Policy, window: int, replay: int, metadata: int, limit: int | None) -> None:
         self.world = WatchedWorld(
             PoolSettings(
                 policy=policy,
@@ -99,6 +102,7 @@ class PoolMachine(RuleBasedStateMachine):
                 partition_budget=800,
                 pool_budget=2_000,
                 metadata_limit=metadata,
+                redelivery=Redelivery(limit=limit),
             )
         )
         self.consumers = [self.world.consumer("c0")]
@@ -241,6 +245,19 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(error=st.sampled_from(["", "", "broker away"]))
     def reread(self, error: str) -> None:
         self.world.reread(error)
+
+    @precondition(lambda self: self.world.dead_letters)
+    @rule(error=st.sampled_from(["", "", "no such topic"]))
+    def bury(self, error: str) -> None:
+        letter = self.world.dead_letters[0]
+        if not error:
+            (record,) = decode_records(letter.batch)
+            assert record.value is not None
+            self.world.acknowledged.add((letter.group, record.value))
+        if letter.group in self.world.cluster.pools:
+            self.world.bury(error)
+        else:
+            self.world.dead_letters.pop(0)
 
     @rule(cluster=st.sampled_from([EU, US]), comes_back=st.booleans())
     def rebalance(self, cluster: str, comes_back: bool) -> None:
