@@ -193,7 +193,8 @@ class DownstreamConnection(asyncio.Protocol):
 
     def _flush(self) -> None:
         buffers = self._wire.data_to_send()
-        if buffers and self._transport is not None:
+        # One that is being closed, for it did not authenticate say, may still have a Fetch that ends.
+        if buffers and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(buffers)
 
     def _hold(self) -> None:
