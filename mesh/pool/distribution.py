@@ -18,6 +18,7 @@ from mesh.pool.ledger import keep_unsettled
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Standing, Violation
 from mesh.pool.settings import Policy, PoolSettings
+from mesh.pool.tasting import Tasting
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available
 from mesh.records.batch import is_compressed
@@ -25,8 +26,6 @@ from mesh.records.spans import Span
 
 TOGETHER = 0.025
 """Seconds with all windows of a pool full and a backlog, after which the caps of those who ask double."""
-IDLE_TASTER = 5.0
-"""Seconds after which a member that has asked for nothing is not waited for to taste."""
 FEW = 8
 """So many waiters are compared directly; more are looked up in the order of the whole pool."""
 
@@ -63,10 +62,7 @@ class Distribution:
         """Members at their caps, or above."""
         self._growing_together = False
         self._freed: dict[Member, None] = {}
-        self._suspects = 0
-        """Batches in the backlogs that are suspected of having killed a member."""
-        self._taster: Member | None = None
-        """The member that is given them, one at a time and nothing else: what it dies with is to blame alone."""
+        self.tasting = Tasting(settings.redelivery)
         self.members: set[Member] = set()
         """Members that have asked for records and are alive."""
         self.touched: set[Partition] = set()
@@ -94,21 +90,12 @@ class Distribution:
             return Obstacle.READ_AGAIN
         return Obstacle.AT_CAP if self.is_full(member) else None
 
-    def first_for(self, partition: Partition, member: Member) -> Available | None:
-        """The oldest batch of a partition that this member may have."""
-        is_suspected = self._settings.redelivery.is_suspected
-        is_tasting = member is self._taster
-        if is_tasting and (member.in_flight or not self._suspects):
-            return None
-        return partition.oldest(lambda entry: entry.shunned is not member and is_suspected(entry.history) is is_tasting)
-
     # A Fetch comes, is answered, or goes
 
     def fill(self, fetch: Fetch, now: float) -> bool:
         """Let a Fetch take from the backlogs what it may; whether it can take no more of what is there."""
         blocked = False
-        assert fetch.member is not None
-        self._appoint(fetch.member)
+        self.tasting.asks(fetch, now)
         for lane in fetch.lanes:
             if lane.partition is not None and lane.partition.backlog:
                 blocked = self._fill_lane(fetch, lane, now) or blocked
@@ -161,15 +148,13 @@ class Distribution:
         self.touched.add(partition)
         if not partition.is_active:
             return
-        for fetch in partition.parked:
-            assert fetch.member is not None
-            if self._appoint(fetch.member):
-                break
+        for fetch in partition.parked if partition.suspects else ():
+            self.tasting.asks(fetch, now)
         while partition.backlog and partition.waiting:
             fetch = self._best(partition)
             lane = partition.waiting[fetch]
             assert fetch.member is not None
-            available = self.first_for(partition, fetch.member)
+            available = self.tasting.first_for(partition, fetch.member)
             if available is None:
                 self._withdraw_lane(fetch, lane)
                 partition.aside[fetch] = lane
@@ -186,7 +171,6 @@ class Distribution:
     def forget(self, partition: Partition) -> None:
         """Its backlog is void."""
         self.backlog_bytes -= partition.backlog_bytes
-        self._suspects -= sum(map(self._is_suspected, partition.backlog.values()))
         partition.clear()
         self.touched.add(partition)
 
@@ -207,9 +191,6 @@ class Distribution:
     def refill(self, member: Member, now: float) -> None:
         """It may take more than before, or is ranked otherwise."""
         self._weigh(member)
-        is_idle = not member.fetches and now - member.heard > IDLE_TASTER
-        if member is self._taster and is_idle and not member.in_flight:
-            self._taster = None
         self._offer_again(member.fetches, now)
 
     def activate(self, partition: Partition, now: float) -> None:
@@ -237,8 +218,7 @@ class Distribution:
         self.members.discard(member)
         self._growing.discard(member)
         self._full.discard(member)
-        if member is self._taster:
-            self._taster = None
+        self.tasting.left(member)
         if len(self.members) == 1:
             self.refill(next(iter(self.members)), now)
 
@@ -258,7 +238,7 @@ class Distribution:
     def put(self, partition: Partition, available: Available) -> None:
         partition.put(available)
         self.backlog_bytes += available.size
-        self._suspects += self._is_suspected(available)
+        partition.suspects += self.tasting.is_suspected(available)
         self.touched.add(partition)
 
     def _fill_lane(self, fetch: Fetch, lane: Lane, now: float) -> bool:
@@ -266,7 +246,7 @@ class Distribution:
         if partition is None or member is None or self.obstacle(member, lane) is not None:
             return False
         while not self.is_full(member):
-            available = self.first_for(partition, member)
+            available = self.tasting.first_for(partition, member)
             if available is None:
                 return False
             if not fetch.has_room(lane, available.size):
@@ -280,7 +260,7 @@ class Distribution:
         assert member is not None
         partition.take(available)
         self.backlog_bytes -= available.size
-        self._suspects -= self._is_suspected(available)
+        partition.suspects -= self.tasting.is_suspected(available)
         self.touched.add(partition)
         most = self._most(available, member)
         taken = available if len(available) <= most else self._cut(partition, available, most)
@@ -309,21 +289,9 @@ class Distribution:
         if full and not fetch.is_satisfied:
             self._watch(member, now)
 
-    def _is_suspected(self, available: Available) -> bool:
-        return self._settings.redelivery.is_suspected(available.history)
-
-    def _appoint(self, member: Member) -> bool:
-        """Whether there is a taster now, or none is needed: the first that asks becomes one. Until it is through with
-        what it holds it gets nothing, so that what it dies with later is what it was given to taste."""
-        if self._taster is not None and not self._suspects and not self._taster.in_flight:
-            self._taster = None
-        if self._suspects and self._taster is None:
-            self._taster = member
-        return not self._suspects or self._taster is not None
-
     def _most(self, available: Available, member: Member) -> int:
         """How many offsets of a batch may be given at once."""
-        if self._settings.redelivery.is_suspected(available.history):
+        if self.tasting.is_suspected(available):
             return (len(available) + 1) // 2
         if len(self.members) < 2 or is_compressed(available.batch):
             return len(available)

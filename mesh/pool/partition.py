@@ -43,6 +43,7 @@ class Released:
 class Partition:
     """backlog: batches that wait for a Fetch, by upstream offset; so what was given up stands in front of the new.
 
+    suspects: how many of them are suspected of having killed a member.
     parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now; aside:
     those that may take one as soon as there is one that is not kept for others.
     released: spans whose bytes have to be read again. resting: such that are not to be delivered again yet.
@@ -66,6 +67,7 @@ class Partition:
         "resting",
         "source",
         "standing",
+        "suspects",
         "waiting",
     )
 
@@ -78,6 +80,7 @@ class Partition:
         self.is_full = False
         self.backlog: SortedDict[int, Available] = SortedDict()
         self.backlog_bytes = 0
+        self.suspects = 0
         self.released: SortedDict[int, Released] = SortedDict()
         self.dying: dict[int, Available] = {}
         self.resting: SortedDict[int, Released] = SortedDict()
@@ -130,6 +133,7 @@ class Partition:
     def clear(self) -> None:
         self.backlog.clear()
         self.backlog_bytes = 0
+        self.suspects = 0
         self.released.clear()
         self.resting.clear()
         self.dying.clear()

@@ -37,6 +37,8 @@ def check_pool(world: World, pool: Pool) -> None:
                 assert held is not ledger.is_settled(offset), (partition, offset, places.get(offset))
             assert all(ledger.committable <= offset < ledger.received for offset in places)
     _check_waiting(pool)
+    is_suspected = pool.serving.distribution.tasting.is_suspected
+    assert all(p.suspects == sum(map(is_suspected, p.backlog.values())) for p in pool.partitions.values())
     assert pool.serving.distribution.backlog_bytes == sum(p.backlog_bytes for p in pool.partitions.values())
     _check_budgets(world, pool)
     for member in members:
@@ -78,7 +80,7 @@ def _check_waiting(pool: Pool) -> None:
             if may and not partition.backlog:
                 assert fetch in partition.waiting, (partition, fetch)
             if may and partition.backlog:
-                assert pool.serving.distribution.first_for(partition, fetch.member) is None, (partition, fetch)
+                assert pool.serving.distribution.tasting.first_for(partition, fetch.member) is None, (partition, fetch)
                 assert fetch in partition.aside, (partition, fetch)
             if not may:
                 assert fetch not in partition.waiting

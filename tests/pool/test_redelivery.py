@@ -250,6 +250,42 @@ def test_who_holds_something_is_kept_waiting_until_it_is_through() -> None:
     world.check()
 
 
+def test_who_does_not_ask_for_the_suspected_partition_goes_on() -> None:
+    """A consumer with assign() may ask for some partitions only: it cannot taste what lies in others."""
+    world, consumer = begin(Redelivery(limit=2))
+    die(consumer)
+    assert counts(world) == [(0, 9, 1)]
+    elsewhere, taster = world.consumer("elsewhere"), world.consumer("taster")
+    for _ in range(2):
+        elsewhere.fetch(partitions=[1], wait=30.0)
+        world.produce(1, 3)
+        assert not elsewhere.is_parked
+        elsewhere.commit({1: elsewhere.positions[1]})
+    taster.fetch(partitions=[0], wait=0.0)
+    assert [value for _, _, value in taster.received] == [value_of(source(0), offset) for offset in range(5)]
+    world.check()
+
+
+def test_one_that_stopped_asking_is_not_waited_for_to_taste() -> None:
+    world, consumer = begin(Redelivery(limit=2))
+    idle, other = world.consumer("idle"), world.consumer("other")
+    world.produce(1, 3)
+    idle.fetch(partitions=[1], wait=0.0)
+    die(consumer)
+    idle.fetch(wait=0.0)
+    assert len(idle.received) == 3, "it is to taste, once it is through with these"
+    idle.commit({1: idle.positions[1]})
+    other.fetch(partitions=[0], wait=0.0)
+    assert not other.received
+    world.advance(2.0)
+    for consumer in (idle, other):
+        consumer.heartbeat()
+    world.advance(4.0)
+    other.fetch(partitions=[0], wait=0.0)
+    assert len(other.received) == 5
+    world.check()
+
+
 # Dead letters
 
 
