@@ -44,7 +44,6 @@ class Member:
         "in_flight",
         "instance_id",
         "rebalance_timeout",
-        "records_sent",
         "served",
         "slot",
         "slots",
@@ -77,7 +76,6 @@ class Member:
         self.in_flight = 0
         self.served = 0
         self.asking = 0
-        self.records_sent = 0
         self.rebalance_timeout = 0.0
         self.heard = now
         self.fetched = now

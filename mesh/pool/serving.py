@@ -377,7 +377,6 @@ class Serving:
                 count += available.batch.record_count
             before = topics.get(lane.partition.source.topic, (0, 0))
             topics[lane.partition.source.topic] = (before[0] + count, before[1] + lane.size)
-            lane.window.member.records_sent += count
             fetched.append(FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(lane))
         return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered, is_new))
 
