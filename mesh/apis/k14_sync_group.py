@@ -15,8 +15,8 @@ Ignored: assignments to other members.
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context
-from mesh.pool.coordinator import SyncRequest
 from mesh.pool.effects import Answer, Effect, GroupId, MemberId
+from mesh.pool.membership import SyncRequest
 from mesh.pool.results import SyncResult
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode

@@ -23,10 +23,10 @@ from collections.abc import Iterable
 
 from mesh.apis.api import Api, Context
 from mesh.apis.tools import ask_for_groups, committed, notice, refusal
-from mesh.pool.coordinator import CONSUMER_PROTOCOL
 from mesh.pool.effects import Effect, GroupId
 from mesh.pool.inspection import attributed, state_of
 from mesh.pool.member import Member
+from mesh.pool.membership import CONSUMER_PROTOCOL
 from mesh.pool.pool import Pool
 from mesh.pool.questions import CommittedUpstream
 from mesh.pool.results import TopicPartition

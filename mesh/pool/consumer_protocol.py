@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from mesh.pool.coordinator import CONSUMER_PROTOCOL, LARGEST_METADATA, Coordinator, JoinRequest, Membership
+from mesh.pool.coordinator import Coordinator
 from mesh.pool.effects import Answer, ConnectionId, Effect, MemberId, RefreshTopics, Ticket
+from mesh.pool.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, Subscription
 from mesh.pool.results import ConsumerHeartbeatResult
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import VirtualTopics
@@ -76,26 +77,6 @@ class ConsumerHeartbeat:
         if sum(map(len, self.topics or ())) > LARGEST_METADATA:
             return "too many topics"
         return None
-
-
-@dataclass(slots=True)
-class Subscription:
-    """What only a member of this protocol has; its epoch is its generation.
-
-    joined: its epoch when it joined last. previous: the epoch before this one.
-    assigned: how many partitions of each topic.
-    """
-
-    joined: int
-    previous: int
-    topics: tuple[TopicName, ...]
-    assigned: Mapping[TopicName, int] = field(default_factory=dict)
-
-    def owns(self, owned: Mapping[TopicName, frozenset[int]] | None) -> bool:
-        """Whether all of this is assigned to it."""
-        if owned is None:
-            return False
-        return all(max(indexes, default=-1) < self.assigned.get(name, 0) for name, indexes in owned.items())
 
 
 class ConsumerProtocol:

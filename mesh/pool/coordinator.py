@@ -9,73 +9,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mesh.pool.effects import Answer, ConnectionId, Effect, MemberId, Ticket
+from mesh.pool.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, SyncRequest
 from mesh.pool.redelivery import Cause
 from mesh.pool.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timer, Timers
 from mesh.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from mesh.pool.consumer_protocol import Subscription
-
-CONSUMER_PROTOCOL = "consumer"
 PROMISE = 10.0
 """Seconds within which a client must come back with the member id it was given. They do so at once."""
-LARGEST_METADATA = 256 << 10
-"""Bytes of subscription, and of assignment, that one member may have the coordinator keep."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinRequest:
-    """Timeouts in seconds. must_know_id: a dynamic member without an id is given one and told to come back with it."""
-
-    member_id: MemberId
-    instance_id: str | None
-    protocol_type: str
-    protocols: tuple[tuple[str, bytes], ...]
-    session_timeout: float
-    rebalance_timeout: float
-    must_know_id: bool
-    client_id: str
-    client_host: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncRequest:
-    """assignment: what the member, as its own leader, assigned to itself; None when it sent none for itself."""
-
-    member_id: MemberId
-    instance_id: str | None
-    generation: int
-    protocol_type: str | None
-    protocol_name: str | None
-    assignment: bytes | None
-
-
-@dataclass(slots=True, eq=False)
-class Membership:
-    """One member of the group, alive until it leaves, expires or is fenced.
-
-    subscription: of a member of the consumer protocol (KIP-848), whose epoch is its generation; None for a classic one.
-    """
-
-    request: JoinRequest
-    member_id: MemberId
-    instance_id: str | None
-    generation: int = 0
-    assignment: bytes = b""
-    seen: float = 0.0
-    joining: Ticket | None = None
-    session: Timer | None = None
-    subscription: Subscription | None = None
-
-    @property
-    def protocol_name(self) -> str:
-        return self.request.protocols[0][0]
 
 
 class Coordinator:

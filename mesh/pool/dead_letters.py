@@ -5,6 +5,7 @@ from __future__ import annotations
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import DeadLetterUpstream, Effect, GroupId, Report
 from mesh.pool.partition import Partition, Standing
+from mesh.pool.redelivery import Redelivery
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available
 
@@ -13,18 +14,29 @@ RETRY_AFTER = 5.0
 
 
 class DeadLetters:
-    """written: how many were; failed: attempts."""
-
-    def __init__(self, group: GroupId, timers: Timers, distribution: Distribution, effects: list[Effect]) -> None:
+    def __init__(
+        self,
+        group: GroupId,
+        redelivery: Redelivery,
+        timers: Timers,
+        distribution: Distribution,
+        effects: list[Effect],
+    ) -> None:
         self._group = group
+        self._redelivery = redelivery
         self._timers = timers
         self._distribution = distribution
         self._effects = effects
-        self.written = 0
-        self.failed = 0
 
-    def bury(self, partition: Partition, available: Available) -> None:
-        """One record that was delivered in vain often enough. Until it is written it is nobody's, and not settled."""
+    def put_back(self, partition: Partition, available: Available) -> None:
+        """What was given up goes back to its backlog, unless it was delivered in vain often enough."""
+        if self._redelivery.is_over(available.history):
+            self._bury(partition, available)
+        else:
+            self._distribution.put(partition, available)
+
+    def _bury(self, partition: Partition, available: Available) -> None:
+        """Until it is written it is nobody's, and not settled."""
         partition.dying[available.batch.first] = available
         self._distribution.touched.add(partition)
         self._write(partition, available)
@@ -36,12 +48,10 @@ class DeadLetters:
             return
         fields: dict[str, object] = {"group": self._group, "partition": str(partition.source), "offset": offset}
         if error:
-            self.failed += 1
             self._timers.at(now + RETRY_AFTER, lambda _: self._try_again(partition, available))
             event = "a dead letter could not be written and is tried again"
             self._effects.append(Report(event, {**fields, "reason": error}, "warning"))
             return
-        self.written += 1
         del partition.dying[offset]
         partition.ledger.settle(offset, available.batch.last)
         self._distribution.touched.add(partition)

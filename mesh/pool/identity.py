@@ -8,15 +8,20 @@ one was sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mesh.pool.effects import ConnectionId, GroupId
-from mesh.pool.fetching import Fetch, FetchRequest
+from mesh.pool.effects import ConnectionId, GroupId, MemberId
+from mesh.pool.fetching import FetchRequest
 from mesh.pool.member import Member
+from mesh.pool.partition import Fetch
 from mesh.pool.pool import Pool
+from mesh.pool.pools import Pools
+from mesh.pool.settings import PoolSettings
 from mesh.pool.slots import SEQUENCE_BITS, Slots, is_end, slot_of
 from mesh.pool.topics import VirtualTopics
+from mesh.records.spans import TopicName
+from mesh.wire.errors import ErrorCode
 
 
 @dataclass(slots=True, eq=False)
@@ -46,9 +51,11 @@ class Connection:
 
 
 class Connections:
-    def __init__(self, topics: VirtualTopics, slots: Slots[Member]) -> None:
+    def __init__(self, topics: VirtualTopics, slots: Slots[Member], pools: Pools, settings: PoolSettings) -> None:
         self._topics = topics
         self._slots = slots
+        self._pools = pools
+        self._settings = settings
         self._connections: dict[ConnectionId, Connection] = {}
 
     def __getitem__(self, connection: ConnectionId) -> Connection:
@@ -63,7 +70,62 @@ class Connections:
     def close(self, connection: ConnectionId) -> Connection | None:
         return self._connections.pop(connection, None)
 
-    def owner_of_offsets(self, state: Connection, request: FetchRequest) -> Member | None:
+    def fetching_member(self, state: Connection, request: FetchRequest, now: float) -> tuple[Member | None, bool]:
+        """Whose Fetch this is, and whether that is a guess: its offsets tell; then its connection; then who is known to
+        be about to fetch. None while that has to be waited for, or nobody is let in. Raises SlotsExhausted."""
+        guessed = False
+        owner = self._owner_of_offsets(state, request)
+        if owner is None and state.fetching is not None and self._pools.of_member(state.fetching) is not None:
+            owner = state.fetching
+        if owner is None and state.barred is None and is_of_an_earlier_run(request):
+            # A member of a group finds out by its next heartbeat, and comes back with offsets of ours. To give it
+            # records before that could only mean records of another group.
+            if state.stranger_since is None:
+                state.stranger_since = now
+            if now - state.stranger_since < self._settings.stranger_grace:
+                return None, False
+        if owner is None and request.partitions:
+            if state.barred is None:
+                hung_since = now - self._settings.hung_after
+                owner = self._about_to_fetch(state, self._pools.by_group.values(), hung_since)
+            guessed = owner is not None
+            owner = owner or self._pools.new_groupless(state.client_id, state.client_host, now)
+        return owner, guessed
+
+    def committer(
+        self,
+        group: GroupId,
+        member_id: MemberId,
+        instance_id: str | None,
+        generation: int,
+        positions: Sequence[tuple[TopicName, int, int]],
+    ) -> tuple[Pool | None, Member | None, ErrorCode]:
+        """Whose commit this is, of (topic, partition, offset) each, and why it is refused if it is nobody's."""
+        if not group:
+            return None, None, ErrorCode.INVALID_GROUP_ID
+        if member_id or generation >= 0:
+            pool = self._pools.by_group.get(group)
+            if pool is None:
+                return None, None, ErrorCode.UNKNOWN_MEMBER_ID
+            error = pool.coordinator.validate(member_id, instance_id, generation)
+            return (pool, pool.members[member_id], error) if error is ErrorCode.NONE else (None, None, error)
+        for _, _, offset in positions:
+            owner = self._slots.owner(slot_of(offset)) if offset >= 0 else None
+            if owner is not None and not owner.id and owner.group == group and group in self._pools.by_group:
+                return self._pools.by_group[group], owner, ErrorCode.NONE
+        return None, None, ErrorCode.UNKNOWN_MEMBER_ID
+
+    def bind(self, state: Connection, member: Member, guessed: bool) -> None:
+        """Fetches of this connection are this member's."""
+        if state.fetching is not member:
+            state.fetching, state.guessed = member, guessed
+        state.stranger_since = None
+
+    def forget_stranger(self, fetch: Fetch) -> None:
+        if fetch.connection in self._connections:
+            self._connections[fetch.connection].strangers.discard(fetch)
+
+    def _owner_of_offsets(self, state: Connection, request: FetchRequest) -> Member | None:
         """The member to whom an offset of the request belongs: one in its window, or where a new window begins."""
         for asked in request.partitions:
             owner = self._slots.owner(slot_of(asked.offset)) if asked.offset >= 0 else None
@@ -84,17 +146,7 @@ class Connections:
                 return owner
         return None
 
-    def bind(self, state: Connection, member: Member, guessed: bool) -> None:
-        """Fetches of this connection are this member's."""
-        if state.fetching is not member:
-            state.fetching, state.guessed = member, guessed
-        state.stranger_since = None
-
-    def forget_stranger(self, fetch: Fetch) -> None:
-        if fetch.connection in self._connections:
-            self._connections[fetch.connection].strangers.discard(fetch)
-
-    def about_to_fetch(self, state: Connection, pools: Iterable[Pool], hung_since: float) -> Member | None:
+    def _about_to_fetch(self, state: Connection, pools: Iterable[Pool], hung_since: float) -> Member | None:
         """A member of the same client that is connected and fetches nowhere; rather one that never has. At last one
         that has not fetched since `hung_since`, and so may have lost its connection without our having noticed."""
         idle = [
@@ -103,7 +155,7 @@ class Connections:
             for member in pool.all_members
             if _is_same_client(state, member)
             and member.connections
-            and (not self._is_fetching(member) or (not member.fetches and member.fetched <= hung_since))
+            and (not self._is_fetching(member) or (not member.parked and member.fetched <= hung_since))
         ]
         return min(idle, key=lambda member: (self._is_fetching(member), member.has_fetched), default=None)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from mesh.pool.distribution import Obstacle
 from mesh.pool.effects import GroupId
-from mesh.pool.fetching import Fetch, Lane
 from mesh.pool.member import Member
+from mesh.pool.partition import Fetch, Lane
 from mesh.pool.pool import Pool
 from mesh.pool.results import TopicPartition
 from mesh.pool.topics import VirtualTopics
@@ -142,11 +142,11 @@ def why_nothing(pool: Pool, member: Member, now: float) -> str | None:
     """Why a member is given nothing now, by the distribution's own decision; None while it is given what there is."""
     if not member.has_fetched:
         return "has not fetched yet"
-    if not member.fetches:
+    if not member.parked:
         return None if now - member.heard < IDLE else "does not fetch"
     reasons = {
         _reason_of_lane(pool, member, fetch, lane)
-        for fetch in member.fetches
+        for fetch in pool.serving.distribution.fetches_of(member)
         for lane in fetch.lanes
         if lane.partition is not None
     }

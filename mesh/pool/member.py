@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from mesh.pool.effects import ConnectionId, GroupId, MemberId
+from mesh.pool.effects import ConnectionId, GroupId, MemberId, Ticket
 from mesh.pool.flow import Flow
 from mesh.pool.settings import Acknowledge
 from mesh.pool.slots import Slot, Slots, slot_of
 from mesh.pool.window import Window
 from mesh.records.spans import UpstreamPartition
-
-if TYPE_CHECKING:
-    from mesh.pool.fetching import Fetch
 
 
 class Member:
@@ -21,6 +16,7 @@ class Member:
     id: its member id; "" for a consumer that fetches without having joined (assign() mode, or no group at all).
     slots: all slots it ever had; a Fetch or commit with any of them is its own. `slot` is the one new windows begin in.
     in_flight: offsets it holds, sent or collected for it, and has not settled.
+    parked: its Fetches that wait to be answered.
     served: when it was last given a batch, as a count of batches given in its pool.
     asking: the sequence of its first Fetch since it was last given a batch; 0 while it does not wait.
     heard: when it last sent a Fetch or an OffsetCommit. fetched: when it last sent a Fetch.
@@ -35,7 +31,6 @@ class Member:
         "client_id",
         "connections",
         "fetched",
-        "fetches",
         "flow",
         "group",
         "has_fetched",
@@ -43,6 +38,7 @@ class Member:
         "id",
         "in_flight",
         "instance_id",
+        "parked",
         "rebalance_timeout",
         "served",
         "slot",
@@ -71,7 +67,7 @@ class Member:
         self.acknowledge = acknowledge
         self.flow = flow
         self.windows: dict[UpstreamPartition, Window] = {}
-        self.fetches: set[Fetch] = set()
+        self.parked: set[Ticket] = set()
         self.connections: set[ConnectionId] = set()
         self.in_flight = 0
         self.served = 0

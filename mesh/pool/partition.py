@@ -1,22 +1,27 @@
-"""One upstream partition of a pool: its ledger, and either waiting Fetches or backlog, never both."""
+"""One upstream partition of a pool: its ledger, and either waiting Fetches or backlog, never both.
+
+A Fetch and the partitions it asks for know each other, by its lanes; so both are described here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
+from mesh.pool.effects import ConnectionId, Ticket
+from mesh.pool.fetching import FetchRequest
 from mesh.pool.ledger import Ledger
+from mesh.pool.member import Member
 from mesh.pool.redelivery import History
-from mesh.pool.window import Available
+from mesh.pool.slots import Slot
+from mesh.pool.timers import Timer
+from mesh.pool.window import Available, Delivery, Window
+from mesh.records.batch import Batch
 from mesh.records.spans import Span, UpstreamPartition
-
-if TYPE_CHECKING:
-    from mesh.pool.fetching import Fetch, Lane
-    from mesh.pool.member import Member
+from mesh.wire.errors import ErrorCode
 
 
 class Violation(Exception):
@@ -37,7 +42,7 @@ class Released:
 
     span: Span
     history: History
-    shunned: Member | None
+    shunned: Slot | None
 
 
 class Partition:
@@ -148,3 +153,111 @@ class Partition:
             raise Violation(f"{self.source}: {len(self.aside)} fetches stand aside for nothing")
         if not self.is_active and (self.waiting or self.aside):
             raise Violation(f"{self.source}: fetches wait on a partition that is {self.standing.value}")
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """One partition of one Fetch.
+
+    partition, window: None where the Fetch only waits (an unknown topic, or a client of an earlier run).
+    replay: deliveries that are sent again, at the offsets they had, and their bytes as they are now.
+    """
+
+    offset: int
+    maximum: int
+    partition: Partition | None = None
+    window: Window | None = None
+    error: ErrorCode = ErrorCode.NONE
+    collected: list[Available] | None = None
+    replay: list[tuple[Delivery, Batch]] | None = None
+    size: int = 0
+
+    @property
+    def position(self) -> int:
+        """Where its client stands: below the window means at its start."""
+        return self.offset if self.window is None or self.offset in self.window else self.window.committed
+
+    @property
+    def behind(self) -> bool:
+        """Whether its client was sent more than it has, which comes first; nothing else may be sent here until then."""
+        return self.window is not None and self.window.holds_beyond(self.position)
+
+
+class Fetch:
+    """A Fetch request and what it has collected. Owned by its pool until it is answered or its connection dies."""
+
+    __slots__ = (
+        "answered",
+        "connection",
+        "deadline",
+        "lanes",
+        "maximum",
+        "member",
+        "minimum",
+        "rank",
+        "replays",
+        "sequence",
+        "size",
+        "ticket",
+        "timer",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        ticket: Ticket,
+        connection: ConnectionId,
+        member: Member | None,
+        lanes: list[Lane],
+        request: FetchRequest,
+        sequence: int,
+        now: float,
+    ) -> None:
+        self.ticket = ticket
+        self.connection = connection
+        self.member = member
+        self.lanes = lanes
+        self.minimum = request.minimum
+        self.maximum = request.maximum
+        self.deadline = now + request.wait
+        self.sequence = sequence
+        self.size = 0
+        self.waiting = 0
+        self.rank: tuple[float, int, int] | None = None
+        self.timer: Timer | None = None
+        self.answered = False
+        self.replays = False
+
+    def __repr__(self) -> str:
+        return f"<Fetch {self.sequence} of {self.member!r}: {self.size} bytes, waits on {self.waiting}>"
+
+    @property
+    def has_records(self) -> bool:
+        return self.size > 0
+
+    @property
+    def is_satisfied(self) -> bool:
+        """It has what it asked for. One that collected nothing never is: it parks, or its client
+        would ask again at once, thousands of times a second. A replay does not wait for more to come with it."""
+        return self.size > 0 and (self.size >= self.minimum or self.replays)
+
+    def has_room(self, lane: Lane, size: int) -> bool:
+        """A first batch above the limits is sent all the same (KIP-74)."""
+        if self.size == 0:
+            return True
+        return self.size + size <= self.maximum and lane.size + size <= lane.maximum
+
+    def collect(self, lane: Lane, available: Available) -> None:
+        if lane.collected is None:
+            lane.collected = []
+        lane.collected.append(available)
+        lane.size += available.size
+        self.size += available.size
+
+    def replay(self, lane: Lane, delivery: Delivery, batch: Batch) -> None:
+        if lane.replay is None:
+            lane.replay = []
+        lane.replay.append((delivery, batch))
+        lane.size += len(batch.data)
+        self.size += len(batch.data)
+        self.replays = True

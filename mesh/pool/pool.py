@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mesh.pool.commits import Commits, Need
 from mesh.pool.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
-from mesh.pool.coordinator import Coordinator, JoinRequest, Membership
+from mesh.pool.coordinator import Coordinator
 from mesh.pool.demand import Demand, MemoryBudget
 from mesh.pool.effects import (
     ConnectionId,
@@ -21,11 +21,12 @@ from mesh.pool.effects import (
     Report,
     Ticket,
 )
-from mesh.pool.fetching import Fetch, FetchRequest
+from mesh.pool.fetching import FetchRequest
 from mesh.pool.flow import Flow
 from mesh.pool.inflow import Inflow
 from mesh.pool.member import Member
-from mesh.pool.partition import Partition
+from mesh.pool.membership import JoinRequest, Membership
+from mesh.pool.partition import Fetch, Partition
 from mesh.pool.redelivery import Cause
 from mesh.pool.results import TopicPartition
 from mesh.pool.serving import Serving
@@ -122,8 +123,9 @@ class Pool:
 
     def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
         """A connection of a member is gone. Its Fetch first: a dead connection must not be chosen as a receiver."""
-        for fetch in [fetch for fetch in member.fetches if fetch.connection == connection]:
-            self.serving.cancel(fetch, now)
+        for fetch in self.serving.distribution.fetches_of(member):
+            if fetch.connection == connection:
+                self.serving.cancel(fetch, now)
         member.connections.discard(connection)
         if not member.connections:
             member.away_since = now
@@ -211,10 +213,10 @@ class Pool:
             return
         for member in list(self.all_members):
             limit = max(member.rebalance_timeout, self._settings.lock_timeout)
-            if member.in_flight and not member.fetches and now - member.heard >= limit:
+            if member.in_flight and not member.parked and now - member.heard >= limit:
                 fields = {"group": self.group, "member": member.name, "in_flight": member.in_flight}
                 self._effects.append(Report("a silent member lost what it held", fields, "warning"))
-                self.serving.release(member, list(member.windows), Cause.SILENT, now, others_first=True)
+                self.serving.giving_up.release(member, list(member.windows), Cause.SILENT, now, others_first=True)
         self.timers.at(now + max(self._settings.lock_timeout / 10, 0.1), self._watch_silence)
 
     # Requests

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Effect, GroupId, Report, RereadUpstream
+from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Released
 from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timers
@@ -61,12 +62,20 @@ class Replays:
             window.strip(delivery)
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who holds a delivery, and in which window."""
+
+    member: Member
+    window: Window
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """A span that is being read again: for a member's replay (delivery, in window), or for anybody (released)."""
 
     span: Span
-    purpose: tuple[Window, Delivery] | Released
+    purpose: tuple[Owner, Delivery] | Released
     batches: list[Batch] = field(default_factory=list)
 
 
@@ -93,16 +102,16 @@ class Rereads:
         self._ready = ready
         self._put_back = put_back
         self._under_way: dict[UpstreamPartition, Request] = {}
-        self._wanted: dict[UpstreamPartition, dict[Delivery, Window]] = {}
+        self._wanted: dict[UpstreamPartition, dict[Delivery, Owner]] = {}
         self._void: Counter[UpstreamPartition] = Counter()
         """Rereads under way of which nothing is wanted any more: their answers are still to come, in order."""
         self._resting: set[UpstreamPartition] = set()
         self.gone = 0
         """Offsets that were un-acknowledged and are not there any more upstream."""
 
-    def want(self, partition: Partition, window: Window, delivery: Delivery) -> None:
+    def want(self, partition: Partition, owner: Owner, delivery: Delivery) -> None:
         """A client asks for a delivery whose bytes were given up."""
-        self._wanted.setdefault(partition.source, {})[delivery] = window
+        self._wanted.setdefault(partition.source, {})[delivery] = owner
         self.pump(partition)
 
     def pump(self, partition: Partition) -> None:
@@ -143,14 +152,14 @@ class Rereads:
             span = Span(span.first, covered[-1].last) if covered else Span(span.first, span.first)
             if not covered:
                 if isinstance(request.purpose, tuple):
-                    window, delivery = request.purpose
-                    self._wanted.setdefault(source, {})[delivery] = window
+                    owner, delivery = request.purpose
+                    self._wanted.setdefault(source, {})[delivery] = owner
                 return
         match request.purpose:
             case Released() as released:
                 self._back_to_backlog(partition, released, span, covered, now)
-            case (window, delivery):
-                self._back_to_window(partition, window, delivery, span, covered, now)
+            case (owner, delivery):
+                self._back_to_window(partition, owner, delivery, span, covered, now)
         self.pump(partition)
 
     def _rest_over(self, partition: Partition) -> None:
@@ -160,10 +169,10 @@ class Rereads:
     def _next(self, partition: Partition) -> Request | None:
         wanted = self._wanted.get(partition.source, {})
         while wanted:
-            delivery, window = next(iter(wanted.items()))
+            delivery, owner = next(iter(wanted.items()))
             del wanted[delivery]
             if delivery.held and delivery.batch is None:
-                return Request(_chunk(Span(delivery.first, delivery.last)), (window, delivery))
+                return Request(_chunk(Span(delivery.first, delivery.last)), (owner, delivery))
         has_room = partition.backlog_bytes * 2 < self._settings.partition_budget
         if partition.released and (has_room or partition.is_full):  # what fills it may not be given before these
             released: Released = partition.released.peekitem(0)[1]
@@ -185,7 +194,7 @@ class Rereads:
         self._distribution.distribute(partition, now)
 
     def _back_to_window(
-        self, partition: Partition, window: Window, delivery: Delivery, span: Span, covered: list[Batch], now: float
+        self, partition: Partition, owner: Owner, delivery: Delivery, span: Span, covered: list[Batch], now: float
     ) -> None:
         if not delivery.held or delivery.batch is not None:
             return
@@ -205,11 +214,11 @@ class Rereads:
             parts.append(Delivery(virtual, first, delivery.last, None, delivery.history, since=delivery.since))
         if span.last >= delivery.first:
             self._skip_gone(partition, Span(max(span.first, delivery.first), span.last), covered)
-        self._distribution.free(window.member, window.replace(delivery, parts))
-        self._ready(window, now)
+        self._distribution.free(owner.member, owner.window.replace(delivery, parts))
+        self._ready(owner.window, now)
         for part in parts:  # not before they were sent: the budget may have no room for them
             if part.batch is not None and part.held:
-                self._replays.keep(window, part)
+                self._replays.keep(owner.window, part)
 
     def _skip_gone(self, partition: Partition, span: Span, covered: list[Batch]) -> None:
         """What is in none of the batches is not upstream any more: nobody can process it, so it counts as settled."""

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Mapping
 
 from mesh.pool.dead_letters import DeadLetters
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, Ticket
-from mesh.pool.fetching import (
-    Delivered,
-    Fetch,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResult,
-    Lane,
-)
-from mesh.pool.ledger import keep_unsettled
+from mesh.pool.fetching import Delivered, FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.giving_up import GivingUp
 from mesh.pool.member import Member
-from mesh.pool.partition import Partition, Released, Standing
-from mesh.pool.redelivery import Cause, History
-from mesh.pool.replays import Replays, Rereads
+from mesh.pool.partition import Fetch, Lane, Partition
+from mesh.pool.redelivery import Cause
+from mesh.pool.replays import Owner, Replays, Rereads
 from mesh.pool.settings import Acknowledge, PoolSettings
 from mesh.pool.slots import Slot, Slots, SlotsExhausted, slot_of
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
-from mesh.pool.window import Available, Delivery, Window
+from mesh.pool.window import Available, Window
 from mesh.records.batch import copy_batch, rebase
-from mesh.records.spans import Span, TopicName, UpstreamPartition
+from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
 
@@ -37,7 +28,7 @@ from mesh.wire.messages import Buffer
 class Serving:
     """The Fetch path of one pool.
 
-    partitions: those that are assigned or were asked for. fetches: what is parked here; parked: in all pools.
+    partitions: those that are assigned or were asked for. parked: the Fetches that are, in all pools.
     """
 
     def __init__(
@@ -61,11 +52,23 @@ class Serving:
         self.partitions: dict[UpstreamPartition, Partition] = {}
         self.distribution = Distribution(group, settings, timers, effects, self.answer)
         self.replays = Replays(settings.replay_budget)
+        self.dead_letters = DeadLetters(group, settings.redelivery, timers, self.distribution, effects)
         self.rereads = Rereads(
-            group, settings, timers, self.distribution, self.replays, effects, self._read_again, self._put_back
+            group,
+            settings,
+            timers,
+            self.distribution,
+            self.replays,
+            effects,
+            self._read_again,
+            self.dead_letters.put_back,
         )
-        self.dead_letters = DeadLetters(group, timers, self.distribution, effects)
-        self.fetches: dict[Ticket, Fetch] = {}
+        self.giving_up = GivingUp(settings, timers, self.partitions, self.distribution, self.rereads, self.dead_letters)
+
+    @property
+    def fetches(self) -> Mapping[Ticket, Fetch]:
+        """What is parked here."""
+        return self.distribution.fetches
 
     # A Fetch
 
@@ -85,10 +88,10 @@ class Serving:
         if failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
             self.answer(fetch, now)
             return
-        self.fetches[ticket] = self._parked[ticket] = fetch
+        self._parked[ticket] = fetch
         for lane in lanes:
             if lane.window is not None:
-                lane.window.fetch = fetch
+                lane.window.fetch = ticket
         self.distribution.park(fetch, now)
         fetch.timer = self._timers.at(fetch.deadline, lambda then: self.answer(fetch, then))
 
@@ -130,78 +133,17 @@ class Serving:
         self.distribution.touched.add(partition)
         return count
 
-    def release(
-        self,
-        member: Member,
-        windows: Iterable[UpstreamPartition],
-        cause: Cause,
-        now: float,
-        others_first: bool = False,
-    ) -> None:
-        """Spans that a member holds go back to the front of their partitions; to others first, if it lives on."""
-        changed: list[Partition] = []
-        shunned = member if others_first and len(self.distribution.members) > 1 else None
-        for source in windows:
-            partition = self.partitions[source]
-            deliveries = member.windows[source].release()
-            for delivery in deliveries:
-                self.distribution.free(member, len(delivery))
-                if partition.standing is not Standing.ABSENT:
-                    parts = self._settings.redelivery.given_up(
-                        delivery.span, delivery.history, delivery is deliveries[0], member.name, cause
-                    )
-                    self._give_up(partition, delivery, parts, shunned, now)
-            if deliveries:
-                changed.append(partition)
-        for partition in changed:
-            self.distribution.distribute(partition, now)
-            self.rereads.pump(partition)
-        if shunned is not None and changed:
-            self._timers.at(now + self._settings.others_first, lambda then: self._forgive(shunned, then))
-
-    def _give_up(
-        self,
-        partition: Partition,
-        delivery: Delivery,
-        parts: list[tuple[Span, History]],
-        shunned: Member | None,
-        now: float,
-    ) -> None:
-        histories = {span.first: history for span, history in parts}
-        resting = [(span, seconds) for span, history in parts if (seconds := self._settings.redelivery.rest(history))]
-        for span, seconds in resting:
-            partition.resting[span.first] = released = Released(span, histories[span.first], shunned)
-            self._timers.at(now + seconds, partial(self._rested, partition, released))
-        spans = [span for span, _ in parts if span.first not in partition.resting]
-        if delivery.batch is None:
-            partition.released.update({span.first: Released(span, histories[span.first], shunned) for span in spans})
-        else:
-            for piece in keep_unsettled(partition.ledger, delivery.batch, spans):
-                self._put_back(partition, Available(piece, histories[piece.first], shunned))
-
-    def _rested(self, partition: Partition, released: Released, now: float) -> None:
-        if partition.resting.get(released.span.first) is released:
-            del partition.resting[released.span.first]
-            partition.released[released.span.first] = released
-            self.rereads.pump(partition)
-
-    def _put_back(self, partition: Partition, available: Available) -> None:
-        if self._settings.redelivery.is_over(available.history):
-            self.dead_letters.bury(partition, available)
-        else:
-            self.distribution.put(partition, available)
-
     def drop(self, member: Member, cause: Cause, now: float) -> None:
         """A member is gone: its Fetches first, then what it holds."""
-        for fetch in list(member.fetches):
+        for fetch in self.distribution.fetches_of(member):
             self._end(fetch)
             returned = self.distribution.give_back(fetch, fetch.lanes)
             self.distribution.touched.update(returned)
             self._effects.append(Answer(fetch.ticket, self._result(fetch, now)))
         self.distribution.left(member, now)
-        self.release(member, list(member.windows), cause, now)
+        self.giving_up.release(member, list(member.windows), cause, now)
         if len(self.distribution.members) == 1:
-            self._forgive(next(iter(self.distribution.members)), now)
+            self.giving_up.forgive(next(iter(self.distribution.members)), now)
         for partition in self.partitions.values():
             if partition.backlog:
                 self.distribution.distribute(partition, now)
@@ -242,7 +184,7 @@ class Serving:
         window = member.windows.get(source)
         if window is None:
             self.partition(source)
-            window = member.windows[source] = Window(member, self._slots.start(member.slot))
+            window = member.windows[source] = Window(self._slots.start(member.slot))
         return window
 
     def position(self, member: Member, source: UpstreamPartition) -> int:
@@ -271,7 +213,7 @@ class Serving:
             return lane
         window = self.window(member, source)
         if window.fetch is not None:
-            self._supersede(window.fetch, now)
+            self._supersede(self.fetches[window.fetch], now)
         if asked.offset > window.end:
             lane.error = self._move(member, source, window, asked.offset, now)
             if lane.error is not ErrorCode.NONE:
@@ -296,7 +238,7 @@ class Serving:
             start = self._slots.start(self._slot_above(member, offset))
         except SlotsExhausted:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        self.release(member, [source], Cause.SOUGHT, now, others_first=True)
+        self.giving_up.release(member, [source], Cause.SOUGHT, now, others_first=True)
         window.move(start)
         return ErrorCode.NONE
 
@@ -322,14 +264,15 @@ class Serving:
         for delivery in lane.window.sent_from(lane.position):
             batch = delivery.batch
             if batch is None and lane.replay is None:
-                self.rereads.want(lane.partition, lane.window, delivery)
+                assert fetch.member is not None
+                self.rereads.want(lane.partition, Owner(fetch.member, lane.window), delivery)
             if batch is None or not fetch.has_room(lane, len(batch.data)):
                 return
             fetch.replay(lane, delivery, batch)
 
     def _read_again(self, window: Window, now: float) -> None:
         """The bytes of what a member holds are there again, or it holds less than before."""
-        fetch = window.fetch
+        fetch = self.fetches[window.fetch] if window.fetch is not None else None
         if fetch is not None:
             for lane in [lane for lane in fetch.lanes if lane.window is window]:
                 self._replay(fetch, lane)
@@ -341,16 +284,15 @@ class Serving:
     def _end(self, fetch: Fetch) -> None:
         fetch.answered = True
         self.distribution.remove(fetch)
-        self.fetches.pop(fetch.ticket, None)
         self._parked.pop(fetch.ticket, None)
         if fetch.timer is not None:
             fetch.timer.cancel()
         for lane in fetch.lanes:
-            if lane.window is not None and lane.window.fetch is fetch:
+            if lane.window is not None and lane.window.fetch == fetch.ticket:
                 lane.window.fetch = None
 
     def _result(self, fetch: Fetch, now: float) -> FetchResult:
-        if not fetch.has_records:
+        if fetch.member is None or not fetch.has_records:
             return FetchResult(tuple(_nothing(lane) for lane in fetch.lanes))
         topics: dict[TopicName, tuple[int, int]] = {}
         redelivered = 0
@@ -372,7 +314,7 @@ class Serving:
             for available in lane.collected or ():
                 self.distribution.collected_bytes -= available.size
                 redelivered += len(available) if available.history.was_sent else 0
-                data, end = self._send(lane.window, available, now)
+                data, end = self._send(fetch.member, lane.window, available, now)
                 records.append(data)
                 count += available.batch.record_count
             before = topics.get(lane.partition.source.topic, (0, 0))
@@ -380,27 +322,16 @@ class Serving:
             fetched.append(FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(lane))
         return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered, is_new))
 
-    def _send(self, window: Window, available: Available, now: float) -> tuple[Buffer, int]:
+    def _send(self, member: Member, window: Window, available: Available, now: float) -> tuple[Buffer, int]:
         if available.history.was_sent:
             # Its bytes may still lie in another connection's send buffer, under other offsets.
             available.batch = copy_batch(available.batch)
         if slot_of(window.end + len(available) + 1) != slot_of(window.end):
-            window.jump(self._slots.start(self._slot_above(window.member, window.end)))
+            window.jump(self._slots.start(self._slot_above(member, window.end)))
         delivery = window.append(available, now)
         rebase(available.batch, delivery.base_offset(available.batch))
         self.replays.keep(window, delivery)
         return available.batch.data, delivery.end
-
-    def _forgive(self, member: Member, now: float) -> None:
-        """The others had their time: a member may have again what was taken from it."""
-        for partition in self.partitions.values():
-            for available in partition.backlog.values():
-                if available.shunned is member:
-                    available.shunned = None
-            for released in (*partition.released.values(), *partition.resting.values()):
-                if released.shunned is member:
-                    released.shunned = None
-        self.distribution.refill(member, now)
 
 
 def _nothing(lane: Lane) -> FetchedPartition:

@@ -5,9 +5,8 @@ So what it dies with is to blame alone (docs/decisions/0011). The others go on w
 
 from __future__ import annotations
 
-from mesh.pool.fetching import Fetch
 from mesh.pool.member import Member
-from mesh.pool.partition import Partition
+from mesh.pool.partition import Fetch, Partition
 from mesh.pool.redelivery import Redelivery
 from mesh.pool.window import Available
 
@@ -49,8 +48,8 @@ class Tasting:
         is_taster = member is self._taster
         if is_taster and member.in_flight:
             return None
-        return partition.oldest(lambda entry: entry.shunned is not member and self.is_suspected(entry) is is_taster)
+        return partition.oldest(lambda entry: entry.shunned != member.slot and self.is_suspected(entry) is is_taster)
 
 
 def _is_idle(taster: Member, now: float) -> bool:
-    return not taster.in_flight and not taster.fetches and now - taster.heard > IDLE
+    return not taster.in_flight and not taster.parked and now - taster.heard > IDLE

@@ -6,19 +6,19 @@ Every public method is one step and returns the effects to be carried out, in or
 from __future__ import annotations
 
 import random
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
 from mesh.pool.consumer_protocol import JOIN, ConsumerHeartbeat
-from mesh.pool.coordinator import JoinRequest, SyncRequest
 from mesh.pool.demand import MemoryBudget
-from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, RefreshTopics, Report, Ticket
-from mesh.pool.fetching import Fetch, FetchedPartition, FetchRequest, FetchResult
-from mesh.pool.identity import Connection, Connections, is_of_an_earlier_run
+from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, RefreshTopics, Ticket
+from mesh.pool.fetching import FetchedPartition, FetchRequest, FetchResult
+from mesh.pool.identity import Connection, Connections
 from mesh.pool.member import Member
+from mesh.pool.membership import JoinRequest, SyncRequest
+from mesh.pool.partition import Fetch
 from mesh.pool.pool import Pool
+from mesh.pool.pools import Pools
 from mesh.pool.results import (
     CommitResult,
     CommittedOffsets,
@@ -31,7 +31,7 @@ from mesh.pool.results import (
 )
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
-from mesh.pool.slots import Slots, SlotsExhausted, slot_of
+from mesh.pool.slots import Slots, SlotsExhausted
 from mesh.pool.strangers import Strangers
 from mesh.pool.tools import Tools
 from mesh.pool.topics import VirtualTopics
@@ -59,17 +59,23 @@ class VirtualCluster:
         self.name = name
         self.topics = topics
         self.rules = rules
-        self._settings = settings
         self._effects: list[Effect] = []
-        self._memory = memory
         self.slots: Slots[Member] = Slots(generator)
-        self.pools: dict[GroupId, Pool] = {}
-        self.connections = Connections(topics, self.slots)
         self._parked: dict[Ticket, Fetch] = {}
         """Every Fetch that waits: those of the pools, and those of strangers, which belong to none."""
+        self._pools = Pools(topics, self.slots, rules, settings, memory, self._parked, self._effects)
+        self.connections = Connections(topics, self.slots, self._pools, settings)
         self._strangers = Strangers(self.connections, self._parked, self._effects)
-        self.violations = 0
         self.tools = Tools()
+
+    @property
+    def pools(self) -> dict[GroupId, Pool]:
+        return self._pools.by_group
+
+    @property
+    def violations(self) -> int:
+        """How many pools had to be closed because they contradicted themselves."""
+        return self._pools.violations
 
     # Time and topics
 
@@ -85,7 +91,7 @@ class VirtualCluster:
         while self._strangers.timers.fire_next(now):
             pass
         for pool in list(self.pools.values()):
-            with self._step(pool, now):
+            with self._pools.step(pool, now):
                 while not pool.is_closed and pool.timers.fire_next(now):
                     pass
         return self._drain()
@@ -94,7 +100,7 @@ class VirtualCluster:
         """All topics of one upstream cluster and how many partitions each has."""
         if self.topics.update(cluster, topics):
             for pool in list(self.pools.values()):
-                with self._step(pool, now):
+                with self._pools.step(pool, now):
                     pool.inflow.topics_changed()
         return self._drain()
 
@@ -122,9 +128,9 @@ class VirtualCluster:
         if state is not None:
             self._strangers.disconnected(state)
         for member in state.members if state is not None else ():
-            pool = self._pool_of(member)
+            pool = self._pools.of_member(member)
             if pool is not None:
-                with self._step(pool, now):
+                with self._pools.step(pool, now):
                     pool.disconnected(member, connection, now)
         return self._drain()
 
@@ -135,7 +141,7 @@ class VirtualCluster:
             self._strangers.answer(fetch)
         elif fetch is not None and fetch.member is not None:
             pool = self.pools[fetch.member.group]
-            with self._step(pool, now):
+            with self._pools.step(pool, now):
                 pool.serving.answer(fetch, now)
         return self._drain()
 
@@ -144,15 +150,15 @@ class VirtualCluster:
     def join(
         self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: JoinRequest, now: float
     ) -> list[Effect]:
-        error = self._refuse_group(group)
+        error = self._pools.refusal(group)
         if error is ErrorCode.NONE and request.member_id and group not in self.pools:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
             return [*self._drain(), Answer(ticket, JoinResult(error, request.member_id))]
         if not request.member_id and not self.slots.has_room:
             return [Answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id))]
-        pool = self._pool(group, now)
-        with self._step(pool, now):
+        pool = self._pools.of_group(group, now)
+        with self._pools.step(pool, now):
             member = pool.join(ticket, request, connection, now)
             if member is not None:
                 self._joined_here(member, connection, request.client_id, now)
@@ -168,13 +174,13 @@ class VirtualCluster:
         self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: ConsumerHeartbeat, now: float
     ) -> list[Effect]:
         """Of a member of the consumer protocol (KIP-848), which also joins and leaves by heartbeats."""
-        error = self._refuse_group(group) if request.epoch == JOIN else ErrorCode.NONE
+        error = self._pools.refusal(group) if request.epoch == JOIN else ErrorCode.NONE
         if error is ErrorCode.NONE and request.epoch != JOIN and group not in self.pools:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
             return [*self._drain(), Answer(ticket, ConsumerHeartbeatResult(error, None, request.member_id))]
-        pool = self._pool(group, now)
-        with self._step(pool, now):
+        pool = self._pools.of_group(group, now)
+        with self._pools.step(pool, now):
             member = pool.consumer_heartbeat(ticket, request, connection, now)
             if member is not None:
                 self._joined_here(member, connection, request.client_id, now)
@@ -184,7 +190,7 @@ class VirtualCluster:
         pool = self.pools.get(group)
         if pool is None:
             return [Answer(ticket, SyncResult(_unknown(group)))]
-        with self._step(pool, now):
+        with self._pools.step(pool, now):
             pool.coordinator.sync(ticket, request, now)
         return self._drain()
 
@@ -201,7 +207,7 @@ class VirtualCluster:
         pool = self.pools.get(group)
         if pool is None:
             return [Answer(ticket, HeartbeatResult(_unknown(group)))]
-        with self._step(pool, now):
+        with self._pools.step(pool, now):
             if pool.coordinator.heartbeat(ticket, member_id, instance_id, generation, now):
                 self._heard_here(pool, pool.members[member_id], connection)
         return self._drain()
@@ -218,7 +224,7 @@ class VirtualCluster:
         if pool is None:
             results = tuple((member, instance, _unknown(group)) for member, instance in members)
             return [Answer(ticket, LeaveResult(results))]
-        with self._step(pool, now):
+        with self._pools.step(pool, now):
             pool.coordinator.leave(ticket, members, now)
         return self._drain()
 
@@ -236,23 +242,23 @@ class VirtualCluster:
     ) -> tuple[CommittedOffsets, list[Effect]]:
         """Where the asking member stands. A consumer that names a group without having joined it is given a slot of
         its own in that group's pool: it is about to fetch from there (assign() mode)."""
-        error = self._refuse_group(group)
+        error = self._pools.refusal(group)
         if error is ErrorCode.NONE and member_id and epoch >= 0:
             error = self._refuse_epoch(group, MemberId(member_id), epoch)
         if error is not ErrorCode.NONE:
             return CommittedOffsets(error, {}), self._drain()
-        pool = self._pool(group, now)
+        pool = self._pools.of_group(group, now)
         state = self.connections[connection]
         state.client_id = client_id
         member, joined = pool.members.get(MemberId(member_id)), state.joined.get(group)
-        if member is None and joined is not None and joined.id and self._pool_of(joined) is None:
+        if member is None and joined is not None and joined.id and self._pools.of_member(joined) is None:
             # It has expired, and learns so by its next heartbeat; until then it stands nowhere.
             return CommittedOffsets(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}), []
         member = member or joined
         committed = CommittedOffsets(ErrorCode.COORDINATOR_NOT_AVAILABLE, {})
-        with self._step(pool, now):
-            if member is None or self._pool_of(member) is not pool:
-                if not self._has_room_for_groupless(pool):
+        with self._pools.step(pool, now):
+            if member is None or self._pools.of_member(member) is not pool:
+                if not self._pools.has_room_for_groupless(pool):
                     return CommittedOffsets(ErrorCode.GROUP_MAX_SIZE_REACHED, {}), self._drain()
                 mode = self.rules.mode(group)
                 member = pool.add_groupless(state.client_id, state.client_host, mode, now)
@@ -281,37 +287,15 @@ class VirtualCluster:
         positions: Sequence[tuple[TopicName, int, int]],
         now: float,
     ) -> list[Effect]:
-        pool, member, error = self._committer(group, member_id, instance_id, generation, positions)
+        pool, member, error = self.connections.committer(group, member_id, instance_id, generation, positions)
         if pool is None or member is None:
             return [Answer(ticket, CommitResult({(topic, index): error for topic, index, _ in positions}))]
-        with self._step(pool, now):
+        with self._pools.step(pool, now):
             pool.coordinator.hear(member_id, now)
             meant = self.connections.correct(pool, member, [offset for _, _, offset in positions])
             self._heard_here(pool, meant, connection)
             pool.commit(meant, ticket, positions, now)
         return self._drain()
-
-    def _committer(
-        self,
-        group: GroupId,
-        member_id: MemberId,
-        instance_id: str | None,
-        generation: int,
-        positions: Sequence[tuple[TopicName, int, int]],
-    ) -> tuple[Pool | None, Member | None, ErrorCode]:
-        if not group:
-            return None, None, ErrorCode.INVALID_GROUP_ID
-        if member_id or generation >= 0:
-            pool = self.pools.get(group)
-            if pool is None:
-                return None, None, ErrorCode.UNKNOWN_MEMBER_ID
-            error = pool.coordinator.validate(member_id, instance_id, generation)
-            return (pool, pool.members[member_id], error) if error is ErrorCode.NONE else (None, None, error)
-        for _, _, offset in positions:
-            owner = self.slots.owner(slot_of(offset)) if offset >= 0 else None
-            if owner is not None and not owner.id and owner.group == group and group in self.pools:
-                return self.pools[group], owner, ErrorCode.NONE
-        return None, None, ErrorCode.UNKNOWN_MEMBER_ID
 
     # Fetch
 
@@ -321,13 +305,13 @@ class VirtualCluster:
         state = self.connections[connection]
         state.client_id = client_id
         try:
-            member, guessed = self._fetching_member(state, request, now)
+            member, guessed = self.connections.fetching_member(state, request, now)
         except SlotsExhausted:
             member, guessed = None, False
         if member is not None:
-            pool = self._pool_of(member)
+            pool = self._pools.of_member(member)
             assert pool is not None
-            with self._step(pool, now):
+            with self._pools.step(pool, now):
                 before = state.fetching
                 self.connections.bind(state, member, guessed)
                 self._leave_behind(before, state, now)
@@ -339,54 +323,20 @@ class VirtualCluster:
         self._strangers.park(state, ticket, request, now)
         return self._drain()
 
-    def _fetching_member(self, state: Connection, request: FetchRequest, now: float) -> tuple[Member | None, bool]:
-        """Whose Fetch this is, and whether that is a guess: its offsets tell; then its connection; then who is known to
-        be about to fetch."""
-        connections, guessed = self.connections, False
-        owner = connections.owner_of_offsets(state, request)
-        if owner is None and state.fetching is not None and self._pool_of(state.fetching) is not None:
-            owner = state.fetching
-        if owner is None and state.barred is None and is_of_an_earlier_run(request):
-            # A member of a group finds out by its next heartbeat, and comes back with offsets of ours. To give it
-            # records before that could only mean records of another group.
-            if state.stranger_since is None:
-                state.stranger_since = now
-            if now - state.stranger_since < self._settings.stranger_grace:
-                return None, False
-        if owner is None and request.partitions:
-            if state.barred is None:
-                hung_since = now - self._settings.hung_after
-                owner = connections.about_to_fetch(state, self.pools.values(), hung_since)
-            guessed = owner is not None
-            owner = owner or self._new_groupless(state, now)
-        return owner, guessed
-
     def _leave_behind(self, before: Member | None, state: Connection, now: float) -> None:
         """A connection is another member's from now on: for the one it was before, it has closed."""
         if before is not None:
             state.heard.discard(before)
-        pool = self._pool_of(before) if before is not None else None
+        pool = self._pools.of_member(before) if before is not None else None
         if before is not None and pool is not None and before not in state.members:
             pool.disconnected(before, state.id, now)
-
-    def _new_groupless(self, state: Connection, now: float) -> Member | None:
-        group = self.rules.group_less
-        if group is None or (group not in self.pools and len(self.pools) >= self.rules.maximum):
-            return None
-        pool = self._pool(group, now)
-        if not self._has_room_for_groupless(pool):
-            return None
-        return pool.add_groupless(state.client_id, state.client_host, self.rules.mode(group), now)
-
-    def _has_room_for_groupless(self, pool: Pool) -> bool:
-        return len(pool.groupless) < self._settings.max_members and self.slots.has_room
 
     # Upstream
 
     def upstream(self, pool: Pool, event: Callable[[Pool], None], now: float) -> list[Effect]:
         """Tell a pool what happened upstream; ignored when that pool has ended."""
         if self.pools.get(pool.group) is pool:
-            with self._step(pool, now):
+            with self._pools.step(pool, now):
                 event(pool)
         return self._drain()
 
@@ -394,65 +344,12 @@ class VirtualCluster:
         """The process stops: answer what waits, and leave every upstream group."""
         self._strangers.answer_all()
         for pool in list(self.pools.values()):
-            with self._step(pool, now):
+            with self._pools.step(pool, now):
                 pool.answer_all(now)
                 pool.end()
         return self._drain()
 
     # How
-
-    def _refuse_group(self, group: GroupId) -> ErrorCode:
-        error = self.rules.refusal(group)
-        if error is not ErrorCode.NONE:
-            return error
-        if group not in self.pools and len(self.pools) >= self.rules.maximum:
-            self._effects.append(Report("a group was refused: too many pools", {"group": group}, "warning"))
-            return ErrorCode.GROUP_MAX_SIZE_REACHED
-        return ErrorCode.NONE
-
-    def _pool(self, group: GroupId, now: float) -> Pool:
-        pool = self.pools.get(group)
-        if pool is None:
-            pool = self.pools[group] = Pool(
-                group,
-                self._settings,
-                self.rules.mode(group),
-                self.topics,
-                self.slots,
-                self._memory,
-                self._parked,
-                self._effects,
-                self._pool_ended,
-                now,
-            )
-        return pool
-
-    def _pool_of(self, member: Member) -> Pool | None:
-        """The pool of a member that is alive."""
-        pool = self.pools.get(member.group)
-        if pool is None or (pool.members.get(member.id) is not member and member not in pool.groupless):
-            return None
-        return pool
-
-    def _pool_ended(self, pool: Pool) -> None:
-        if self.pools.get(pool.group) is pool:
-            del self.pools[pool.group]
-
-    @contextmanager
-    def _step(self, pool: Pool, now: float) -> Iterator[None]:
-        """Run one step of a pool. Whatever fails in it, a violated invariant above all, means that the state of this
-        pool cannot be trusted: it is closed, loudly, and its members come back to a new one. The others go on."""
-        try:
-            yield
-            if not pool.is_closed:
-                pool.finish(now)
-        except Exception as problem:  # noqa: BLE001 - reported with its traceback, and its pool is closed
-            self.violations += 1
-            trace = "".join(traceback.format_exception(problem))
-            fields = {"group": pool.group, "reason": repr(problem), "traceback": trace}
-            self._effects.append(Report("a pool contradicts itself and is closed", fields, "error"))
-            if not pool.is_closed:
-                pool.close_after_violation()
 
     def _drain(self) -> list[Effect]:
         effects = self._effects[:]

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
+from mesh.pool.effects import Ticket
 from mesh.pool.redelivery import UNSENT, History
+from mesh.pool.slots import Slot
 from mesh.records.batch import Batch
 from mesh.records.spans import Span
-
-if TYPE_CHECKING:
-    from mesh.pool.fetching import Fetch
-    from mesh.pool.member import Member
 
 
 @dataclass(slots=True, eq=False)
@@ -26,12 +23,12 @@ class Available:
     """A batch that waits for a member.
 
     history: how its span fared before.
-    shunned: the member it was taken from, if that one lives on: others get it first.
+    shunned: the slot of the member it was taken from, if that one lives on: others get it first.
     """
 
     batch: Batch
     history: History = UNSENT
-    shunned: Member | None = None
+    shunned: Slot | None = None
 
     def __len__(self) -> int:
         return self.batch.last - self.batch.first + 1
@@ -79,19 +76,18 @@ class Window:
     committed: below this everything is settled or was taken away; what OffsetFetch answers.
     end: the virtual offset after the last one sent.
     held: how many upstream offsets it holds.
-    fetch: the parked Fetch that is to be answered from here, the newest.
+    fetch: names the parked Fetch that is to be answered from here, the newest.
     acknowledged: the highest upstream offset that it has ever settled, and the version of the ledger when it last did.
     is_forfeited: the partition went elsewhere with what was held or not stored; the member has not been told yet.
     """
 
-    __slots__ = ("_deliveries", "acknowledged", "committed", "end", "fetch", "held", "is_forfeited", "member")
+    __slots__ = ("_deliveries", "acknowledged", "committed", "end", "fetch", "held", "is_forfeited")
 
-    def __init__(self, member: Member, start: int) -> None:
-        self.member = member
+    def __init__(self, start: int) -> None:
         self.committed = start
         self.end = start
         self.held = 0
-        self.fetch: Fetch | None = None
+        self.fetch: Ticket | None = None
         self.acknowledged: tuple[int, int] | None = None
         self.is_forfeited = False
         self._deliveries: SortedDict[int, Delivery] = SortedDict()

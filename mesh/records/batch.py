@@ -83,16 +83,6 @@ def parse_batch(buffer: bytes | bytearray | memoryview, position: int, limit: in
     return Batch(bytearray(buffer[position:end]), base, base, base + delta, count)
 
 
-def split_batches(buffer: bytes | bytearray | memoryview) -> list[Batch]:
-    """The whole batches of a Fetch answer. Raises CorruptBatch."""
-    batches: list[Batch] = []
-    position, limit = 0, len(buffer)
-    while (batch := parse_batch(buffer, position, limit)) is not None:
-        batches.append(batch)
-        position += len(batch.data)
-    return batches
-
-
 def rebase(batch: Batch, offset: int) -> None:
     """Give the record of offset delta 0 another offset, and the batch leader epoch 0. The CRC covers neither."""
     _BASE.pack_into(batch.data, 0, offset)
@@ -104,7 +94,8 @@ def copy_batch(batch: Batch) -> Batch:
     return Batch(bytearray(batch.data), batch.base, batch.first, batch.last, batch.record_count)
 
 
-def check_crc(batch: Batch) -> bool:
+def is_intact(batch: Batch) -> bool:
+    """Whether its checksum, which its producer made, is that of its bytes."""
     (stored,) = _UINT32.unpack_from(batch.data, _CRC_AT)
     return bool(stored == crc32c(memoryview(batch.data)[_CRC_FROM:]))
 

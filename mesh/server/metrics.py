@@ -36,6 +36,9 @@ UNREAD_BYTES: Final = Family(
 )
 POOLS: Final = Family("kafka_mesh_pools", "Pools, one for each group with members.", ("virtual_cluster",))
 MEMBERS: Final = Family("kafka_mesh_members", "Members of a group.", ("virtual_cluster", "group"))
+REQUESTS_IN_WORK: Final = Family(
+    "kafka_mesh_requests_in_work", "Requests of any kind that are not answered yet.", ("virtual_cluster",)
+)
 PARKED_FETCHES: Final = Family(
     "kafka_mesh_parked_fetches", "Fetch requests that are not answered yet.", ("virtual_cluster", "group")
 )
@@ -84,6 +87,7 @@ UPSTREAM_TROUBLE_SECONDS: Final = Family(
 FAMILIES: Final = (
     CONNECTIONS,
     UNREAD_BYTES,
+    REQUESTS_IN_WORK,
     POOLS,
     MEMBERS,
     PARKED_FETCHES,

@@ -15,6 +15,7 @@ from mesh.server.metrics import (
     MEMBERS_NEVER_COMMITTED,
     PARKED_FETCHES,
     POOLS,
+    REQUESTS_IN_WORK,
     UNREAD_BYTES,
     UPSTREAM_LAG,
     WAITING_COMMITS,
@@ -28,6 +29,7 @@ def samples_of(server: VirtualClusterServer) -> Iterator[Sample]:
     pools = server.cluster.pools
     yield Sample(CONNECTIONS, (server.name,), server.connections)
     yield Sample(UNREAD_BYTES, (server.name,), server.admission.unread)
+    yield Sample(REQUESTS_IN_WORK, (server.name,), server.requests_in_work)
     yield Sample(POOLS, (server.name,), len(pools))
     for pool in pools.values():
         yield from _of_pool(server.name, pool)

@@ -13,7 +13,6 @@ from mesh.apis.dispatch import Work, begin
 from mesh.pool.effects import ConnectionId, MemberId
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
-from mesh.records.batch import split_batches
 from mesh.records.decode import decode_records
 from mesh.security.rules import UNLIMITED, Access
 from mesh.security.sasl import Slow
@@ -24,6 +23,7 @@ from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ErrorCode
 from tests.apis.messages import Conversation
 from tests.pool.harness import GROUP, MAXIMUM, ORDERS, World
+from tests.records.reading import split_batches
 
 ENDPOINT: Final = Endpoint("mesh-1", Address("broker.example", 9092), Address("coordinator.example", 9093))
 SERVED: Final = {key: api.versions for key, api in TABLE.items()}

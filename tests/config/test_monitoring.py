@@ -188,5 +188,10 @@ def test_what_is_exported_is_looked_at() -> None:
     ours = {
         name for name in EXPORTED if name.startswith("kafka_mesh_") and not re.search(r"_(count|sum|bucket)$", name)
     }
-    for_a_closer_look = {"kafka_mesh_engine_bytes_in_total", "kafka_mesh_bytes_in_total", "kafka_mesh_pools"}
+    for_a_closer_look = {
+        "kafka_mesh_engine_bytes_in_total",
+        "kafka_mesh_bytes_in_total",
+        "kafka_mesh_pools",
+        "kafka_mesh_requests_in_work",
+    }
     assert ours - seen - for_a_closer_look == {"kafka_mesh_backlog_bytes"}

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from mesh.records.batch import Batch, rebase, split_batches
+from mesh.records.batch import Batch, rebase
 from mesh.upstream.access import Access
 from mesh.upstream.connection import BrokerLink
 from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import Mesh
+from tests.records.reading import split_batches
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORDS = 300

@@ -43,15 +43,14 @@ def check_pool(world: World, pool: Pool) -> None:
     _check_budgets(world, pool)
     for member in members:
         sent = sum(window.held for window in member.windows.values())
-        collected = sum(
-            len(entry) for fetch in member.fetches for lane in fetch.lanes for entry in lane.collected or ()
-        )
+        lanes = [lane for fetch in pool.serving.distribution.fetches_of(member) for lane in fetch.lanes]
+        collected = sum(len(entry) for lane in lanes for entry in lane.collected or ())
         assert member.in_flight == sent + collected, member
 
 
 def _check_budgets(world: World, pool: Pool) -> None:
     """What is full is not asked for more."""
-    settings = pool.serving.distribution._settings
+    settings = pool._settings
     upstream = world.upstreams[world.group]
     over = pool.serving.distribution.backlog_bytes >= settings.pool_budget
     for partition in pool.partitions.values():
@@ -76,7 +75,7 @@ def _check_waiting(pool: Pool) -> None:
     for partition in pool.partitions.values():
         for fetch, lane in partition.parked.items():
             assert fetch.member is not None
-            may = not pool.serving.distribution.is_full(fetch.member) and not lane.behind and partition.is_active
+            may = not pool.serving.distribution.caps.is_full(fetch.member) and not lane.behind and partition.is_active
             if may and not partition.backlog:
                 assert fetch in partition.waiting, (partition, fetch)
             if may and partition.backlog:

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mesh.pool.coordinator import JoinRequest, SyncRequest
 from mesh.pool.effects import ConnectionId, GroupId, MemberId
 from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.membership import JoinRequest, SyncRequest
 from mesh.pool.results import HeartbeatResult, JoinResult, SyncResult
-from mesh.records.batch import split_batches
 from mesh.records.decode import decode_records
 from mesh.wire.errors import ErrorCode
 from tests.pool.names import GROUP, MAXIMUM, NOBODY, ORDERS
+from tests.records.reading import split_batches
 
 if TYPE_CHECKING:
     from tests.pool.harness import World

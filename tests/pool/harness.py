@@ -160,6 +160,9 @@ class World:
     def stored(self) -> dict[UpstreamPartition, int]:
         return self.upstreams[self.group].stored
 
+    def reports(self, event: str) -> list[Report]:
+        return [effect for effect in self.effects if isinstance(effect, Report) and effect.event == event]
+
     @contextmanager
     def of(self, group: GroupId) -> Iterator[World]:
         """What happens upstream meanwhile happens to this group."""

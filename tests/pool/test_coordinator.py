@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mesh.pool.coordinator import LARGEST_METADATA, PROMISE, SyncRequest
+from mesh.pool.coordinator import PROMISE
 from mesh.pool.effects import MemberId
+from mesh.pool.membership import LARGEST_METADATA, SyncRequest
 from mesh.pool.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pool.distribution import FEW
 from mesh.pool.settings import Policy, PoolSettings
+from mesh.pool.waiting_room import FEW
 from mesh.records.encode import encode_batch
 from tests.pool.harness import EU, Consumer, World, batch_of, source, value_of
 
@@ -118,7 +118,7 @@ def test_least_loaded_passes_over_a_member_that_holds_more_than_is_usual_for_it(
     world.produce(0, 35)
     for consumer in (behind, quick):
         consumer.fetch(wait=30.0)
-    assert not world.pool.serving.distribution.is_full(world.pool.members[behind.member_id])
+    assert not world.pool.serving.distribution.caps.is_full(world.pool.members[behind.member_id])
     for _ in range(3):
         world.produce(1, 2)
         again([quick])
@@ -288,7 +288,7 @@ def test_a_batch_for_a_thousand_waiters_looks_at_one_or_two_of_them() -> None:
     consumers = crowd(world, 1_000)
     world.produce(0, 1)
     again(consumers)
-    room = world.pool.serving.distribution._room
+    room = world.pool.serving.distribution._room._ranks
     looked = list[object]()
 
     class Watched:
@@ -304,7 +304,7 @@ def test_a_batch_for_a_thousand_waiters_looks_at_one_or_two_of_them() -> None:
 
     partition = next(iter(world.pool.partitions.values()))
     partition.waiting = Watched(partition.waiting)  # type: ignore[assignment]
-    best = world.pool.serving.distribution._best(partition)
+    best = world.pool.serving.distribution._room.best(partition)
     assert len(looked) == 1
     assert best is room.values()[0]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mesh.pool.coordinator import JoinRequest
 from mesh.pool.effects import GroupId, LeaveUpstream, MemberId
+from mesh.pool.membership import JoinRequest
 from mesh.pool.results import JoinResult
 from mesh.pool.settings import PoolSettings
 from mesh.wire.errors import ErrorCode

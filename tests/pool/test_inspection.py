@@ -81,7 +81,7 @@ def test_a_member_at_its_cap() -> None:
     assert {reason(world, first), reason(world, second)} == {"at its cap, never committed"}
     world.produce(2, count=5)
     holder = world.pool.serving.distribution
-    assert all(holder.is_full(each) for each in world.pool.all_members), "the distribution says the same"
+    assert all(holder.caps.is_full(each) for each in world.pool.all_members), "the distribution says the same"
 
 
 def test_a_member_that_does_not_fetch() -> None:

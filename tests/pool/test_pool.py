@@ -465,7 +465,7 @@ def test_after_everybody_left_nothing_is_kept() -> None:
     assert not pool.serving.fetches
     assert not pool.serving.distribution.members
     assert not pool.serving.distribution._room
-    assert not pool.serving.distribution._growing
+    assert not pool.serving.distribution.caps._growing
     assert not any(partition.parked or partition.waiting for partition in pool.partitions.values())
 
 

@@ -16,6 +16,7 @@ from mesh.records.spans import Span
 from tests.pool.harness import EU, GROUP, Consumer, World, source, value_of
 
 FIVE = Redelivery(limit=5)
+GIVEN_UP = "a record was given up as a dead letter"
 DEATHS = (Cause.EXPIRED, Cause.AWAY, Cause.REPLACED, Cause.SILENT)
 
 
@@ -199,7 +200,7 @@ def test_one_bad_record_is_given_up_and_no_other(bad: int, limit: int, replay: i
     assert set(application.processed) == good
     assert len(application.processed) == len(good), "and nothing was processed twice"
     assert world.stored[source(0)] == 500
-    assert world.pool.serving.dead_letters.written == 1
+    assert len(world.reports(GIVEN_UP)) == 1
     assert application.deaths <= limit + 9
 
 
@@ -214,7 +215,7 @@ def test_records_of_other_partitions_are_not_given_up_with_it() -> None:
     application.run(200)
     good = {value_of(source(index), offset) for index in range(4) for offset in range(38)} - {application.poison}
     assert set(application.processed) == good
-    assert world.pool.serving.dead_letters.written == 1
+    assert len(world.reports(GIVEN_UP)) == 1
     assert set(world.stored.values()) == {38}
 
 
@@ -315,7 +316,7 @@ def test_it_is_settled_when_it_was_written() -> None:
     assert not world.stored
     world.bury()
     assert world.stored == {source(0): 1}
-    assert world.pool.serving.dead_letters.written == 1
+    assert len(world.reports(GIVEN_UP)) == 1
     world.check()
 
 
@@ -328,7 +329,8 @@ def test_one_that_cannot_be_written_stays_and_is_tried_again() -> None:
     world.advance(5.0)
     world.bury()
     assert world.stored == {source(0): 1}
-    assert (world.pool.serving.dead_letters.failed, world.pool.serving.dead_letters.written) == (1, 1)
+    assert len(world.reports("a dead letter could not be written and is tried again")) == 1
+    assert len(world.reports(GIVEN_UP)) == 1
 
 
 def test_one_whose_partition_went_away_is_the_next_owners() -> None:

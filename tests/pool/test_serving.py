@@ -138,7 +138,7 @@ def test_a_waiting_fetch_is_hurried_in_one_look_however_many_pools_there_are() -
             looked.append(1)
             return super().values()
 
-    world.cluster.pools = Watched(world.cluster.pools)
+    world.cluster._pools.by_group = Watched(world.cluster.pools)
     world.do(world.cluster.hurry(consumer.ticket, world.now))
     assert not consumer.is_parked
     assert not looked

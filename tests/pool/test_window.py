@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pool.member import Member
 from mesh.pool.redelivery import UNSENT, History
 from mesh.pool.window import Available, Delivery, Window
 from mesh.records.encode import encode_batch
@@ -18,7 +15,7 @@ START = 7 << 32 | 1_000
 
 
 def window() -> Window:
-    return Window(cast(Member, None), START)
+    return Window(START)
 
 
 def send(of: Window, first: int, count: int, deliveries: int = 0) -> Delivery:

@@ -12,19 +12,19 @@ from mesh.records.batch import (
     HEADER_SIZE,
     Batch,
     CorruptBatch,
-    check_crc,
     copy_batch,
     is_compressed,
+    is_intact,
     keep_spans,
     parse_batch,
     rebase,
     slice_batch,
-    split_batches,
 )
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
 from mesh.records.spans import Span
 from tests.records.golden import APPENDED, GZIP, PLAIN
+from tests.records.reading import split_batches
 from tests.records.strategies import batches
 
 
@@ -40,7 +40,7 @@ def test_a_broker_s_batch_is_read(data: bytes) -> None:
     assert bytes(batch.data) == data
     assert (batch.base, batch.first) == (0, 0)
     assert batch.last == batch.record_count - 1
-    assert check_crc(batch)
+    assert is_intact(batch)
 
 
 @given(st.lists(batches(), max_size=4), st.integers(min_value=0))
@@ -87,7 +87,7 @@ def test_rebasing_moves_the_offsets_and_nothing_else(batch: Batch, offset: int) 
     records = decode_records(batch)
     base, tail = batch.base, bytes(batch.data[16:])
     rebase(batch, offset)
-    assert check_crc(batch)
+    assert is_intact(batch)
     assert bytes(batch.data[12:16]) == bytes(4)
     assert bytes(batch.data[16:]) == tail
     moved = decode_records(parsed(bytes(batch.data)))
@@ -97,7 +97,7 @@ def test_rebasing_moves_the_offsets_and_nothing_else(batch: Batch, offset: int) 
 def test_the_crc_covers_the_records() -> None:
     batch = parsed(PLAIN)
     batch.data[-1] ^= 1
-    assert not check_crc(batch)
+    assert not is_intact(batch)
 
 
 @given(batches())
@@ -122,7 +122,7 @@ def test_a_slice_holds_exactly_the_records_of_its_range(batch: Batch, start: int
         assert expected == []
         return
     assert decode_records(cut) == expected != []
-    assert check_crc(cut)
+    assert is_intact(cut)
     assert (cut.base, cut.record_count) == (batch.base, len(expected))
     assert (cut.first, cut.last) == (max(first, batch.first), min(last, batch.last))
     again = parsed(bytes(cut.data))
@@ -178,7 +178,7 @@ def test_a_compressed_batch_is_unpacked_to_be_cut_and_only_then() -> None:
     assert bytes(whole.data) == data
     one, other = keep_spans(parsed(GZIP), [Span(batch.base, batch.base + 1), Span(batch.base + 4, batch.base + 5)])
     assert decode_records(one) + decode_records(other) == [records[number] for number in (0, 1, 4, 5)]
-    assert all(check_crc(each) and not is_compressed(each) for each in (one, other))
+    assert all(is_intact(each) and not is_compressed(each) for each in (one, other))
 
 
 @given(batches(), st.data())

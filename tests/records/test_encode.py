@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from kio.records.readers import read_batch
 
-from mesh.records.batch import check_crc, parse_batch
+from mesh.records.batch import is_intact, parse_batch
 from mesh.records.decode import decode_records
 from mesh.records.encode import PlainRecord, encode_batch
 from tests.records.golden import APPEND_TIMESTAMP, APPENDED, PLAIN, RECORDS
@@ -30,7 +30,7 @@ def test_log_append_time_is_the_timestamp_of_the_whole_batch() -> None:
 def test_records_come_back_as_they_were(run: list[PlainRecord]) -> None:
     batch = encode_batch(run[0][0], run)
     assert decode_records(batch) == as_records(run)
-    assert check_crc(batch)
+    assert is_intact(batch)
     assert (batch.first, batch.last, batch.record_count) == (run[0][0], run[-1][0], len(run))
     read = parse_batch(batch.data, 0, len(batch.data))
     assert read is not None

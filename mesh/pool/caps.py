@@ -1,0 +1,104 @@
+"""The members of one pool that ask for records, and how much each of them may hold.
+
+The cap of one member follows what it commits (`flow`). Here is when it grows for other reasons: it was full for long,
+or all of them are, and records wait (docs/decisions/0005 and 0014).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mesh.pool.effects import Effect, GroupId, Report
+from mesh.pool.member import Member
+from mesh.pool.timers import Timers
+
+TOGETHER = 0.025
+"""Seconds with all windows of a pool full and a backlog, after which the caps of those who ask double."""
+
+
+class Caps:
+    """do_others_wait: whether somebody under its cap waits. has_backlog: whether records wait.
+    refill: offers a member the backlog again, since it may hold more."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        timers: Timers,
+        effects: list[Effect],
+        do_others_wait: Callable[[], bool],
+        has_backlog: Callable[[], bool],
+        refill: Callable[[Member, float], None],
+    ) -> None:
+        self._group = group
+        self._timers = timers
+        self._effects = effects
+        self._do_others_wait = do_others_wait
+        self._has_backlog = has_backlog
+        self._refill = refill
+        self.members: set[Member] = set()
+        """Those that have asked for records and are alive."""
+        self._full: set[Member] = set()
+        """Members at their caps, or above."""
+        self._growing: set[Member] = set()
+        self._growing_together = False
+
+    def is_full(self, member: Member) -> bool:
+        """Who is alone has no cap."""
+        return member.in_flight >= member.flow.cap and len(self.members) > 1
+
+    def weigh(self, member: Member) -> None:
+        """What a member holds has changed, or its cap."""
+        if member.in_flight >= member.flow.cap and member in self.members:
+            self._full.add(member)
+        else:
+            self._full.discard(member)
+
+    def left(self, member: Member) -> None:
+        self.members.discard(member)
+        self._growing.discard(member)
+        self._full.discard(member)
+
+    def watch(self, member: Member, now: float) -> None:
+        """It asks for more with a full window."""
+        self.grow_together_soon(now)
+        when = member.flow.asked_while_full(now)
+        if member not in self._growing:
+            self._growing.add(member)
+            self._timers.at(max(when, now), lambda then: self._grow(member, then))
+
+    def grow_together_soon(self, now: float) -> None:
+        """When every window is full and records wait, caps protect nobody from anybody: all of them are too small."""
+        if not self._growing_together and self._are_all_full:
+            self._growing_together = True
+            self._timers.at(now + TOGETHER, self._grow_together)
+
+    def _grow(self, member: Member, now: float) -> None:
+        if member not in self._growing:
+            return
+        self._growing.discard(member)
+        if not member.parked or not self.is_full(member):
+            return
+        if member.flow.grow(self._do_others_wait(), now):
+            self._grown(member, now)
+        if member.parked and self.is_full(member):
+            self.watch(member, now)
+
+    def _grown(self, member: Member, now: float) -> None:
+        if member.flow.is_overdue(now):
+            fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight}
+            self._effects.append(Report("a member at its cap has never committed", fields, "warning"))
+        self._refill(member, now)
+
+    @property
+    def _are_all_full(self) -> bool:
+        return 1 < len(self.members) == len(self._full) and self._has_backlog()
+
+    def _grow_together(self, now: float) -> None:
+        self._growing_together = False
+        asking = [member for member in self.members if member.parked and member.flow.may_double]
+        if not self._are_all_full or not asking:
+            return
+        for member in asking:
+            member.flow.double()
+        for member in sorted(asking, key=lambda member: member.served):
+            self._grown(member, now)

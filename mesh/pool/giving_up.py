@@ -1,0 +1,104 @@
+"""What members give up, and where it goes: to the front of its partition, to rest first, or to the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from mesh.pool.dead_letters import DeadLetters
+from mesh.pool.distribution import Distribution
+from mesh.pool.ledger import keep_unsettled
+from mesh.pool.member import Member
+from mesh.pool.partition import Partition, Released, Standing
+from mesh.pool.redelivery import Cause, History
+from mesh.pool.replays import Rereads
+from mesh.pool.settings import PoolSettings
+from mesh.pool.slots import Slot
+from mesh.pool.timers import Timers
+from mesh.pool.window import Available, Delivery
+from mesh.records.spans import Span, UpstreamPartition
+
+
+class GivingUp:
+    def __init__(
+        self,
+        settings: PoolSettings,
+        timers: Timers,
+        partitions: Mapping[UpstreamPartition, Partition],
+        distribution: Distribution,
+        rereads: Rereads,
+        dead_letters: DeadLetters,
+    ) -> None:
+        self._redelivery = settings.redelivery
+        self._others_first = settings.others_first
+        self._timers = timers
+        self._partitions = partitions
+        self._distribution = distribution
+        self._rereads = rereads
+        self._put_back = dead_letters.put_back
+
+    def release(
+        self,
+        member: Member,
+        windows: Iterable[UpstreamPartition],
+        cause: Cause,
+        now: float,
+        others_first: bool = False,
+    ) -> None:
+        """Spans that a member holds go back to the front of their partitions; to others first, if it lives on."""
+        changed: list[Partition] = []
+        shunned = member.slot if others_first and len(self._distribution.members) > 1 else None
+        for source in windows:
+            partition = self._partitions[source]
+            deliveries = member.windows[source].release()
+            for delivery in deliveries:
+                self._distribution.free(member, len(delivery))
+                if partition.standing is not Standing.ABSENT:
+                    parts = self._redelivery.given_up(
+                        delivery.span, delivery.history, delivery is deliveries[0], member.name, cause
+                    )
+                    self._give_up(partition, delivery, parts, shunned, now)
+            if deliveries:
+                changed.append(partition)
+        for partition in changed:
+            self._distribution.distribute(partition, now)
+            self._rereads.pump(partition)
+        if shunned is not None and changed:
+            self._timers.at(now + self._others_first, lambda then: self.forgive(member, then))
+
+    def forgive(self, member: Member, now: float) -> None:
+        """The others had their time: a member may have again what was taken from it."""
+        for partition in self._partitions.values():
+            for available in partition.backlog.values():
+                if available.shunned == member.slot:
+                    available.shunned = None
+            for released in (*partition.released.values(), *partition.resting.values()):
+                if released.shunned == member.slot:
+                    released.shunned = None
+        self._distribution.refill(member, now)
+
+    def _give_up(
+        self,
+        partition: Partition,
+        delivery: Delivery,
+        parts: list[tuple[Span, History]],
+        shunned: Slot | None,
+        now: float,
+    ) -> None:
+        histories = {span.first: history for span, history in parts}
+        resting = [(span, seconds) for span, history in parts if (seconds := self._redelivery.rest(history))]
+        for span, seconds in resting:
+            partition.resting[span.first] = released = Released(span, histories[span.first], shunned)
+            self._timers.at(now + seconds, partial(self._rested, partition, released))
+        spans = [span for span, _ in parts if span.first not in partition.resting]
+        if delivery.batch is None:
+            partition.released.update({span.first: Released(span, histories[span.first], shunned) for span in spans})
+        else:
+            for piece in keep_unsettled(partition.ledger, delivery.batch, spans):
+                self._put_back(partition, Available(piece, histories[piece.first], shunned))
+
+    def _rested(self, partition: Partition, released: Released, now: float) -> None:
+        if partition.resting.get(released.span.first) is released:
+            del partition.resting[released.span.first]
+            partition.released[released.span.first] = released
+            self._rereads.pump(partition)

@@ -1,0 +1,83 @@
+"""A member of a group as its coordinator knows it, and the requests that make it one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mesh.pool.effects import MemberId, Ticket
+from mesh.pool.timers import Timer
+from mesh.records.spans import TopicName
+
+CONSUMER_PROTOCOL = "consumer"
+LARGEST_METADATA = 256 << 10
+"""Bytes of subscription, and of assignment, that one member may have the coordinator keep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """Timeouts in seconds. must_know_id: a dynamic member without an id is given one and told to come back with it."""
+
+    member_id: MemberId
+    instance_id: str | None
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    session_timeout: float
+    rebalance_timeout: float
+    must_know_id: bool
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    """assignment: what the member, as its own leader, assigned to itself; None when it sent none for itself."""
+
+    member_id: MemberId
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignment: bytes | None
+
+
+@dataclass(slots=True)
+class Subscription:
+    """What only a member of this protocol has; its epoch is its generation.
+
+    joined: its epoch when it joined last. previous: the epoch before this one.
+    assigned: how many partitions of each topic.
+    """
+
+    joined: int
+    previous: int
+    topics: tuple[TopicName, ...]
+    assigned: Mapping[TopicName, int] = field(default_factory=dict)
+
+    def owns(self, owned: Mapping[TopicName, frozenset[int]] | None) -> bool:
+        """Whether all of this is assigned to it."""
+        if owned is None:
+            return False
+        return all(max(indexes, default=-1) < self.assigned.get(name, 0) for name, indexes in owned.items())
+
+
+@dataclass(slots=True, eq=False)
+class Membership:
+    """One member of the group, alive until it leaves, expires or is fenced.
+
+    subscription: of a member of the consumer protocol (KIP-848), whose epoch is its generation; None for a classic one.
+    """
+
+    request: JoinRequest
+    member_id: MemberId
+    instance_id: str | None
+    generation: int = 0
+    assignment: bytes = b""
+    seen: float = 0.0
+    joining: Ticket | None = None
+    session: Timer | None = None
+    subscription: Subscription | None = None
+
+    @property
+    def protocol_name(self) -> str:
+        return self.request.protocols[0][0]

@@ -1,0 +1,113 @@
+"""The pools of one virtual cluster: made when a group is first named, gone when they have no member any more."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mesh.pool.demand import MemoryBudget
+from mesh.pool.effects import Effect, GroupId, Report, Ticket
+from mesh.pool.member import Member
+from mesh.pool.partition import Fetch
+from mesh.pool.pool import Pool
+from mesh.pool.rules import GroupRules
+from mesh.pool.settings import PoolSettings
+from mesh.pool.slots import Slots
+from mesh.pool.topics import VirtualTopics
+from mesh.wire.errors import ErrorCode
+
+
+class Pools:
+    """violations: how many pools had to be closed because they contradicted themselves."""
+
+    def __init__(
+        self,
+        topics: VirtualTopics,
+        slots: Slots[Member],
+        rules: GroupRules,
+        settings: PoolSettings,
+        memory: MemoryBudget,
+        parked: dict[Ticket, Fetch],
+        effects: list[Effect],
+    ) -> None:
+        self._topics = topics
+        self._slots = slots
+        self.rules = rules
+        self._settings = settings
+        self._memory = memory
+        self._parked = parked
+        self._effects = effects
+        self.by_group: dict[GroupId, Pool] = {}
+        self.violations = 0
+
+    def refusal(self, group: GroupId) -> ErrorCode:
+        """Why a consumer may not use this group, NONE if it may."""
+        error = self.rules.refusal(group)
+        if error is not ErrorCode.NONE:
+            return error
+        if group not in self.by_group and len(self.by_group) >= self.rules.maximum:
+            self._effects.append(Report("a group was refused: too many pools", {"group": group}, "warning"))
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        return ErrorCode.NONE
+
+    def of_group(self, group: GroupId, now: float) -> Pool:
+        """The one there is, or a new one."""
+        pool = self.by_group.get(group)
+        if pool is None:
+            pool = self.by_group[group] = Pool(
+                group,
+                self._settings,
+                self.rules.mode(group),
+                self._topics,
+                self._slots,
+                self._memory,
+                self._parked,
+                self._effects,
+                self._ended,
+                now,
+            )
+        return pool
+
+    def of_member(self, member: Member) -> Pool | None:
+        """The pool of a member that is alive."""
+        pool = self.by_group.get(member.group)
+        if pool is None or (pool.members.get(member.id) is not member and member not in pool.groupless):
+            return None
+        return pool
+
+    def new_groupless(self, client_id: str, client_host: str, now: float) -> Member | None:
+        """A member for a consumer that names no group; None where such are not let in, or there is no room.
+
+        Raises SlotsExhausted.
+        """
+        group = self.rules.group_less
+        if group is None or (group not in self.by_group and len(self.by_group) >= self.rules.maximum):
+            return None
+        pool = self.of_group(group, now)
+        if not self.has_room_for_groupless(pool):
+            return None
+        return pool.add_groupless(client_id, client_host, self.rules.mode(group), now)
+
+    def has_room_for_groupless(self, pool: Pool) -> bool:
+        return len(pool.groupless) < self._settings.max_members and self._slots.has_room
+
+    @contextmanager
+    def step(self, pool: Pool, now: float) -> Iterator[None]:
+        """Run one step of a pool. Whatever fails in it, a violated invariant above all, means that the state of this
+        pool cannot be trusted: it is closed, loudly, and its members come back to a new one. The others go on."""
+        try:
+            yield
+            if not pool.is_closed:
+                pool.finish(now)
+        except Exception as problem:  # noqa: BLE001 - reported with its traceback, and its pool is closed
+            self.violations += 1
+            trace = "".join(traceback.format_exception(problem))
+            fields = {"group": pool.group, "reason": repr(problem), "traceback": trace}
+            self._effects.append(Report("a pool contradicts itself and is closed", fields, "error"))
+            if not pool.is_closed:
+                pool.close_after_violation()
+
+    def _ended(self, pool: Pool) -> None:
+        if self.by_group.get(pool.group) is pool:
+            del self.by_group[pool.group]

@@ -1,0 +1,82 @@
+"""The Fetches of one pool that may take a batch now, in the order of its policy.
+
+A Fetch waits on partitions, by its lanes; while it waits on any it has a rank, and a place in the room.
+"""
+
+from __future__ import annotations
+
+from sortedcontainers import SortedDict
+
+from mesh.pool.partition import Fetch, Lane, Partition, Violation
+from mesh.pool.settings import Policy
+
+FEW = 8
+"""So many waiters are compared directly; more are looked up in the order of the whole pool."""
+
+
+class WaitingRoom:
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._ranks: SortedDict[tuple[float, int, int], Fetch] = SortedDict()
+
+    def __len__(self) -> int:
+        """How many Fetches may take a batch now."""
+        return len(self._ranks)
+
+    def enter(self, fetch: Fetch, lane: Lane, now: float) -> None:
+        """It waits on the partition of this lane."""
+        assert lane.partition is not None
+        lane.partition.waiting[fetch] = lane
+        fetch.waiting += 1
+        if fetch.rank is None:
+            self.rank(fetch, now)
+
+    def rank(self, fetch: Fetch, now: float) -> None:
+        """What its member holds, or was given, has changed."""
+        member = fetch.member
+        assert member is not None
+        if fetch.rank is not None:
+            del self._ranks[fetch.rank]
+        match self._policy:
+            case Policy.LEAST_LOADED:
+                load = member.flow.load(member.in_flight, now)
+                fetch.rank = (load, member.served, fetch.sequence)
+            case Policy.ROUND_ROBIN:
+                fetch.rank = (0.0, member.served, fetch.sequence)
+            case Policy.OLDEST_FIRST:
+                # Since when its member asks, not this Fetch: one with a short max_wait asks again and again.
+                member.asking = member.asking or fetch.sequence
+                fetch.rank = (0.0, member.asking, fetch.sequence)
+        self._ranks[fetch.rank] = fetch
+
+    def best(self, partition: Partition) -> Fetch:
+        """Who is next, of those that wait on a partition. Raises Violation if none of them is here."""
+        waiting = partition.waiting
+        if len(waiting) <= FEW:
+            return min(waiting, key=lambda fetch: fetch.rank or (0.0, 0, 0))
+        best: Fetch | None = next((fetch for fetch in self._ranks.values() if fetch in waiting), None)
+        if best is not None:
+            return best
+        raise Violation(f"{partition.source}: {len(waiting)} fetches wait and none of them is in the waiting room")
+
+    def leave(self, fetch: Fetch) -> None:
+        """It waits on no partition any more, nor stands aside."""
+        for lane in fetch.lanes:
+            if lane.partition is not None:
+                lane.partition.waiting.pop(fetch, None)
+                lane.partition.aside.pop(fetch, None)
+        fetch.waiting = 0
+        self._lose_rank(fetch)
+
+    def leave_lane(self, fetch: Fetch, lane: Lane) -> None:
+        """It does not wait on this partition any more."""
+        assert lane.partition is not None
+        del lane.partition.waiting[fetch]
+        fetch.waiting -= 1
+        if not fetch.waiting:
+            self._lose_rank(fetch)
+
+    def _lose_rank(self, fetch: Fetch) -> None:
+        if fetch.rank is not None:
+            del self._ranks[fetch.rank]
+            fetch.rank = None
