@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,7 @@ class Bed:
             },
         )
         prefer(self.broker.pid)
+        prefer(os.getpid())  # and with it the clients, which would starve beside what they are clients of
         self.direct = Target("direct", self.broker.bootstrap_servers)
         child = self._start("relay", [sys.executable, "-m", "benchmarks.relay", str(relay), str(relayed)])
         self.relay = Target("relay", f"127.0.0.1:{relay}", (child.pid,))

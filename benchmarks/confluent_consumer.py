@@ -1,6 +1,7 @@
-"""`python -m benchmarks.confluent_consumer ADDRESS GROUP TOPIC COUNT`: consumes as a team's program does.
+"""`python -m benchmarks.confluent_consumer ADDRESS GROUP TOPIC COUNT PROPERTIES`: consumes as a team's program does.
 
-Group, auto-commit at its default, nothing tuned. Prints JSON when it has COUNT records, or got none for `IDLE` s.
+Group, auto-commit at its default. PROPERTIES: JSON, of librdkafka. Prints JSON when it has COUNT records, or got none
+for `IDLE` s.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from confluent_kafka import Consumer
 IDLE = 4.0
 
 
-def run(address: str, group: str, topic: str, count: int) -> dict[str, float]:
+def run(address: str, group: str, topic: str, count: int, properties: dict[str, str]) -> dict[str, float]:
     """records; first and last: monotonic seconds of the assignment and of the last record."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"})
+    own = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**properties, **own})
     first = last = 0.0
 
     def assigned(*_: object) -> None:
@@ -38,4 +40,4 @@ def run(address: str, group: str, topic: str, count: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))))
+    print(json.dumps(run(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), json.loads(sys.argv[5]))))
