@@ -46,9 +46,9 @@ from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
-from mesh.upstream.choice import EngineName, Membership, choose, make_engine
+from mesh.upstream.choice import choose, make_engine
 from mesh.upstream.dead_letters import DeadLetterWriter
-from mesh.upstream.engine import Engine, EngineEvent, Received
+from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions, Received
 from mesh.upstream.trouble import Trouble
 
 log = get_logger(__name__)
@@ -273,24 +273,23 @@ class Application:
         self, name: str, pool: PoolConfig, cluster: Cluster, group: GroupId, deliver: Callable[[EngineEvent], None]
     ) -> Engine:
         process = self._config.process_id
-        membership = Membership(
+        options = EngineOptions(
+            cluster.name,
+            cluster.bootstrap_servers,
+            _properties(cluster),
             pool.upstream_group_prefix + group,
             f"kafka-mesh.{process}.{name}.{group}" if process is not None else None,
             pool.start.value,
             pool.isolation.value,
             pool.budgets.pool // 4,  # what was fetched and is not in the backlog yet counts too
         )
-        engine = self._engines[cluster.name]
 
         def counted(event: EngineEvent) -> None:
             if isinstance(event, Received):
-                self._metrics.carried(cluster.name, engine, event.batches)
+                self._metrics.carried(cluster.name, event.engine, event.batches)
             deliver(event)
 
-        properties = _properties(cluster)
-        return make_engine(
-            engine, cluster.name, cluster.bootstrap_servers, properties, membership, counted, self._buffers
-        )
+        return make_engine(self._engines[cluster.name], options, counted, self._buffers)
 
     def _choose_engine(self, cluster: Cluster) -> EngineName:
         choice = choose(cluster.engine.value, _properties(cluster))

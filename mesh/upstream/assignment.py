@@ -199,3 +199,7 @@ def _commit(consumer: Consumer, positions: dict[UpstreamPartition, CommitPositio
 
 def _topic_partition(source: UpstreamPartition, offset: int = OFFSET_BEGINNING) -> TopicPartition:
     return TopicPartition(source.topic, source.partition, offset)
+
+
+def topic_partitions(sources: Iterable[UpstreamPartition]) -> list[TopicPartition]:
+    return [TopicPartition(source.topic, source.partition) for source in sources]

@@ -7,15 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from mesh.records.spans import ClusterName
 from mesh.security.client_properties import reason_against
 from mesh.upstream.access import access_of
 from mesh.upstream.buffers import ReceiveBuffers
-from mesh.upstream.engine import Engine, EngineEvent
+from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions
 from mesh.upstream.librdkafka import LibrdkafkaEngine
 from mesh.upstream.raw.engine import RawEngine
-
-EngineName = Literal["raw", "librdkafka"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,39 +36,11 @@ def choose(wanted: Literal["auto", "raw", "librdkafka"], properties: Mapping[str
     return Choice("raw")
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """Of one process in one upstream group. buffer_bytes: what may be fetched ahead."""
-
-    group_id: str
-    instance_id: str | None
-    start: Literal["earliest", "latest"]
-    isolation: Literal["read_committed", "read_uncommitted"]
-    buffer_bytes: int
-    session_timeout_ms: int | None = None
-
-
 def make_engine(
-    name: EngineName,
-    cluster: ClusterName,
-    bootstrap_servers: str,
-    properties: Mapping[str, str],
-    membership: Membership,
-    deliver: Callable[[EngineEvent], None],
-    buffers: ReceiveBuffers,
+    name: EngineName, options: EngineOptions, deliver: Callable[[EngineEvent], None], buffers: ReceiveBuffers
 ) -> Engine:
-    """On the event loop that is running."""
-    arguments = (
-        cluster,
-        bootstrap_servers,
-        properties,
-        membership.group_id,
-        membership.instance_id,
-        membership.start,
-        membership.isolation,
-        membership.buffer_bytes,
-        membership.session_timeout_ms,
-        deliver,
-        asyncio.get_running_loop(),
-    )
-    return RawEngine(*arguments, buffers) if name == "raw" else LibrdkafkaEngine(*arguments)
+    """On the event loop that is running. buffers: shared by all engines of the process."""
+    loop = asyncio.get_running_loop()
+    if name == "raw":
+        return RawEngine(options, deliver, loop, buffers)
+    return LibrdkafkaEngine(options, deliver, loop)

@@ -17,7 +17,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Literal
 
@@ -25,12 +25,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
-from mesh.upstream.assignment import Assignment
-from mesh.upstream.commits import REQUEST_TIMED_OUT, Commits, Errors
+from mesh.upstream.assignment import Assignment, topic_partitions
+from mesh.upstream.commits import REQUEST_TIMED_OUT, Commits
 from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed
 from mesh.upstream.events import EventChannel
 from mesh.upstream.fencing import Fence
 from mesh.upstream.intake import Intake
+from mesh.upstream.leaving import commit_at_last, leave
 from mesh.upstream.log_ends import LogEnds
 from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
 from mesh.upstream.reachability import Reachability
@@ -48,8 +49,6 @@ MOST_MESSAGES = 500
 MOST_UNDELIVERED = 64
 """Events; a busy event loop gets no more until it has taken some."""
 TRICKLE_BYTES = 256 << 10
-LAST_COMMIT = 3.0
-LEAVE = 2.0
 
 Ended = asyncio.Future[Mapping[UpstreamPartition, int]]
 
@@ -127,7 +126,7 @@ class ConsumerThread(threading.Thread):
         ours = partitions & self._assignment.positions.keys()
         self._paused |= ours
         if self._consumer is not None:
-            self._consumer.pause(_topic_partitions(ours))
+            self._consumer.pause(topic_partitions(ours))
 
     def resume(self, partitions: frozenset[UpstreamPartition]) -> None:
         ours = partitions & self._paused
@@ -143,7 +142,7 @@ class ConsumerThread(threading.Thread):
         if self._consumer is not None and source in self._assignment.positions:
             self._read_all_the_same.add((source.topic, source.partition))
             self._assignment.positions[source] = position
-            self._consumer.resume(_topic_partitions([source]))
+            self._consumer.resume(topic_partitions([source]))
             self._consumer.seek(TopicPartition(source.topic, source.partition, position))
 
     def noticed_anew(self, source: UpstreamPartition) -> None:
@@ -167,8 +166,8 @@ class ConsumerThread(threading.Thread):
         errors: Mapping[UpstreamPartition, int] = dict.fromkeys(positions, REQUEST_TIMED_OUT)
         try:
             if self._consumer is not None:
-                errors = self._commit_at_last(self._consumer, positions)
-                self._leave(self._consumer)
+                errors = commit_at_last(self._consumer, self._commits, self._assignment.positions, positions)
+                leave(self._consumer)
         finally:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(errors))
@@ -272,7 +271,7 @@ class ConsumerThread(threading.Thread):
             self._trickled += size_of([message])
         if self._trickled > TRICKLE_BYTES and not self._all_paused:
             self._all_paused = True
-            consumer.pause(_topic_partitions(self._assignment.positions))
+            consumer.pause(topic_partitions(self._assignment.positions))
 
     def _tend(self, consumer: Consumer) -> None:
         now = time.monotonic()
@@ -305,7 +304,7 @@ class ConsumerThread(threading.Thread):
         self._paused, self._all_paused, self._trickled = set(), False, 0
         if not self._reads and self._consumer is not None:
             self._read_all_the_same = set()
-            self._consumer.pause(_topic_partitions(self._assignment.positions))
+            self._consumer.pause(topic_partitions(self._assignment.positions))
 
     def _send_commits(self) -> None:
         self._commits.send(self._consumer, self._assignment.positions)
@@ -348,7 +347,7 @@ class ConsumerThread(threading.Thread):
 
     def _resume(self, sources: Collection[UpstreamPartition]) -> None:
         if self._consumer is not None and sources:
-            self._consumer.resume(_topic_partitions(sources))
+            self._consumer.resume(topic_partitions(sources))
 
     def _close(self) -> None:
         """Close the consumer; the next turn makes another."""
@@ -357,28 +356,3 @@ class ConsumerThread(threading.Thread):
         self._commits.abandon()
         if consumer is not None:
             consumer.close()
-
-    def _commit_at_last(
-        self, consumer: Consumer, positions: Mapping[UpstreamPartition, CommitPosition]
-    ) -> Mapping[UpstreamPartition, int]:
-        answers: list[Errors] = []
-        self._commits.offer(positions, answers.append)
-        deadline = time.monotonic() + LAST_COMMIT
-        while not answers and time.monotonic() < deadline:
-            self._send_commits()
-            consumer.poll(EAGER_POLL)  # what it brings was never delivered, so it is not lost
-        return answers[0] if answers else dict.fromkeys(positions, REQUEST_TIMED_OUT)
-
-    def _leave(self, consumer: Consumer) -> None:
-        # close() alone does not leave if the member is static (KIP-345); its partitions would wait for the session to
-        # time out. Unsubscribing does, when the revocation has been served; the member id is gone then.
-        with suppress(KafkaException):
-            consumer.unsubscribe()
-            deadline = time.monotonic() + LEAVE
-            while consumer.memberid() and time.monotonic() < deadline:
-                consumer.poll(EAGER_POLL)
-        consumer.close()
-
-
-def _topic_partitions(sources: Iterable[UpstreamPartition]) -> list[TopicPartition]:
-    return [TopicPartition(source.topic, source.partition) for source in sources]

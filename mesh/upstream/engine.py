@@ -8,15 +8,36 @@ thread, in the order in which they happened. An engine is a member of the pool's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NewType, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Literal, NewType, Protocol, TypeAlias
 
 from mesh.records.batch import Batch
-from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.upstream.trouble import Trouble
 
 CommitToken = NewType("CommitToken", int)
 """Names one `commit` command, so that its `Committed` event can be told from others."""
+EngineName = Literal["raw", "librdkafka"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What an engine is made with: the cluster, and the membership of one process in one upstream group there.
+
+    properties: librdkafka's, the user's words; they hold secrets. instance_id: of a static member, else None. start: of
+    a group that has committed nothing. buffer_bytes: what may be fetched ahead. session_timeout_ms: None for what the
+    properties say, or the default.
+    """
+
+    cluster: ClusterName
+    bootstrap_servers: str
+    properties: Mapping[str, str] = field(repr=False)
+    group_id: str
+    instance_id: str | None
+    start: Literal["earliest", "latest"]
+    isolation: Literal["read_committed", "read_uncommitted"]
+    buffer_bytes: int
+    session_timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +81,14 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Batches of one partition, in upstream order. Offsets between batches that are missing do not exist upstream."""
+    """Batches of one partition, in upstream order. Offsets between batches that are missing do not exist upstream.
+
+    engine: which one brought them; the raw engine leaves some partitions to librdkafka.
+    """
 
     partition: UpstreamPartition
     batches: tuple[Batch, ...]
+    engine: EngineName = "librdkafka"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import Literal
 
-from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.upstream.commits import REBALANCE_IN_PROGRESS, REQUEST_TIMED_OUT
 from mesh.upstream.consumer_thread import ConsumerThread
-from mesh.upstream.engine import CommitToken, EngineEvent
+from mesh.upstream.engine import CommitToken, EngineEvent, EngineOptions
 from mesh.upstream.events import EventChannel
 from mesh.upstream.properties import consumer_properties, reader_properties
 from mesh.upstream.reader_thread import ReaderThread
@@ -31,15 +30,7 @@ class LibrdkafkaEngine:
 
     def __init__(
         self,
-        cluster: ClusterName,
-        bootstrap_servers: str,
-        properties: Mapping[str, str],
-        group_id: str,
-        instance_id: str | None,
-        start: Literal["earliest", "latest"],
-        isolation: Literal["read_committed", "read_uncommitted"],
-        buffer_bytes: int,
-        session_timeout_ms: int | None,
+        options: EngineOptions,
         deliver: Callable[[EngineEvent], None],
         loop: asyncio.AbstractEventLoop,
         reads: bool = True,
@@ -47,13 +38,11 @@ class LibrdkafkaEngine:
         """reads: False for a member that commits, and leaves it to others to read what it is assigned."""
         self._loop = loop
         self._channel: EventChannel[EngineEvent] = EventChannel(loop, deliver)
-        consumer = consumer_properties(
-            bootstrap_servers, properties, group_id, instance_id, isolation, buffer_bytes, session_timeout_ms
-        )
-        self._consumer = ConsumerThread(cluster, consumer, start, self._channel, reads)
-        self._reader_properties = reader_properties(bootstrap_servers, properties, group_id, isolation)
+        properties = consumer_properties(options)
+        self._consumer = ConsumerThread(options.cluster, properties, options.start, self._channel, reads)
+        self._reader_properties = reader_properties(options)
         self._reader: ReaderThread | None = None
-        self._cluster = cluster
+        self._cluster = options.cluster
         self._started = False
         self._ended: asyncio.Future[Mapping[UpstreamPartition, int]] | None = None
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
+from mesh.upstream.engine import EngineOptions
 from mesh.upstream.librdkafka_log import LOG
 
 Properties: TypeAlias = Mapping[str, Any]
@@ -48,57 +49,45 @@ _CONNECTION = (
 )
 
 
-def consumer_properties(
-    bootstrap_servers: str,
-    properties: Mapping[str, str],
-    group_id: str,
-    instance_id: str | None,
-    isolation: Literal["read_committed", "read_uncommitted"],
-    buffer_bytes: int,
-    session_timeout_ms: int | None,
-) -> dict[str, Any]:
-    """For the consumer of a pool. buffer_bytes: about what librdkafka keeps until it is taken, of all partitions.
+def consumer_properties(options: EngineOptions) -> dict[str, Any]:
+    """For the consumer of a pool. It keeps about `buffer_bytes` until they are taken, of all partitions.
 
     librdkafka counts the bytes of values only, and adds some 300 of its own to each record. So small ones are held back
     by their number, 10,000 a partition: with 4 MiB and 3 partitions 14-60 MB of 10-byte values were kept. Not bounded
     are large records that are highly compressed: a fetch is bounded as it comes, and is kept whole.
     """
+    properties, buffer_bytes = options.properties, options.buffer_bytes
     queued = max(buffer_bytes, _SMALLEST_QUEUE)
-    default_session = STATIC_SESSION_MS if instance_id is not None else DYNAMIC_SESSION_MS
-    session = session_timeout_ms or int(properties.get("session.timeout.ms", default_session))
+    default_session = STATIC_SESSION_MS if options.instance_id is not None else DYNAMIC_SESSION_MS
+    session = options.session_timeout_ms or int(properties.get("session.timeout.ms", default_session))
     ours = {
-        "bootstrap.servers": bootstrap_servers,
-        "group.id": group_id,
+        "bootstrap.servers": options.bootstrap_servers,
+        "group.id": options.group_id,
         "session.timeout.ms": session,
-        "isolation.level": isolation,
+        "isolation.level": options.isolation,
         "queued.max.messages.kbytes": queued >> 10,
         "queued.min.messages": 10_000,
         "fetch.max.bytes": _LARGEST_FETCH,
         "max.partition.fetch.bytes": min(max(buffer_bytes // 16, _SMALLEST_PARTITION_FETCH), _LARGEST_FETCH),
     }
-    if instance_id is not None:
-        ours["group.instance.id"] = instance_id
+    if options.instance_id is not None:
+        ours["group.instance.id"] = options.instance_id
     # How fast a rebalance is noticed.
     customary = {**_CUSTOMARY, "heartbeat.interval.ms": min(3_000, session // 3)}
     return {**customary, **properties, **_ALWAYS, **ours}
 
 
-def reader_properties(
-    bootstrap_servers: str,
-    properties: Mapping[str, str],
-    group_id: str,
-    isolation: Literal["read_committed", "read_uncommitted"],
-) -> dict[str, Any]:
+def reader_properties(options: EngineOptions) -> dict[str, Any]:
     """For a consumer that reads spans again, outside any group. librdkafka wants a group id all the same."""
     ours = {
-        "bootstrap.servers": bootstrap_servers,
-        "group.id": group_id,
-        "isolation.level": isolation,
+        "bootstrap.servers": options.bootstrap_servers,
+        "group.id": options.group_id,
+        "isolation.level": options.isolation,
         "queued.max.messages.kbytes": 1_024,
         "queued.min.messages": 10_000,
         "fetch.max.bytes": _LARGEST_FETCH,
     }
-    theirs = {name: value for name, value in properties.items() if name != "group.instance.id"}
+    theirs = {name: value for name, value in options.properties.items() if name != "group.instance.id"}
     return {**_CUSTOMARY, **theirs, **_ALWAYS, **ours}
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from mesh.config.properties import RESERVED, refused_properties
+from mesh.records.spans import ClusterName
+from mesh.upstream.engine import EngineOptions
 from mesh.upstream.properties import consumer_properties
 from tests.config.files import mistakes, small
 
@@ -25,7 +27,8 @@ def test_all_that_the_engine_sets_is_reserved() -> None:
     customary = {"session.timeout.ms": 12_345, "socket.timeout.ms": "20000", "reconnect.backoff.max.ms": "5000"}
 
     def made(theirs: dict[str, str]) -> dict[str, object]:
-        return consumer_properties("h:1", theirs, "g", "i", "read_committed", 1 << 20, None)
+        options = EngineOptions(ClusterName("eu"), "h:1", theirs, "g", "i", "earliest", "read_committed", 1 << 20)
+        return consumer_properties(options)
 
     assert made({}).keys() - RESERVED.keys() == customary.keys(), "the user's own value of these has to count"
     assert made({name: str(value) for name, value in customary.items()}).items() >= customary.items()

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from mesh.records.decode import Record, decode_records
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.upstream.buffers import ReceiveBuffers
-from mesh.upstream.choice import EngineName, Membership, make_engine
+from mesh.upstream.choice import make_engine
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
@@ -24,6 +24,8 @@ from mesh.upstream.engine import (
     EndReached,
     Engine,
     EngineEvent,
+    EngineName,
+    EngineOptions,
     Received,
 )
 
@@ -71,10 +73,17 @@ class RunningEngine:
         self._tokens = itertools.count(1)
         self.engine: Engine = make_engine(
             reads_with,
-            CLUSTER,
-            bootstrap_servers,
-            {"topic.metadata.refresh.interval.ms": "500", "heartbeat.interval.ms": "300", **(properties or {})},
-            Membership(group, instance_id, start, "read_committed", buffer_bytes, session_timeout_ms),
+            EngineOptions(
+                CLUSTER,
+                bootstrap_servers,
+                {"topic.metadata.refresh.interval.ms": "500", "heartbeat.interval.ms": "300", **(properties or {})},
+                group,
+                instance_id,
+                start,
+                "read_committed",
+                buffer_bytes,
+                session_timeout_ms,
+            ),
             self._deliver,
             ReceiveBuffers(64 << 20),
         )

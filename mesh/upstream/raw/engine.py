@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Literal
 
-from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.upstream.access import access_of
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.engine import (
@@ -20,6 +19,7 @@ from mesh.upstream.engine import (
     CommitToken,
     EngineEvent,
     EngineFailed,
+    EngineOptions,
     Lost,
     PositionReset,
     Revoked,
@@ -36,15 +36,7 @@ class RawEngine:
 
     def __init__(
         self,
-        cluster: ClusterName,
-        bootstrap_servers: str,
-        properties: Mapping[str, str],
-        group_id: str,
-        instance_id: str | None,
-        start: Literal["earliest", "latest"],
-        isolation: Literal["read_committed", "read_uncommitted"],
-        buffer_bytes: int,
-        session_timeout_ms: int | None,
+        options: EngineOptions,
         deliver: Callable[[EngineEvent], None],
         loop: asyncio.AbstractEventLoop,
         buffers: ReceiveBuffers,
@@ -53,28 +45,24 @@ class RawEngine:
         self._deliver = deliver
         self._closed = False
         self._readings: dict[UpstreamPartition, Reading] = {}
-        self._cluster = UpstreamCluster(cluster, bootstrap_servers, access_of(properties), buffers)
-        read_committed = isolation == "read_committed"
+        self._cluster = UpstreamCluster(
+            options.cluster, options.bootstrap_servers, access_of(options.properties), buffers
+        )
+        read_committed = options.isolation == "read_committed"
         self._fetching = Fetching(
-            self._cluster, self._readings, read_committed, buffer_bytes, buffers, self._tell, self._delegate, loop
+            self._cluster,
+            self._readings,
+            read_committed,
+            options.buffer_bytes,
+            buffers,
+            self._tell,
+            self._delegate,
+            loop,
         )
         self._rereading = Rereading(self._cluster, self._readings, read_committed, self._tell, self._fetching.lost)
         self._consuming = True
         self._task: asyncio.Task[None] | None = None
-        self._group = LibrdkafkaEngine(
-            cluster,
-            bootstrap_servers,
-            properties,
-            group_id,
-            instance_id,
-            start,
-            isolation,
-            buffer_bytes,
-            session_timeout_ms,
-            self._from_group,
-            loop,
-            reads=False,
-        )
+        self._group = LibrdkafkaEngine(options, self._from_group, loop, reads=False)
         self._fetching.made_anew = lambda source: self._group.noticed_anew(source)
 
     def subscribe(self, topics: frozenset[TopicName]) -> None:

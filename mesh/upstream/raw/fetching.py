@@ -273,7 +273,7 @@ class Fetching:
         if progress.batches:
             self._served += 1
             reading.served = self._served
-            events.append(Received(reading.source, progress.batches))
+            events.append(Received(reading.source, progress.batches, "raw"))
         if progress.end is not None and progress.end != reading.told_end:
             reading.told_end = progress.end
             events.append(EndReached(reading.source, progress.end))
