@@ -17,6 +17,7 @@ _PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _HONOURED: Final = frozenset(
     {
         "bootstrap.servers",
+        "broker.address.family",
         "client.id",
         "enable.ssl.certificate.verification",
         "reconnect.backoff.max.ms",
@@ -38,7 +39,7 @@ _ABOUT_OTHER_THINGS: Final = frozenset(
         *("debug", "log_level", "log.connection.close", "log.queue", "log.thread.name"),
         *("coordinator.query.interval.ms", "session.timeout.ms", "metadata.max.age.ms", "max.in.flight"),
         *("check.crcs", "fetch.error.backoff.ms", "fetch.min.bytes", "fetch.wait.max.ms"),
-        *("broker.address.ttl", "broker.address.family", "socket.keepalive.enable", "socket.nagle.disable"),
+        *("broker.address.ttl", "socket.keepalive.enable", "socket.nagle.disable"),
         *("topic.metadata.propagation.max.ms", "topic.metadata.refresh.fast.interval.ms"),
         *("topic.metadata.refresh.sparse", "retry.backoff.ms", "retry.backoff.max.ms"),
     }

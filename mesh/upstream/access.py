@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from mesh.security.client_properties import mechanism_of, protocol_of
+
+_FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Access:
-    """tls: None for none. mechanism: SASL's, None for none. Times in seconds."""
+    """tls, mechanism (of SASL): None for none. family: of addresses, AF_UNSPEC for any. Times in seconds."""
 
     tls: ssl.SSLContext | None = None
     mechanism: str | None = None
@@ -23,6 +27,7 @@ class Access:
     request_timeout: float = 10.0
     backoff: float = 0.1
     most_backoff: float = 1.0
+    family: int = socket.AF_UNSPEC
 
 
 def access_of(properties: Mapping[str, str]) -> Access:
@@ -42,6 +47,7 @@ def access_of(properties: Mapping[str, str]) -> Access:
         request_timeout=seconds("socket.timeout.ms", 10_000),
         backoff=seconds("reconnect.backoff.ms", 100),
         most_backoff=seconds("reconnect.backoff.max.ms", 1_000),
+        family=_FAMILIES[properties.get("broker.address.family", "any").lower()],
     )
 
 

@@ -1,12 +1,13 @@
 """Our own connections to upstream brokers, which carry any request: an asyncio protocol around `mesh.wire.client`.
 
-`BrokerLink` is what callers use: it connects when something is to be sent, lets itself in (TLS, SASL), asks for the
-broker's versions, and connects again after a failure, not too soon. Requests are pipelined.
+`BrokerLink` is what callers use; which brokers there are is known to `mesh.upstream.nodes.Nodes`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Final, cast
@@ -21,6 +22,11 @@ from mesh.wire.errors import ProtocolError
 
 Allocate = Callable[[int], bytearray]
 _NONCE_BYTES: Final = 24
+_CLOSED: Final = "the connection was closed here"
+_JITTER: Final = 0.2
+"""So that many links that failed together do not come back together."""
+_SESSION: Final = (0.75, 0.9)
+"""The part of a SASL session's lifetime after which another connection is made."""
 
 
 class Unreachable(Exception):
@@ -28,13 +34,16 @@ class Unreachable(Exception):
 
 
 class _Protocol(asyncio.BufferedProtocol):
-    """One connection. Everything under way fails with it."""
+    """One connection. Everything under way fails with it. ends_at: when its session had better not be used any more, in
+    the loop's time."""
 
     def __init__(self, client_id: str, allocate: Allocate) -> None:
         self._wire = ClientConnection(client_id, allocate)
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[ClientRequest, asyncio.Future[ClientResponse]] = {}
         self._failure: Unreachable | None = None
+        self._is_retired = False
+        self.ends_at = math.inf
         self.versions: Mapping[int, VersionRange] = {}
 
     @property
@@ -49,6 +58,11 @@ class _Protocol(asyncio.BufferedProtocol):
         self._waiting[request] = future
         self._transport.writelines(self._wire.send(request))
         return future
+
+    def retire(self) -> None:
+        """Close when what is under way is answered."""
+        self._is_retired = True
+        self._close_if_done()
 
     def fail(self, reason: str) -> None:
         """Close, and tell everybody who waits."""
@@ -79,6 +93,7 @@ class _Protocol(asyncio.BufferedProtocol):
             future = self._waiting.pop(response.request, None)
             if future is not None and not future.done():
                 future.set_result(response)
+            self._close_if_done()
 
     def eof_received(self) -> bool:
         return False
@@ -87,9 +102,25 @@ class _Protocol(asyncio.BufferedProtocol):
         self.fail(f"the connection was closed: {exc}" if exc else "the broker closed the connection")
         self._transport = None
 
+    def _close_if_done(self) -> None:
+        if self._is_retired and not self._waiting:
+            self.fail(_CLOSED)
+
 
 class BrokerLink:
-    """One broker, one connection at a time."""
+    """One broker, and at most one connection to it, which carries any request.
+
+    * It connects when something is to be sent: TLS and SASL as the cluster's properties ask for, then the versions that
+      the broker serves. Whoever waits for a connection shares the attempt, and its failure.
+    * Requests are pipelined, and answered in their order. One that is not answered in time takes the connection with
+      it, since all behind it would wait as well; everything under way then fails with `Unreachable`, and nothing is
+      sent twice by itself. A response that was not asked for, or is longer than `MAX_RESPONSE_BYTES`, does the same.
+    * After a failure the next attempt waits, longer each time, up to `most_backoff`, until a request was answered.
+    * Before a SASL session ends (KIP-368) new requests go over another connection, and the old one is closed when its
+      last answer is there.
+
+    Responses are whole frames in buffers that `allocate` gives, valid for as long as somebody holds on to them.
+    """
 
     def __init__(self, host: str, port: int, access: Access, allocate: Allocate = bytearray) -> None:
         self.address: Final = f"{host}:{port}" if ":" not in host else f"[{host}]:{port}"
@@ -98,7 +129,7 @@ class BrokerLink:
         self._access = access
         self._allocate = allocate
         self._connection: _Protocol | None = None
-        self._connecting = asyncio.Lock()
+        self._attempt: asyncio.Task[_Protocol] | None = None
         self._backoff = 0.0
         self._closed = False
 
@@ -112,38 +143,58 @@ class BrokerLink:
         return await self._answered(connection, request, self._access.request_timeout + waits)
 
     def close(self) -> None:
-        """For good."""
+        """For good; what is under way fails."""
         self._closed = True
+        if self._attempt is not None:
+            self._attempt.cancel()
         if self._connection is not None:
-            self._connection.fail("the connection was closed here")
+            self._connection.fail(_CLOSED)
 
     async def _answered(self, connection: _Protocol, request: ClientRequest, seconds: float) -> ClientResponse:
         try:
             async with asyncio.timeout(seconds):
-                return await connection.send(request)
+                response = await connection.send(request)
         except TimeoutError:
-            # What comes behind it on this connection would wait as well.
             reason = f"no answer within {seconds:g} s"
             connection.fail(reason)
             raise Unreachable(reason) from None
+        self._backoff = 0.0
+        return response
 
     async def _connected(self) -> _Protocol:
+        loop = asyncio.get_running_loop()
         if (connection := self._connection) is not None and connection.is_open:
-            return connection
-        async with self._connecting:
-            if (connection := self._connection) is not None and connection.is_open:
+            if loop.time() < connection.ends_at:
                 return connection
-            if self._closed:
-                raise Unreachable("the connection was closed here")
-            await asyncio.sleep(self._backoff)
-            self._backoff = min(max(self._backoff * 2, self._access.backoff), self._access.most_backoff)
-            self._connection = await self._connect()
-            self._backoff = 0.0
-            return self._connection
+            connection.retire()
+            self._connection = None
+        if self._closed:
+            raise Unreachable(_CLOSED)
+        if (attempt := self._attempt) is None:
+            attempt = self._attempt = loop.create_task(self._connect_in_time(), name=f"connect to {self.address}")
+            attempt.add_done_callback(self._attempted)
+        try:
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            if attempt.cancelled():  # by `close`, and not whoever waits here
+                raise Unreachable(_CLOSED) from None
+            raise
+
+    def _attempted(self, attempt: asyncio.Task[_Protocol]) -> None:
+        self._attempt = None
+        if attempt.cancelled() or attempt.exception() is not None:
+            return
+        self._connection = attempt.result()
+
+    async def _connect_in_time(self) -> _Protocol:
+        await asyncio.sleep(self._backoff * random.uniform(1 - _JITTER, 1))
+        self._backoff = min(max(self._backoff * 2, self._access.backoff), self._access.most_backoff)
+        return await self._connect()
 
     async def _connect(self) -> _Protocol:
         access = self._access
         connection = _Protocol(access.client_id, self._allocate)
+        reason = _CLOSED
         try:
             async with asyncio.timeout(access.setup_timeout):
                 await asyncio.get_running_loop().create_connection(
@@ -152,23 +203,25 @@ class BrokerLink:
                     self._port,
                     ssl=access.tls,
                     server_hostname=self._host if access.tls is not None else None,
+                    family=access.family,
                 )
-                if access.mechanism is not None:
-                    await self._authenticate(connection, access.mechanism)
                 answer = await connection.send(messages.api_versions_request())
                 connection.versions = messages.decode_api_versions(answer)
+                if access.mechanism is not None:
+                    await self._authenticate(connection, access.mechanism)
+                reason = ""
         except TimeoutError:
             reason = f"no connection within {access.setup_timeout:g} s"
         except (OSError, ProtocolError, ScramRefused) as problem:  # SSLError is an OSError
             reason = str(problem) or repr(problem)
         except Unreachable as problem:
             reason = str(problem)
-        else:
-            if not self._closed:
-                return connection
-            reason = "the connection was closed here"
-        connection.fail(reason)
-        raise Unreachable(reason)
+        finally:
+            if reason:
+                connection.fail(reason)
+        if reason:
+            raise Unreachable(reason)
+        return connection
 
     async def _authenticate(self, connection: _Protocol, mechanism: str) -> None:
         answer = await connection.send(messages.sasl_handshake_request(mechanism))
@@ -185,8 +238,12 @@ class BrokerLink:
         client.check(await self._token(connection, proof))
 
     async def _token(self, connection: _Protocol, token: bytes) -> bytes:
-        answer = await connection.send(messages.sasl_authenticate_request(token))
-        error, message, token = messages.decode_sasl_authenticate(answer)
-        if error:
-            raise Unreachable(f"SASL authentication was refused: {message or f'error {error}'}")
-        return token
+        served = connection.versions.get(messages.SASL_AUTHENTICATE)
+        request = messages.sasl_authenticate_request(token, min(served.highest if served else 0, 1))
+        answer = messages.decode_sasl_authenticate(await connection.send(request))
+        if answer.error_code:
+            raise Unreachable(f"SASL authentication was refused: {answer.message or f'error {answer.error_code}'}")
+        if answer.lifetime_ms > 0:
+            part = random.uniform(*_SESSION)
+            connection.ends_at = asyncio.get_running_loop().time() + part * answer.lifetime_ms / 1_000
+        return answer.token

@@ -25,7 +25,7 @@ from mesh.upstream.engine import (
     Revoked,
 )
 from mesh.upstream.librdkafka import LibrdkafkaEngine
-from mesh.upstream.raw.cluster import UpstreamCluster
+from mesh.upstream.nodes import Nodes
 from mesh.upstream.raw.fetching import Fetching
 from mesh.upstream.raw.reading import Reading
 from mesh.upstream.raw.rereading import Rereading
@@ -45,8 +45,8 @@ class RawEngine:
         self._deliver = deliver
         self._closed = False
         self._readings: dict[UpstreamPartition, Reading] = {}
-        self._cluster = UpstreamCluster(
-            options.cluster, options.bootstrap_servers, access_of(options.properties), buffers
+        self._cluster = Nodes(
+            options.cluster, options.bootstrap_servers, access_of(options.properties), buffers.allocate
         )
         read_committed = options.isolation == "read_committed"
         self._fetching = Fetching(

@@ -20,7 +20,8 @@ from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.connection import BrokerLink, Unreachable
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received
-from mesh.upstream.raw.cluster import EARLIEST, LATEST, UpstreamCluster
+from mesh.upstream.nodes import Nodes
+from mesh.upstream.raw.bounds import EARLIEST, LATEST, offset_of
 from mesh.upstream.raw.reading import (
     NO_LEADER,
     REFUSED_REST,
@@ -58,7 +59,7 @@ class Fetching:
 
     def __init__(
         self,
-        cluster: UpstreamCluster,
+        cluster: Nodes,
         readings: dict[UpstreamPartition, Reading],
         read_committed: bool,
         buffer_bytes: int,
@@ -307,8 +308,8 @@ class Fetching:
             self._look.set()
             return None
         try:
-            first = await self._cluster.offset(reading.source, node, reading.epoch, EARLIEST, False)
-            last = await self._cluster.offset(reading.source, node, reading.epoch, LATEST, False)
+            first = await offset_of(reading.source, node, reading.epoch, EARLIEST)
+            last = await offset_of(reading.source, node, reading.epoch, LATEST)
         except Unreachable as problem:
             self._cluster.failed(node.asking, str(problem))
             self.lost(reading)

@@ -11,7 +11,8 @@ from mesh.records.batch import Batch, CorruptBatch
 from mesh.records.spans import Span, UpstreamPartition
 from mesh.upstream.connection import Unreachable
 from mesh.upstream.engine import EngineEvent, Reread
-from mesh.upstream.raw.cluster import EARLIEST, LATEST, Node, UpstreamCluster
+from mesh.upstream.nodes import Node, Nodes
+from mesh.upstream.raw.bounds import EARLIEST, LATEST, offset_of
 from mesh.upstream.raw.reading import NotTheLeader, OutOfRange, Progress, Reading, outcome_of
 from mesh.wire.client import fetch, messages
 from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request
@@ -28,7 +29,7 @@ class Rereading:
 
     def __init__(
         self,
-        cluster: UpstreamCluster,
+        cluster: Nodes,
         readings: dict[UpstreamPartition, Reading],
         read_committed: bool,
         tell: Callable[[EngineEvent], None],
@@ -117,8 +118,8 @@ class Rereading:
     async def _at_end(self, reading: Reading, node: Node, position: int, span: Span) -> tuple[int, bool]:
         """The log ends here, or begins behind it: whoever asks for the end is told to wait until its leader knows
         (KIP-207)."""
-        low = await self._cluster.offset(reading.source, node, reading.epoch, EARLIEST, False)
-        high = await self._cluster.offset(reading.source, node, reading.epoch, LATEST, False)
+        low = await offset_of(reading.source, node, reading.epoch, EARLIEST)
+        high = await offset_of(reading.source, node, reading.epoch, LATEST)
         if low is None or high is None:
             return position, False
         after = max(position, low)

@@ -1,16 +1,17 @@
 """What the mesh itself asks of a broker, but for Fetch: each API in the one or few versions that it needs.
 
-Kafka 2.1 and all later ones have them. Everything a response announces is bounded by the bytes that are there.
+Kafka 0.11 and all later ones have them. Everything a response announces is bounded by the bytes that are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
+from kio.schema.list_offsets.v2 import request as list_offsets_v2
 from kio.schema.list_offsets.v4 import request as list_offsets_v4
 from kio.schema.metadata.v7 import request as metadata_v7
 from kio.schema.metadata.v12 import request as metadata_v12
@@ -31,6 +32,7 @@ METADATA: Final = 3
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
+Partitions: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,10 @@ def decode_api_versions(response: ClientResponse) -> Mapping[int, VersionRange]:
 
 
 def metadata_request(topics: Iterable[str], version: int) -> ClientRequest:
-    """In version 7 (leader epochs, KIP-320) to 12 (from 10 on topic ids, KIP-516). Creates no topic."""
+    """In version 12 (topic ids, KIP-516), 7 (leader epochs, KIP-320) or 4: the best of them up to `version`.
+
+    Creates no topic.
+    """
     if version >= 12:
         request: object = metadata_v12.MetadataRequest(
             topics=tuple(metadata_v12.MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in topics),
@@ -101,30 +106,35 @@ def metadata_request(topics: Iterable[str], version: int) -> ClientRequest:
             include_topic_authorized_operations=False,
         )
         return ClientRequest(METADATA, 12, True, (_written(request),))
+    # 4 to 7 are asked alike.
     request = metadata_v7.MetadataRequest(
         topics=tuple(metadata_v7.MetadataRequestTopic(name=TopicName(name)) for name in topics),
         allow_auto_topic_creation=False,
     )
-    return ClientRequest(METADATA, 7, False, (_written(request),))
+    return ClientRequest(METADATA, 7 if version >= 7 else 4, False, (_written(request),))
 
 
 def decode_metadata(response: ClientResponse) -> ClusterLayout:
     """Raises ProtocolError."""
     cursor, flexible = cursor_of(response), response.request.is_flexible
+    has_epochs = response.request.api_version >= 7
     cursor.int32()  # throttle time
     brokers = tuple([_broker(cursor, flexible) for _ in range(_count(cursor, flexible, 11))])
     _nullable_string(cursor, flexible)  # cluster id
     cursor.int32()  # controller
-    topics = tuple([_topic(cursor, flexible) for _ in range(_count(cursor, flexible, 9))])
+    topics = tuple([_topic(cursor, flexible, has_epochs) for _ in range(_count(cursor, flexible, 9))])
     if flexible:
         cursor.skip_tagged_fields()
     return ClusterLayout(brokers, topics)
 
 
-def list_offsets_request(
-    partitions: Mapping[str, Iterable[tuple[int, int]]], timestamp: int, read_committed: bool
-) -> ClientRequest:
-    """Version 4. partitions: numbers and leader epochs (-1: unknown) by topic. timestamp: -1 latest, -2 earliest."""
+def list_offsets_request(partitions: Partitions, timestamp: int, read_committed: bool, version: int) -> ClientRequest:
+    """In version 4, or 2 if `version` is below it, which has no leader epochs.
+
+    partitions: numbers and leader epochs (-1: unknown) by topic. timestamp: -1 latest, -2 earliest.
+    """
+    if version < 4:
+        return _older_list_offsets_request(partitions, timestamp, read_committed)
     request = list_offsets_v4.ListOffsetsRequest(
         replica_id=BrokerId(-1),
         isolation_level=i8(int(read_committed)),
@@ -144,18 +154,37 @@ def list_offsets_request(
     return ClientRequest(LIST_OFFSETS, 4, False, (_written(request),))
 
 
+def _older_list_offsets_request(partitions: Partitions, timestamp: int, read_committed: bool) -> ClientRequest:
+    request = list_offsets_v2.ListOffsetsRequest(
+        replica_id=BrokerId(-1),
+        isolation_level=i8(int(read_committed)),
+        topics=tuple(
+            list_offsets_v2.ListOffsetsTopic(
+                name=TopicName(topic),
+                partitions=tuple(
+                    list_offsets_v2.ListOffsetsPartition(partition_index=i32(number), timestamp=i64(timestamp))
+                    for number, _ in numbers
+                ),
+            )
+            for topic, numbers in partitions.items()
+        ),
+    )
+    return ClientRequest(LIST_OFFSETS, 2, False, (_written(request),))
+
+
 def decode_list_offsets(response: ClientResponse) -> Mapping[tuple[str, int], tuple[int, int]]:
     """Error code and offset by topic and partition. Raises ProtocolError."""
-    cursor = cursor_of(response)
+    cursor, has_epochs = cursor_of(response), response.request.api_version >= 4
     cursor.int32()  # throttle time
     found: dict[tuple[str, int], tuple[int, int]] = {}
     for _ in range(max(cursor.count(6), 0)):
         topic = cursor.string()
-        for _ in range(max(cursor.count(26), 0)):
+        for _ in range(max(cursor.count(22), 0)):
             partition, error = cursor.int32(), cursor.int16()
             cursor.int64()  # timestamp
             found[topic, partition] = error, cursor.int64()
-            cursor.int32()  # leader epoch
+            if has_epochs:
+                cursor.int32()
     return found
 
 
@@ -172,15 +201,26 @@ def decode_sasl_handshake(response: ClientResponse) -> tuple[int, tuple[str, ...
     return error, tuple([cursor.string() for _ in range(max(cursor.count(2), 0))])
 
 
-def sasl_authenticate_request(token: bytes) -> ClientRequest:
-    return ClientRequest(SASL_AUTHENTICATE, 0, False, (INT32.pack(len(token)) + token,))
+@dataclass(frozen=True, slots=True)
+class SaslAnswer:
+    """lifetime_ms: how long the session lasts (KIP-368), 0 if it does not end or the version does not tell."""
+
+    error_code: int
+    message: str
+    token: bytes = field(repr=False)
+    lifetime_ms: int
 
 
-def decode_sasl_authenticate(response: ClientResponse) -> tuple[int, str, bytes]:
-    """Error code, error message, token. Raises ProtocolError."""
+def sasl_authenticate_request(token: bytes, version: int) -> ClientRequest:
+    """Version 0 or 1."""
+    return ClientRequest(SASL_AUTHENTICATE, version, False, (INT32.pack(len(token)) + token,))
+
+
+def decode_sasl_authenticate(response: ClientResponse) -> SaslAnswer:
+    """Raises ProtocolError."""
     cursor = cursor_of(response)
-    error, message = cursor.int16(), cursor.nullable_string()
-    return error, message or "", cursor.byte_string()
+    error, message, token = cursor.int16(), cursor.nullable_string(), cursor.byte_string()
+    return SaslAnswer(error, message or "", token, cursor.int64() if response.request.api_version >= 1 else 0)
 
 
 def _broker(cursor: Cursor, flexible: bool) -> Broker:
@@ -193,21 +233,22 @@ def _broker(cursor: Cursor, flexible: bool) -> Broker:
     return Broker(node_id, host, port)
 
 
-def _topic(cursor: Cursor, flexible: bool) -> TopicLeaders:
+def _topic(cursor: Cursor, flexible: bool, has_epochs: bool) -> TopicLeaders:
     error = cursor.int16()
     name = _nullable_string(cursor, flexible) or ""
     topic_id = cursor.uuid() if flexible else None
     cursor.boolean()  # is internal
-    partitions = tuple([_partition(cursor, flexible) for _ in range(_count(cursor, flexible, 17))])
+    partitions = tuple([_partition(cursor, flexible, has_epochs) for _ in range(_count(cursor, flexible, 13))])
     if flexible:
         cursor.int32()  # authorized operations
         cursor.skip_tagged_fields()
     return TopicLeaders(name, topic_id, error, partitions)
 
 
-def _partition(cursor: Cursor, flexible: bool) -> PartitionLeader:
-    error, number, leader, epoch = cursor.int16(), cursor.int32(), cursor.int32(), cursor.int32()
-    for _ in range(3):  # replicas, those in sync, those offline
+def _partition(cursor: Cursor, flexible: bool, has_epochs: bool) -> PartitionLeader:
+    error, number, leader = cursor.int16(), cursor.int32(), cursor.int32()
+    epoch = cursor.int32() if has_epochs else -1
+    for _ in range(3 if has_epochs else 2):  # replicas, those in sync, those offline
         for _ in range(_count(cursor, flexible, 4)):
             cursor.int32()
     if flexible:

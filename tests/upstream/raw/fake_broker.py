@@ -44,7 +44,7 @@ class FakeCluster:
 
     logs: batches by partition, with the first offset of each. begins: log start offsets. leaders: node ids.
     errors: of a Fetch, by partition, answered once each. fetched: (node, partitions, max_wait_ms) of each Fetch.
-    silent: nodes that answer nothing. asked: called at each Fetch.
+    silent: nodes that answer nothing. described: which nodes answered a Metadata request. asked: called at each Fetch.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -58,6 +58,7 @@ class FakeCluster:
         self.throttle_ms = 0
         self.silent: set[int] = set()
         self.fetched: list[tuple[int, dict[int, int], int]] = []
+        self.described: list[int] = []
         self.ports: dict[int, int] = {}
         self.asked: Callable[[], None] = lambda: None
         self._changed = asyncio.Condition()
@@ -97,6 +98,7 @@ class FakeCluster:
             case FetchRequest():
                 wire.answer(request, await self._fetch(node, message))
             case MetadataRequest():
+                self.described.append(node)
                 wire.answer(request, self._metadata())
             case ListOffsetsRequest():
                 wire.answer(request, self._list_offsets(message))

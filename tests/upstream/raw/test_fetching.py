@@ -11,7 +11,7 @@ from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
 from mesh.upstream.access import Access
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Reread
-from mesh.upstream.raw.cluster import UpstreamCluster
+from mesh.upstream.nodes import Nodes
 from mesh.upstream.raw.fetching import PARKED_MS, Fetching
 from mesh.upstream.raw.reading import Reading
 from mesh.upstream.raw.rereading import Rereading
@@ -36,7 +36,7 @@ class Reader:
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
         self.readings = {source(number): Reading(source(number), 0) for number in range(len(cluster.logs))}
         buffers = ReceiveBuffers(64 << 20)
-        self.cluster = UpstreamCluster(EU, bootstrap, access, buffers)
+        self.cluster = Nodes(EU, bootstrap, access, buffers.allocate)
         loop = asyncio.get_running_loop()
         self.fetching = Fetching(self.cluster, self.readings, True, 1 << 20, buffers, self._tell, self._delegate, loop)
         self.rereading = Rereading(self.cluster, self.readings, True, self._tell, self.fetching.lost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from io import BytesIO
@@ -22,10 +23,13 @@ from mesh.wire.messages import ListOffsetsRequest, MetadataRequest
 from mesh.wire.reader import Cursor
 
 api_versions: Any = import_module("kio.schema.api_versions.v0.response")
+list_offsets_v2: Any = import_module("kio.schema.list_offsets.v2.response")
 list_offsets: Any = import_module("kio.schema.list_offsets.v4.response")
+metadata_v4: Any = import_module("kio.schema.metadata.v4.response")
 metadata_v7: Any = import_module("kio.schema.metadata.v7.response")
 metadata_v12: Any = import_module("kio.schema.metadata.v12.response")
 authenticate: Any = import_module("kio.schema.sasl_authenticate.v0.response")
+authenticate_v1: Any = import_module("kio.schema.sasl_authenticate.v1.response")
 handshake: Any = import_module("kio.schema.sasl_handshake.v1.response")
 
 TOPIC_ID = UUID(int=7)
@@ -42,7 +46,7 @@ LAYOUT = messages.ClusterLayout(
 
 
 def metadata(schema: Any) -> Any:
-    with_ids = schema is metadata_v12
+    with_ids, with_epochs = schema is metadata_v12, schema is not metadata_v4
 
     def topic(each: messages.TopicLeaders) -> Any:
         partitions = tuple(
@@ -50,10 +54,9 @@ def metadata(schema: Any) -> Any:
                 error_code=ErrorCode(leader.error_code),
                 partition_index=leader.partition,
                 leader_id=leader.leader,
-                leader_epoch=leader.epoch,
                 replica_nodes=(1, 2),
                 isr_nodes=(2,),
-                offline_replicas=(),
+                **({"leader_epoch": leader.epoch, "offline_replicas": ()} if with_epochs else {}),
             )
             for leader in each.partitions
         )
@@ -98,6 +101,9 @@ LIST_OFFSETS = list_offsets.ListOffsetsResponse(
 )
 HANDSHAKE = handshake.SaslHandshakeResponse(error_code=ErrorCode(33), mechanisms=("PLAIN", "SCRAM-SHA-256"))
 AUTHENTICATE = authenticate.SaslAuthenticateResponse(error_code=ErrorCode(58), error_message="no", auth_bytes=b"token")
+AUTHENTICATE_V1 = authenticate_v1.SaslAuthenticateResponse(
+    error_code=ErrorCode(0), error_message=None, auth_bytes=b"", session_lifetime=timedelta(minutes=1)
+)
 CASES: list[tuple[Any, ClientRequest, Callable[[ClientResponse], Any], Any]] = [
     (
         API_VERSIONS,
@@ -108,7 +114,7 @@ CASES: list[tuple[Any, ClientRequest, Callable[[ClientResponse], Any], Any]] = [
     (metadata(metadata_v12), messages.metadata_request(["orders"], 12), messages.decode_metadata, LAYOUT),
     (
         LIST_OFFSETS,
-        messages.list_offsets_request({}, -1, True),
+        messages.list_offsets_request({}, -1, True, 9),
         messages.decode_list_offsets,
         {("orders", 3): (0, 42)},
     ),
@@ -118,7 +124,18 @@ CASES: list[tuple[Any, ClientRequest, Callable[[ClientResponse], Any], Any]] = [
         messages.decode_sasl_handshake,
         (33, ("PLAIN", "SCRAM-SHA-256")),
     ),
-    (AUTHENTICATE, messages.sasl_authenticate_request(b"t"), messages.decode_sasl_authenticate, (58, "no", b"token")),
+    (
+        AUTHENTICATE,
+        messages.sasl_authenticate_request(b"t", 0),
+        messages.decode_sasl_authenticate,
+        messages.SaslAnswer(58, "no", b"token", 0),
+    ),
+    (
+        AUTHENTICATE_V1,
+        messages.sasl_authenticate_request(b"t", 1),
+        messages.decode_sasl_authenticate,
+        messages.SaslAnswer(0, "", b"", 60_000),
+    ),
 ]
 
 
@@ -141,7 +158,15 @@ def test_older_metadata_has_no_topic_ids() -> None:
     ]
 
 
-@pytest.mark.parametrize(("asked", "version"), [(7, 7), (9, 7), (11, 7), (12, 12), (13, 12)])
+def test_the_oldest_metadata_has_no_epochs() -> None:
+    layout = messages.decode_metadata(answered(messages.metadata_request([], 6), encoded(metadata(metadata_v4))))
+    assert layout.brokers == LAYOUT.brokers
+    assert [topic.partitions for topic in layout.topics] == [
+        tuple(replace(each, epoch=-1) for each in topic.partitions) for topic in LAYOUT.topics
+    ]
+
+
+@pytest.mark.parametrize(("asked", "version"), [(4, 4), (6, 4), (7, 7), (9, 7), (11, 7), (12, 12), (13, 12)])
 def test_metadata_requests(asked: int, version: int) -> None:
     request = messages.metadata_request(["orders", "returns"], asked)
     assert request.api_version == version
@@ -150,12 +175,34 @@ def test_metadata_requests(asked: int, version: int) -> None:
     assert [topic.name for topic in read.topics or ()] == ["orders", "returns"]
 
 
-def test_list_offsets_requests() -> None:
-    request = messages.list_offsets_request({"orders": [(3, 5)]}, -2, True)
-    read = decode_request(ApiKey.LIST_OFFSETS, 4, Cursor(b"".join(map(bytes, request.body))))
+@pytest.mark.parametrize(("asked", "version"), [(2, 2), (3, 2), (4, 4), (10, 4)])
+def test_list_offsets_requests(asked: int, version: int) -> None:
+    request = messages.list_offsets_request({"orders": [(3, 5)]}, -2, True, asked)
+    assert request.api_version == version
+    read = decode_request(ApiKey.LIST_OFFSETS, version, Cursor(b"".join(map(bytes, request.body))))
     assert isinstance(read, ListOffsetsRequest)
     ((topic, partitions),) = [(each.name, each.partitions) for each in read.topics]
     assert (topic, partitions[0].partition_index, partitions[0].timestamp) == ("orders", 3, -2)
+
+
+def test_older_list_offsets() -> None:
+    body = encoded(
+        list_offsets_v2.ListOffsetsResponse(
+            **NOTHING,
+            topics=(
+                list_offsets_v2.ListOffsetsTopicResponse(
+                    name="orders",
+                    partitions=(
+                        list_offsets_v2.ListOffsetsPartitionResponse(
+                            partition_index=3, error_code=ErrorCode(0), timestamp=-1, offset=42
+                        ),
+                    ),
+                ),
+            ),
+        )
+    )
+    request = messages.list_offsets_request({}, -1, True, 3)
+    assert messages.decode_list_offsets(answered(request, body)) == {("orders", 3): (0, 42)}
 
 
 def test_an_error_in_place_of_versions_is_refused() -> None:

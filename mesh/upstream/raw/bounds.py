@@ -1,0 +1,30 @@
+"""Where a log begins and ends."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mesh.records.spans import UpstreamPartition
+from mesh.upstream.connection import Unreachable
+from mesh.upstream.nodes import Node
+from mesh.wire.client import messages
+from mesh.wire.errors import ProtocolError
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+async def offset_of(
+    source: UpstreamPartition, node: Node, epoch: int, which: int, read_committed: bool = False
+) -> int | None:
+    """Where a log begins (EARLIEST) or ends (LATEST); None if the leader does not say now. Raises Unreachable."""
+    served = (await node.asking.versions()).get(messages.LIST_OFFSETS)
+    partitions: messages.Partitions = {str(source.topic): [(source.partition, epoch)]}
+    version = served.highest if served else 0
+    request = messages.list_offsets_request(partitions, which, read_committed, version)
+    try:
+        found = messages.decode_list_offsets(await node.asking.request(request))
+    except ProtocolError as problem:
+        raise Unreachable(str(problem)) from problem
+    error, offset = found.get((source.topic, source.partition), (-1, -1))
+    return offset if not error and offset >= 0 else None
