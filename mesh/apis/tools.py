@@ -32,7 +32,8 @@ def ask_for_groups(context: Context, names: Sequence[str]) -> list[Effect]:
     groups = [GroupId(name) for name in dict.fromkeys(names) if refusal(context, name) is ErrorCode.NONE]
     if not groups:
         return [Answer(context.ticket, CommittedUpstream({}, {}))]
-    return [AskUpstream(context.ticket, GroupOffsets(tuple(groups[:MOST_GROUPS])))]
+    question = GroupOffsets(tuple(groups[:MOST_GROUPS]), context.cluster.topics.sources())
+    return [AskUpstream(context.ticket, question)]
 
 
 def refusal(context: Context, name: str) -> ErrorCode:

@@ -16,9 +16,11 @@ from mesh.wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """What these groups have committed, of all topics of all clusters."""
+    """What these groups have committed of these partitions. A cluster of which none is named is asked whether it
+    answers."""
 
     groups: tuple[GroupId, ...]
+    partitions: frozenset[UpstreamPartition]
 
 
 @dataclass(frozen=True, slots=True)

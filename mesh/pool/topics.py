@@ -71,6 +71,10 @@ class VirtualTopics:
         """The topic and partition under which clients see an upstream partition."""
         return self._numbers.get(source)
 
+    def sources(self) -> frozenset[UpstreamPartition]:
+        """All upstream partitions that clients see."""
+        return frozenset(self._numbers)
+
     def topic_id(self, name: TopicName) -> uuid.UUID:
         return uuid.uuid5(TOPIC_IDS, f"{self._virtual_cluster}/{name}")
 

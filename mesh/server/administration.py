@@ -1,11 +1,14 @@
-"""What tools ask of the upstream clusters, by librdkafka's admin client: it never blocks the event loop."""
+"""What tools ask of the upstream clusters: by librdkafka's admin client, which never blocks the event loop, and, where
+that may not be used, in threads (`mesh.upstream.positions`)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol, TypeAlias, assert_never
 
+import anyio
+from anyio.to_thread import run_sync
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
@@ -30,12 +33,15 @@ from mesh.pool.questions import (
 )
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
+from mesh.upstream.positions import committed_positions
 from mesh.upstream.properties import Properties
 from mesh.wire.errors import ErrorCode
 
 REQUEST_TIMEOUT: Final = 4.0
 """Seconds: Kafka's tools give up after 5."""
 UNREACHABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+GROUPS_AT_A_TIME: Final = 8
+"""Whose positions are asked for; each of them takes a thread and a connection."""
 
 
 Answer: TypeAlias = CommittedUpstream | LogOffsetsFound | OffsetsSet | GroupsDeleted
@@ -50,13 +56,15 @@ class UpstreamAdministration:
     """The upstream clusters of one virtual cluster. prefix: what stands before a group id upstream."""
 
     def __init__(self, clusters: Mapping[ClusterName, Properties], prefix: str) -> None:
+        self._clusters = clusters
         self._admins = {name: LazyAdmin(properties) for name, properties in clusters.items()}
         self._prefix = prefix
+        self._readers = anyio.CapacityLimiter(GROUPS_AT_A_TIME)
 
     async def ask(self, question: Question) -> Answer:
         match question:
-            case GroupOffsets(groups):
-                return await self._committed(groups)
+            case GroupOffsets(groups, partitions):
+                return await self._committed(groups, partitions)
             case LogOffsets(times, read_committed):
                 return await self._log_offsets(times, read_committed)
             case SetOffsets(group, offsets):
@@ -71,24 +79,28 @@ class UpstreamAdministration:
         for admin in self._admins.values():
             admin.close()
 
-    async def _committed(self, groups: tuple[GroupId, ...]) -> CommittedUpstream:
+    async def _committed(
+        self, groups: tuple[GroupId, ...], partitions: Collection[UpstreamPartition]
+    ) -> CommittedUpstream:
         offsets: dict[GroupId, dict[UpstreamPartition, int]] = {group: {} for group in groups}
         errors: dict[GroupId, dict[ClusterName, ErrorCode]] = {group: {} for group in groups}
+        deadline = asyncio.get_running_loop().time() + REQUEST_TIMEOUT
+        asked = {name: [each for each in partitions if each.cluster == name] for name in self._clusters}
 
         async def look(group: GroupId, cluster: ClusterName) -> None:
-            request = [ConsumerGroupTopicPartitions(self._prefix + group)]
-            client = self._admins[cluster].client()
-            (future,) = client.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT).values()
-            try:
-                found = await asyncio.wrap_future(future)
-            except KafkaException as failure:
-                if (error := _code(failure.args[0])) is not ErrorCode.GROUP_ID_NOT_FOUND:
-                    errors[group][cluster] = error
-                return
-            for each in found.topic_partitions or ():
-                if each.error is None and each.offset >= 0:
-                    source = UpstreamPartition(cluster, TopicName(each.topic), each.partition)
-                    offsets[group][source] = each.offset
+            properties = {**self._clusters[cluster], "group.id": self._prefix + group}
+            async with self._readers:
+                left = deadline - asyncio.get_running_loop().time()
+                try:
+                    if left <= 0:  # this cluster, or another one, let all those before it wait
+                        errors[group][cluster] = UNREACHABLE
+                    else:
+                        found = await run_sync(
+                            committed_positions, properties, asked[cluster], left, abandon_on_cancel=True
+                        )
+                        offsets[group] |= found
+                except KafkaException as failure:
+                    errors[group][cluster] = _code(failure.args[0])
 
         await asyncio.gather(*(look(group, cluster) for group in groups for cluster in self._admins))
         return CommittedUpstream(offsets, errors)

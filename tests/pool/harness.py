@@ -314,7 +314,7 @@ class World:
         """What the upstream clusters say to a tool. A log begins at 0; a time lies between its ends."""
         self.questions.append(question)
         match question:
-            case GroupOffsets(groups):
+            case GroupOffsets(groups, _):
                 found = {group: {} if self.is_down else dict(self.upstreams[group].stored) for group in groups}
                 down = {EU: ErrorCode.COORDINATOR_NOT_AVAILABLE, US: ErrorCode.COORDINATOR_NOT_AVAILABLE}
                 return CommittedUpstream(found, {group: down if self.is_down else {} for group in groups})

@@ -53,7 +53,7 @@ class FakeAdministration:
 
     async def ask(self, question: Question) -> Answer:
         match question:
-            case GroupOffsets(groups):
+            case GroupOffsets(groups, _):
                 return CommittedUpstream({group: {} for group in groups}, {group: {} for group in groups})
             case LogOffsets(times):
                 return LogOffsetsFound(dict.fromkeys(times, LogOffset(ErrorCode.NONE, 0)))

@@ -14,11 +14,14 @@ from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import (
     ApiVersion,
     ApiVersionsResponse,
+    Coordinator,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -28,6 +31,11 @@ from mesh.wire.messages import (
     MetadataRequest,
     MetadataResponse,
     MetadataTopicResponse,
+    OffsetFetchGroupResponse,
+    OffsetFetchPartitionResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopicResponse,
 )
 
 TOPIC = "orders"
@@ -35,15 +43,18 @@ SERVED = {
     ApiKey.FETCH: (4, 17),
     ApiKey.METADATA: (0, 12),
     ApiKey.LIST_OFFSETS: (1, 7),
+    ApiKey.FIND_COORDINATOR: (0, 4),
+    ApiKey.OFFSET_FETCH: (1, 8),
     ApiKey.API_VERSIONS: (0, 4),
 }
 
 
 class FakeCluster:
-    """One topic. Tests change its fields; `changed` wakes parked Fetches.
+    """One topic. Tests change its fields; `changed` wakes parked Fetches. Node 1 coordinates all groups.
 
     logs: batches by partition, with the first offset of each. begins: log start offsets. leaders: node ids.
     errors: of a Fetch, by partition, answered once each. fetched: (node, partitions, max_wait_ms) of each Fetch.
+    group_errors: of OffsetFetch, answered once each. committed: of every group, by partition.
     silent: nodes that answer nothing. described: which nodes answered a Metadata request. asked: called at each Fetch.
     """
 
@@ -55,6 +66,8 @@ class FakeCluster:
         self.epoch = 5
         self.topic_id = UUID(int=1)
         self.errors: dict[int, list[ErrorCode]] = {}
+        self.group_errors: list[ErrorCode] = []
+        self.committed: dict[int, int] = {}
         self.throttle_ms = 0
         self.silent: set[int] = set()
         self.fetched: list[tuple[int, dict[int, int], int]] = []
@@ -102,6 +115,11 @@ class FakeCluster:
                 wire.answer(request, self._metadata())
             case ListOffsetsRequest():
                 wire.answer(request, self._list_offsets(message))
+            case FindCoordinatorRequest(coordinator_keys=keys):
+                found = tuple(Coordinator(key=key, node_id=1, host="127.0.0.1", port=self.ports[1]) for key in keys)
+                wire.answer(request, FindCoordinatorResponse(coordinators=found))
+            case OffsetFetchRequest():
+                wire.answer(request, self._positions(message))
             case _:
                 versions = tuple(
                     ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in SERVED.items()
@@ -135,6 +153,24 @@ class FakeCluster:
             for each in topic.partitions
         )
         return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name=topic.name, partitions=answers),))
+
+    def _positions(self, message: OffsetFetchRequest) -> OffsetFetchResponse:
+        (group,) = message.groups
+        if self.group_errors:
+            error = self.group_errors.pop(0)
+            refused = OffsetFetchGroupResponse(group_id=group.group_id, topics=(), error_code=error)
+            return OffsetFetchResponse(groups=(refused,))
+        topics = tuple(
+            OffsetFetchTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetFetchPartitionResponse(partition_index=each, committed_offset=self.committed.get(each, -1))
+                    for each in topic.partition_indexes
+                ),
+            )
+            for topic in group.topics or ()
+        )
+        return OffsetFetchResponse(groups=(OffsetFetchGroupResponse(group_id=group.group_id, topics=topics),))
 
     async def _fetch(self, node: int, message: FetchRequest) -> FetchResponse:
         (topic,) = message.topics
