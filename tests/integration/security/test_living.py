@@ -77,24 +77,26 @@ def test_certificates_of_clients_and_of_the_server_change(
     mesh = Mesh([kafka], [topic], tmp_path, {}, listener={**listener, "authorization": rules})
     try:
         login = Login(None, ours.certificate, certificate=authority.issue("alice", organization="Shop"))
-        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "mtls", COUNT, login)) == numbers()
+        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "certificates-mtls", COUNT, login)) == numbers()
         refused(mesh, Login(None, ours.certificate))
         stranger = Authority(tmp_path / "stranger").issue("alice", organization="Shop")
         refused(mesh, Login(None, ours.certificate, certificate=stranger))
         bob = Login(None, ours.certificate, certificate=authority.issue("bob", organization="Shop"))
         with pytest.raises(Exception, match=r"(?i)authoriz"):
-            secured.confluent(mesh.bootstrap_servers, topic, "bob", COUNT, bob)
+            secured.confluent(mesh.bootstrap_servers, topic, "certificates-bob", COUNT, bob)
         assert {entry["principal"] for entry in entries(mesh, "a request was refused by the rules")} == {"User:bob"}
 
         before = server.certificate.read_text()
         server.certificate.write_text("no certificate")
         eventually("the broken file is noticed", lambda: len(entries(mesh, "a changed file is not used")) == 1)
-        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "still", COUNT, login)) == numbers()
+        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "certificates-still", COUNT, login)) == numbers()
         server.certificate.write_text(before)
         renewed = ours.issue("mesh")
         eventually("the new certificate is in use", lambda: bool(entries(mesh, "a changed file is in use")))
         wanted = renewed.certificate.read_text().split()
-        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "renewed", COUNT, login)) == numbers()
+        assert (
+            sorted(secured.confluent(mesh.bootstrap_servers, topic, "certificates-renewed", COUNT, login)) == numbers()
+        )
         assert before.split() != wanted
     finally:
         mesh.kill()
@@ -117,16 +119,16 @@ def test_users_and_rules_change(kafka: KafkaCluster, topic: str, tmp_path: Path)
     try:
         old, new = Login("PLAIN", password="before"), Login("PLAIN", password="after")
         with pytest.raises(Exception, match=r"(?i)authoriz"):
-            secured.confluent(mesh.bootstrap_servers, topic, "denied", COUNT, old)
+            secured.confluent(mesh.bootstrap_servers, topic, "users-denied", COUNT, old)
         write(rules, rules=[{"principals": ["User:alice"], "topics": [topic], "groups": ["*"]}])
         eventually("the rules are in use", lambda: len(entries(mesh, "a changed file is in use")) == 1)
-        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "allowed", COUNT, old)) == numbers()
+        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "users-allowed", COUNT, old)) == numbers()
         write(users, users=[{"name": "alice"}])
         eventually("the broken file is noticed", lambda: len(entries(mesh, "a changed file is not used")) == 1)
-        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "still", COUNT, old)) == numbers()
+        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "users-still", COUNT, old)) == numbers()
         write(users, users=[{"name": "alice", "password": "after"}])
         eventually("the users are in use", lambda: len(entries(mesh, "a changed file is in use")) == 2)
-        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "changed", COUNT, new)) == numbers()
+        assert sorted(secured.confluent(mesh.bootstrap_servers, topic, "users-changed", COUNT, new)) == numbers()
         assert secured.first_error(mesh.bootstrap_servers, old).code() == KafkaError._AUTHENTICATION
     finally:
         mesh.kill()
