@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from mesh.pool.client import Client
 from mesh.pool.effects import Answer, ConnectionId, Effect, Ticket
 from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.security.principals import ANONYMOUS
 from mesh.security.rules import UNLIMITED, Access
 from mesh.security.session import Answer as AuthenticationStep
 from mesh.security.session import Handshake, Session
@@ -66,6 +68,10 @@ class Context:
     wall: float = 0.0
     session: Session = field(default_factory=Session)
     access: Access = UNLIMITED
+
+    @property
+    def client(self) -> Client:
+        return Client(self.client_id, self.client_host, self.session.principal or ANONYMOUS)
 
     def answer(self, response: ResponseMessage) -> list[Effect]:
         return [Answer(self.ticket, response)]

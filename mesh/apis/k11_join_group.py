@@ -35,8 +35,7 @@ def handle(context: Context, request: JoinGroupRequest) -> list[Effect]:
         session_timeout=session_timeout,
         rebalance_timeout=request.rebalance_timeout_ms / 1000 if request.rebalance_timeout_ms > 0 else session_timeout,
         must_know_id=context.version >= FIRST_VERSION_WITH_MEMBER_ID_REQUIRED,
-        client_id=context.client_id,
-        client_host=context.client_host,
+        client=context.client,
     )
     return context.cluster.join(context.connection, context.ticket, GroupId(request.group_id), join, context.now)
 

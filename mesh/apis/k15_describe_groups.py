@@ -83,8 +83,8 @@ def _member(pool: Pool, member: Member, numbers: Iterable[TopicPartition]) -> De
     return DescribedGroupMember(
         member_id=member.name,
         group_instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=f"/{member.client_host}",
+        client_id=member.client.id,
+        client_host=f"/{member.client.host}",
         member_metadata=protocols[0][1] if protocols else b"",
         member_assignment=_assignment(numbers),
     )

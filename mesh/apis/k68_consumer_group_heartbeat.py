@@ -45,8 +45,7 @@ def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> list[Eff
         topics=_names(request.subscribed_topic_names),
         assignor=request.server_assignor,
         owned=_owned(context, request.topic_partitions),
-        client_id=context.client_id,
-        client_host=context.client_host,
+        client=context.client,
     )
     error, message = _problem(context, request)
     if error is ErrorCode.NONE and heartbeat.problem is not None:

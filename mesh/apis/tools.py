@@ -17,14 +17,13 @@ MOST_GROUPS = 200
 
 def notice(context: Context) -> None:
     """Only tools ask this."""
-    state = context.cluster.connections[context.connection]
-    context.cluster.tools.noticed(state, context.client_id, context.now)
+    context.cluster.tools.noticed(context.client, context.now)
 
 
 def is_tool(context: Context) -> bool:
     """The rule is in mesh.pool.tools."""
     state = context.cluster.connections[context.connection]
-    return context.cluster.tools.is_tool(state, context.client_id, context.now)
+    return context.cluster.tools.is_tool(state, context.client, context.now)
 
 
 def ask_for_groups(context: Context, names: Sequence[str]) -> list[Effect]:

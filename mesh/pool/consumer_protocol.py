@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mesh.pool.client import Client
 from mesh.pool.coordinator import Coordinator
 from mesh.pool.effects import Answer, ConnectionId, Effect, MemberId, RefreshTopics, Ticket
 from mesh.pool.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, Subscription
@@ -48,8 +49,7 @@ class ConsumerHeartbeat:
     topics: tuple[TopicName, ...] | None
     assignor: str | None
     owned: Mapping[TopicName, frozenset[int]] | None
-    client_id: str
-    client_host: str
+    client: Client
 
     @property
     def is_full(self) -> bool:
@@ -169,8 +169,7 @@ class ConsumerProtocol:
             session_timeout=SESSION_TIMEOUT,
             rebalance_timeout=timeout,
             must_know_id=False,
-            client_id=request.client_id,
-            client_host=request.client_host,
+            client=request.client,
         )
         membership = self._coordinator.enter(join, now)
         known = membership.subscription

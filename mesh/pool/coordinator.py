@@ -310,4 +310,4 @@ class Coordinator:
 
 
 def _new_member_id(request: JoinRequest) -> MemberId:
-    return MemberId(f"{request.instance_id or request.client_id or 'consumer'}-{uuid.uuid4()}")
+    return MemberId(f"{request.instance_id or request.client.id or 'consumer'}-{uuid.uuid4()}")

@@ -4,13 +4,18 @@ Offsets tell (a slot is unique over the virtual cluster); then the connection, b
 seeks before the first Fetch of a connection has told nothing yet: it is taken for a member of the same client that
 fetches nowhere. That is a guess, and it is taken back as soon as the member itself shows up, or commits what another
 one was sent.
+
+Whatever tells, a request is a member's only if the same principal authenticated for both: who names the offsets or the
+member id of somebody else is a stranger (docs/decisions/0019-members-belong-to-their-principals.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from mesh.pool.client import Client
+from mesh.pool.clients import Clients
 from mesh.pool.effects import ConnectionId, GroupId, MemberId
 from mesh.pool.fetching import FetchRequest
 from mesh.pool.member import Member
@@ -35,8 +40,7 @@ class Connection:
     """
 
     id: ConnectionId
-    client_host: str
-    client_id: str = ""
+    client: Client
     fetching: Member | None = None
     guessed: bool = False
     barred: Member | None = None
@@ -45,18 +49,33 @@ class Connection:
     strangers: set[Fetch] = field(default_factory=set)
     heard: set[Member] = field(default_factory=set)
 
+    def calls_itself(self, client_id: str) -> None:
+        if client_id != self.client.id:
+            self.client = replace(self.client, id=client_id)
+
+    def may_be(self, member: Member) -> bool:
+        """Whether requests of this connection can be this member's at all."""
+        return member.client.principal == self.client.principal
+
     @property
     def members(self) -> set[Member]:
         return self.heard | {*self.joined.values()} | ({self.fetching} if self.fetching is not None else set())
 
 
 class Connections:
-    def __init__(self, topics: VirtualTopics, slots: Slots[Member], pools: Pools, settings: PoolSettings) -> None:
+    def __init__(
+        self, topics: VirtualTopics, slots: Slots[Member], clients: Clients, pools: Pools, settings: PoolSettings
+    ) -> None:
         self._topics = topics
         self._slots = slots
         self._pools = pools
         self._settings = settings
         self._connections: dict[ConnectionId, Connection] = {}
+        self._clients = clients
+        self._fetching: dict[Member, set[Connection]] = {}
+        """The connections whose Fetches are a member's."""
+        self._guesses: dict[Member, set[Connection]] = {}
+        """Those of them that were taken for its own by a guess."""
 
     def __getitem__(self, connection: ConnectionId) -> Connection:
         return self._connections[connection]
@@ -64,11 +83,22 @@ class Connections:
     def __len__(self) -> int:
         return len(self._connections)
 
-    def open(self, connection: ConnectionId, client_host: str) -> None:
-        self._connections[connection] = Connection(connection, client_host)
+    def open(self, connection: ConnectionId, client: Client) -> None:
+        self._connections[connection] = Connection(connection, client)
 
     def close(self, connection: ConnectionId) -> Connection | None:
-        return self._connections.pop(connection, None)
+        state = self._connections.pop(connection, None)
+        if state is not None and state.fetching is not None:
+            self._unbind(state, state.fetching)  # what it was is still told by the state
+        return state
+
+    def is_anothers(self, connection: ConnectionId, group: GroupId, member_id: str) -> bool:
+        """Whether the member of that id, if there is one, is another principal's. Then there is none for who asks: but
+        for LeaveGroup, by which tools remove the members of others, and for static members, who are replaced by who
+        names their instance id; both as in Kafka."""
+        pool = self._pools.by_group.get(group)
+        member = pool.members.get(MemberId(member_id)) if pool is not None else None
+        return member is not None and not self._connections[connection].may_be(member)
 
     def fetching_member(self, state: Connection, request: FetchRequest, now: float) -> tuple[Member | None, bool]:
         """Whose Fetch this is, and whether that is a guess: its offsets tell; then its connection; then who is known to
@@ -87,13 +117,14 @@ class Connections:
         if owner is None and request.partitions:
             if state.barred is None:
                 hung_since = now - self._settings.hung_after
-                owner = self._about_to_fetch(state, self._pools.by_group.values(), hung_since)
+                owner = self._clients.about_to_fetch(state.client, hung_since)
             guessed = owner is not None
-            owner = owner or self._pools.new_groupless(state.client_id, state.client_host, now)
+            owner = owner or self._pools.new_groupless(state.client, now)
         return owner, guessed
 
     def committer(
         self,
+        connection: ConnectionId,
         group: GroupId,
         member_id: MemberId,
         instance_id: str | None,
@@ -105,20 +136,28 @@ class Connections:
             return None, None, ErrorCode.INVALID_GROUP_ID
         if member_id or generation >= 0:
             pool = self._pools.by_group.get(group)
-            if pool is None:
+            if pool is None or self.is_anothers(connection, group, member_id):
                 return None, None, ErrorCode.UNKNOWN_MEMBER_ID
             error = pool.coordinator.validate(member_id, instance_id, generation)
             return (pool, pool.members[member_id], error) if error is ErrorCode.NONE else (None, None, error)
         for _, _, offset in positions:
             owner = self._slots.owner(slot_of(offset)) if offset >= 0 else None
-            if owner is not None and not owner.id and owner.group == group and group in self._pools.by_group:
+            if owner is None or owner.id or not self._connections[connection].may_be(owner):
+                continue
+            if owner.group == group and group in self._pools.by_group:
                 return self._pools.by_group[group], owner, ErrorCode.NONE
         return None, None, ErrorCode.UNKNOWN_MEMBER_ID
 
     def bind(self, state: Connection, member: Member, guessed: bool) -> None:
         """Fetches of this connection are this member's."""
         if state.fetching is not member:
+            if state.fetching is not None:
+                self._unbind(state, state.fetching)
             state.fetching, state.guessed = member, guessed
+            self._fetching.setdefault(member, set()).add(state)
+            if guessed:
+                self._guesses.setdefault(member, set()).add(state)
+        self._clients.fetches(member)
         state.stranger_since = None
 
     def forget_stranger(self, fetch: Fetch) -> None:
@@ -129,7 +168,7 @@ class Connections:
         """The member to whom an offset of the request belongs: one in its window, or where a new window begins."""
         for asked in request.partitions:
             owner = self._slots.owner(slot_of(asked.offset)) if asked.offset >= 0 else None
-            if owner is None or owner is state.barred or asked.topic is None:
+            if owner is None or owner is state.barred or asked.topic is None or not state.may_be(owner):
                 continue
             source = self._topics.partition(asked.topic, asked.partition)
             window = owner.windows.get(source) if source is not None else None
@@ -139,25 +178,12 @@ class Connections:
                 # Below its window stands a client whose answers were lost; but also one of an earlier run, perhaps.
                 start = self._slots.start(slot_of(asked.offset))
                 is_its_own = asked.offset in window or (
-                    start <= asked.offset < window.committed and _is_same_client(state, owner)
+                    start <= asked.offset < window.committed and owner.client == state.client
                 )
             if is_its_own:
                 self._take_back_guesses(owner, state)
                 return owner
         return None
-
-    def _about_to_fetch(self, state: Connection, pools: Iterable[Pool], hung_since: float) -> Member | None:
-        """A member of the same client that is connected and fetches nowhere; rather one that never has. At last one
-        that has not fetched since `hung_since`, and so may have lost its connection without our having noticed."""
-        idle = [
-            member
-            for pool in pools
-            for member in pool.all_members
-            if _is_same_client(state, member)
-            and member.connections
-            and (not self._is_fetching(member) or (not member.parked and member.fetched <= hung_since))
-        ]
-        return min(idle, key=lambda member: (self._is_fetching(member), member.has_fetched), default=None)
 
     def correct(self, pool: Pool, committer: Member, offsets: Iterable[int]) -> Member:
         """A member commits: if these are offsets that another member of its pool was sent on a guess, the two were
@@ -165,14 +191,17 @@ class Connections:
         for offset in offsets:
             owner = self._slots.owner(slot_of(offset)) if offset >= 0 else None
             if owner is not None and owner is not committer and pool.members.get(owner.id) is owner:
-                if any(state.fetching is owner and state.guessed for state in self._of(owner)):
+                if owner.client == committer.client and self._guesses.get(owner):
                     self._exchange(pool, committer, owner)
                     return owner
                 return committer
         return committer
 
-    def _is_fetching(self, member: Member) -> bool:
-        return any(state.fetching is member for state in self._of(member))
+    def _unbind(self, state: Connection, member: Member) -> None:
+        _discard(self._guesses, member, state)
+        _discard(self._fetching, member, state)
+        if member not in self._fetching:
+            self._clients.stopped(member)
 
     def _of(self, member: Member) -> Iterator[Connection]:
         for connection in member.connections:
@@ -180,8 +209,9 @@ class Connections:
                 yield self._connections[connection]
 
     def _take_back_guesses(self, owner: Member, true: Connection) -> None:
-        for state in list(self._of(owner)):
-            if state is not true and state.fetching is owner and state.guessed:
+        for state in list(self._guesses.get(owner, ())):
+            if state is not true:
+                self._unbind(state, owner)
                 state.fetching, state.guessed, state.barred = None, False, owner
                 if owner not in state.joined.values():
                     owner.connections.discard(state.id)
@@ -189,9 +219,8 @@ class Connections:
     def _exchange(self, pool: Pool, one: Member, other: Member) -> None:
         """Two members exchange who they are; what each holds, and the connection it fetches on, stays."""
         for member in (one, other):
-            for state in self._of(member):
-                if state.fetching is member:
-                    state.guessed = False
+            for state in self._guesses.pop(member, ()):
+                state.guessed = False
         one_joined = [state for state in self._of(one) if state.joined.get(pool.group) is one]
         other_joined = [state for state in self._of(other) if state.joined.get(pool.group) is other]
         for states, before, after in ((one_joined, one, other), (other_joined, other, one)):
@@ -205,8 +234,12 @@ class Connections:
         pool.members[one.id], pool.members[other.id] = one, other
 
 
-def _is_same_client(state: Connection, member: Member) -> bool:
-    return member.client_id == state.client_id and member.client_host == state.client_host
+def _discard(connections: dict[Member, set[Connection]], member: Member, state: Connection) -> None:
+    of_member = connections.get(member)
+    if of_member is not None:
+        of_member.discard(state)
+        if not of_member:
+            del connections[member]
 
 
 def is_of_an_earlier_run(request: FetchRequest) -> bool:

@@ -182,8 +182,8 @@ def _member(pool: Pool, member: Member, now: float) -> MemberView:
         protocol = "classic" if membership.subscription is None else "consumer"
     return MemberView(
         name=member.name,
-        client_id=member.client_id,
-        client_host=member.client_host,
+        client_id=member.client.id,
+        client_host=member.client.host,
         instance_id=member.instance_id,
         connections=len(member.connections),
         protocol=protocol,

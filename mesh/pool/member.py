@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mesh.pool.client import Client
 from mesh.pool.effects import ConnectionId, GroupId, MemberId, Ticket
 from mesh.pool.flow import Flow
 from mesh.pool.settings import Acknowledge
@@ -27,8 +28,7 @@ class Member:
         "acknowledge",
         "asking",
         "away_since",
-        "client_host",
-        "client_id",
+        "client",
         "connections",
         "fetched",
         "flow",
@@ -51,8 +51,7 @@ class Member:
         group: GroupId,
         id: MemberId,
         slots: Slots[Member],
-        client_id: str,
-        client_host: str,
+        client: Client,
         acknowledge: Acknowledge,
         flow: Flow,
         now: float,
@@ -62,8 +61,7 @@ class Member:
         self.instance_id: str | None = None
         self.slot = slots.give(self)
         self.slots = {self.slot}
-        self.client_id = client_id
-        self.client_host = client_host
+        self.client = client
         self.acknowledge = acknowledge
         self.flow = flow
         self.windows: dict[UpstreamPartition, Window] = {}
@@ -93,4 +91,4 @@ class Member:
     @property
     def name(self) -> str:
         """What people and metrics call it."""
-        return self.id or f"{self.client_id}-{self.slot}"
+        return self.id or f"{self.client.id}-{self.slot}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mesh.pool.client import Client
 from mesh.pool.effects import MemberId, Ticket
 from mesh.pool.timers import Timer
 from mesh.records.spans import TopicName
@@ -25,8 +26,7 @@ class JoinRequest:
     session_timeout: float
     rebalance_timeout: float
     must_know_id: bool
-    client_id: str
-    client_host: str
+    client: Client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

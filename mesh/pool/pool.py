@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from mesh.pool.client import Client
+from mesh.pool.clients import Clients
 from mesh.pool.commits import Commits, Need
 from mesh.pool.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
 from mesh.pool.coordinator import Coordinator
@@ -48,6 +50,7 @@ class Pool:
         acknowledge: Acknowledge,
         topics: VirtualTopics,
         slots: Slots[Member],
+        clients: Clients,
         memory: MemoryBudget,
         parked: dict[Ticket, Fetch],
         effects: list[Effect],
@@ -59,6 +62,7 @@ class Pool:
         self._settings = settings
         self._topics = topics
         self._slots = slots
+        self._clients = clients
         self.timers = timers = Timers()
         self._effects = effects
         self._ended = ended
@@ -90,9 +94,9 @@ class Pool:
 
     # Members
 
-    def add_groupless(self, client_id: str, client_host: str, acknowledge: Acknowledge, now: float) -> Member:
+    def add_groupless(self, client: Client, acknowledge: Acknowledge, now: float) -> Member:
         """A consumer that fetches without having joined the group, or is about to; if it does not, it is forgotten."""
-        member = self._new_member(MemberId(""), client_id, client_host, acknowledge, now)
+        member = self._new_member(MemberId(""), client, acknowledge, now)
         self.groupless.add(member)
         self.timers.at(now + self._settings.lock_timeout, lambda then: self._forget_if_idle(member, then))
         return member
@@ -131,22 +135,20 @@ class Pool:
             member.away_since = now
             self.timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
 
-    def _new_member(
-        self, id: MemberId, client_id: str, client_host: str, acknowledge: Acknowledge, now: float
-    ) -> Member:
+    def _new_member(self, id: MemberId, client: Client, acknowledge: Acknowledge, now: float) -> Member:
         flow = Flow(self._settings.initial_window, self._settings.maximum_window)
         self._empty_since = None
-        return Member(self.group, id, self._slots, client_id, client_host, acknowledge, flow, now)
+        member = Member(self.group, id, self._slots, client, acknowledge, flow, now)
+        self._clients.add(member)
+        return member
 
     def _admitted(self, membership: Membership, connection: ConnectionId, now: float) -> None:
         request = membership.request
         member = self.members.get(membership.member_id)
         if member is None:
-            member = self._new_member(
-                membership.member_id, request.client_id, request.client_host, self.acknowledge, now
-            )
+            member = self._new_member(membership.member_id, request.client, self.acknowledge, now)
             self.members[member.id] = member
-            fields = {"group": self.group, "member": member.id, "client_id": member.client_id, "slot": member.slot}
+            fields = {"group": self.group, "member": member.id, "client_id": member.client.id, "slot": member.slot}
             self._effects.append(Report("a member joined", fields))
         member.instance_id = request.instance_id
         member.rebalance_timeout = request.rebalance_timeout
@@ -160,6 +162,7 @@ class Pool:
         fields = {"group": self.group, "member": member.name, "in_flight": member.in_flight, "reason": cause.value}
         self._effects.append(Report("a member is gone", fields))
         self.serving.drop(member, cause, now)
+        self._clients.remove(member)
         if not self.members and not self.groupless:
             self._empty_since = now
             self.timers.at(now + self._settings.linger, self._end_if_empty)
@@ -200,6 +203,8 @@ class Pool:
         self.is_closed = True
         self._demand.close()
         self._slots.give_back_all(lambda owner: owner.group == self.group)
+        for member in self.all_members:
+            self._clients.remove(member)
         self.members.clear()
         self.groupless.clear()
         self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -6,6 +6,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mesh.pool.client import Client
+from mesh.pool.clients import Clients
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import Effect, GroupId, Report, Ticket
 from mesh.pool.member import Member
@@ -25,6 +27,7 @@ class Pools:
         self,
         topics: VirtualTopics,
         slots: Slots[Member],
+        clients: Clients,
         rules: GroupRules,
         settings: PoolSettings,
         memory: MemoryBudget,
@@ -33,6 +36,7 @@ class Pools:
     ) -> None:
         self._topics = topics
         self._slots = slots
+        self._clients = clients
         self.rules = rules
         self._settings = settings
         self._memory = memory
@@ -61,6 +65,7 @@ class Pools:
                 self.rules.mode(group),
                 self._topics,
                 self._slots,
+                self._clients,
                 self._memory,
                 self._parked,
                 self._effects,
@@ -76,7 +81,7 @@ class Pools:
             return None
         return pool
 
-    def new_groupless(self, client_id: str, client_host: str, now: float) -> Member | None:
+    def new_groupless(self, client: Client, now: float) -> Member | None:
         """A member for a consumer that names no group; None where such are not let in, or there is no room.
 
         Raises SlotsExhausted.
@@ -87,7 +92,7 @@ class Pools:
         pool = self.of_group(group, now)
         if not self.has_room_for_groupless(pool):
             return None
-        return pool.add_groupless(client_id, client_host, self.rules.mode(group), now)
+        return pool.add_groupless(client, self.rules.mode(group), now)
 
     def has_room_for_groupless(self, pool: Pool) -> bool:
         return len(pool.groupless) < self._settings.max_members and self._slots.has_room

@@ -7,8 +7,8 @@ OffsetCommit says which one asks: a consumer that assigns itself partitions join
   tools ask: to list or describe groups, the offsets of all topics, or to delete something;
 * and this connection has neither joined a group nor fetched.
 
-"A client" is a client.id on a host: tools ask the coordinator about groups on one connection, and the broker about ends
-of logs on another. docs/decisions/0015-tools-see-upstream-offsets.md.
+"A client" is a client.id of a principal on a host: tools ask the coordinator about groups on one connection, and the
+broker about ends of logs on another. docs/decisions/0015-tools-see-upstream-offsets.md.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import fnmatch
 from typing import Final
 
+from mesh.pool.client import Client
 from mesh.pool.identity import Connection
 
 TOOL_CLIENT_IDS: Final = ("adminclient-*", "GetOffsetShell")
@@ -28,21 +29,20 @@ MOST_REMEMBERED: Final = 1_000
 
 class Tools:
     def __init__(self) -> None:
-        self._asked: dict[tuple[str, str], float] = {}
+        self._asked: dict[Client, float] = {}
         """When a client last asked for what only tools ask; oldest first."""
 
-    def noticed(self, state: Connection, client_id: str, now: float) -> None:
+    def noticed(self, client: Client, now: float) -> None:
         """It has just asked for what only tools ask."""
-        client = (client_id, state.client_host)
         self._asked.pop(client, None)
         self._asked[client] = now
         if len(self._asked) > MOST_REMEMBERED:
             del self._asked[next(iter(self._asked))]
 
-    def is_tool(self, state: Connection, client_id: str, now: float) -> bool:
+    def is_tool(self, state: Connection, client: Client, now: float) -> bool:
         if state.members:
             return False
-        if any(fnmatch.fnmatchcase(client_id, pattern) for pattern in TOOL_CLIENT_IDS):
+        if any(fnmatch.fnmatchcase(client.id, pattern) for pattern in TOOL_CLIENT_IDS):
             return True
-        asked = self._asked.get((client_id, state.client_host))
+        asked = self._asked.get(client)
         return asked is not None and now - asked < REMEMBERED

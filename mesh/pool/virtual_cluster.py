@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import IntEnum
 
+from mesh.pool.client import Client
+from mesh.pool.clients import Clients
 from mesh.pool.consumer_protocol import JOIN, ConsumerHeartbeat
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, RefreshTopics, Ticket
@@ -36,6 +39,7 @@ from mesh.pool.strangers import Strangers
 from mesh.pool.tools import Tools
 from mesh.pool.topics import VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
+from mesh.security.principals import Principal
 from mesh.wire.errors import ErrorCode
 
 
@@ -61,10 +65,11 @@ class VirtualCluster:
         self.rules = rules
         self._effects: list[Effect] = []
         self.slots: Slots[Member] = Slots(generator)
+        self.clients = Clients()
         self._parked: dict[Ticket, Fetch] = {}
         """Every Fetch that waits: those of the pools, and those of strangers, which belong to none."""
-        self._pools = Pools(topics, self.slots, rules, settings, memory, self._parked, self._effects)
-        self.connections = Connections(topics, self.slots, self._pools, settings)
+        self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, self._effects)
+        self.connections = Connections(topics, self.slots, self.clients, self._pools, settings)
         self._strangers = Strangers(self.connections, self._parked, self._effects)
         self.tools = Tools()
 
@@ -121,7 +126,12 @@ class VirtualCluster:
     # Connections
 
     def connected(self, connection: ConnectionId, client_host: str) -> None:
-        self.connections.open(connection, client_host)
+        self.connections.open(connection, Client("", client_host))
+
+    def authenticated(self, connection: ConnectionId, principal: Principal) -> None:
+        """It is known who the client is; before that it may not ask for anything that comes here."""
+        state = self.connections[connection]
+        state.client = replace(state.client, principal=principal)
 
     def disconnected(self, connection: ConnectionId, now: float) -> list[Effect]:
         state = self.connections.close(connection)
@@ -151,7 +161,8 @@ class VirtualCluster:
         self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: JoinRequest, now: float
     ) -> list[Effect]:
         error = self._pools.refusal(group)
-        if error is ErrorCode.NONE and request.member_id and group not in self.pools:
+        unknown = group not in self.pools or self.connections.is_anothers(connection, group, request.member_id)
+        if error is ErrorCode.NONE and request.member_id and unknown:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
             return [*self._drain(), Answer(ticket, JoinResult(error, request.member_id))]
@@ -161,12 +172,12 @@ class VirtualCluster:
         with self._pools.step(pool, now):
             member = pool.join(ticket, request, connection, now)
             if member is not None:
-                self._joined_here(member, connection, request.client_id, now)
+                self._joined_here(member, connection, request.client.id, now)
         return self._drain()
 
     def _joined_here(self, member: Member, connection: ConnectionId, client_id: str, now: float) -> None:
         state = self.connections[connection]
-        state.client_id = client_id
+        state.calls_itself(client_id)
         before, state.joined[member.group] = state.joined.get(member.group), member
         self._leave_behind(before, state, now)
 
@@ -175,7 +186,9 @@ class VirtualCluster:
     ) -> list[Effect]:
         """Of a member of the consumer protocol (KIP-848), which also joins and leaves by heartbeats."""
         error = self._pools.refusal(group) if request.epoch == JOIN else ErrorCode.NONE
-        if error is ErrorCode.NONE and request.epoch != JOIN and group not in self.pools:
+        unknown = request.epoch != JOIN and group not in self.pools
+        unknown = unknown or self.connections.is_anothers(connection, group, request.member_id)
+        if error is ErrorCode.NONE and unknown:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
             return [*self._drain(), Answer(ticket, ConsumerHeartbeatResult(error, None, request.member_id))]
@@ -183,12 +196,14 @@ class VirtualCluster:
         with self._pools.step(pool, now):
             member = pool.consumer_heartbeat(ticket, request, connection, now)
             if member is not None:
-                self._joined_here(member, connection, request.client_id, now)
+                self._joined_here(member, connection, request.client.id, now)
         return self._drain()
 
-    def sync(self, ticket: Ticket, group: GroupId, request: SyncRequest, now: float) -> list[Effect]:
+    def sync(
+        self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: SyncRequest, now: float
+    ) -> list[Effect]:
         pool = self.pools.get(group)
-        if pool is None:
+        if pool is None or self.connections.is_anothers(connection, group, request.member_id):
             return [Answer(ticket, SyncResult(_unknown(group)))]
         with self._pools.step(pool, now):
             pool.coordinator.sync(ticket, request, now)
@@ -205,7 +220,7 @@ class VirtualCluster:
         now: float,
     ) -> list[Effect]:
         pool = self.pools.get(group)
-        if pool is None:
+        if pool is None or self.connections.is_anothers(connection, group, member_id):
             return [Answer(ticket, HeartbeatResult(_unknown(group)))]
         with self._pools.step(pool, now):
             if pool.coordinator.heartbeat(ticket, member_id, instance_id, generation, now):
@@ -243,13 +258,15 @@ class VirtualCluster:
         """Where the asking member stands. A consumer that names a group without having joined it is given a slot of
         its own in that group's pool: it is about to fetch from there (assign() mode)."""
         error = self._pools.refusal(group)
+        if error is ErrorCode.NONE and self.connections.is_anothers(connection, group, member_id):
+            error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is ErrorCode.NONE and member_id and epoch >= 0:
             error = self._refuse_epoch(group, MemberId(member_id), epoch)
         if error is not ErrorCode.NONE:
             return CommittedOffsets(error, {}), self._drain()
         pool = self._pools.of_group(group, now)
         state = self.connections[connection]
-        state.client_id = client_id
+        state.calls_itself(client_id)
         member, joined = pool.members.get(MemberId(member_id)), state.joined.get(group)
         if member is None and joined is not None and joined.id and self._pools.of_member(joined) is None:
             # It has expired, and learns so by its next heartbeat; until then it stands nowhere.
@@ -261,7 +278,7 @@ class VirtualCluster:
                 if not self._pools.has_room_for_groupless(pool):
                     return CommittedOffsets(ErrorCode.GROUP_MAX_SIZE_REACHED, {}), self._drain()
                 mode = self.rules.mode(group)
-                member = pool.add_groupless(state.client_id, state.client_host, mode, now)
+                member = pool.add_groupless(state.client, mode, now)
                 state.joined[group] = member
                 pool.bind(member, connection)
             committed = CommittedOffsets(ErrorCode.NONE, pool.committed_offsets(member, names))
@@ -287,7 +304,9 @@ class VirtualCluster:
         positions: Sequence[tuple[TopicName, int, int]],
         now: float,
     ) -> list[Effect]:
-        pool, member, error = self.connections.committer(group, member_id, instance_id, generation, positions)
+        pool, member, error = self.connections.committer(
+            connection, group, member_id, instance_id, generation, positions
+        )
         if pool is None or member is None:
             return [Answer(ticket, CommitResult({(topic, index): error for topic, index, _ in positions}))]
         with self._pools.step(pool, now):
@@ -303,7 +322,7 @@ class VirtualCluster:
         self, connection: ConnectionId, client_id: str, ticket: Ticket, request: FetchRequest, now: float
     ) -> list[Effect]:
         state = self.connections[connection]
-        state.client_id = client_id
+        state.calls_itself(client_id)
         try:
             member, guessed = self.connections.fetching_member(state, request, now)
         except SlotsExhausted:

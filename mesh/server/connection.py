@@ -158,6 +158,8 @@ class DownstreamConnection(asyncio.Protocol):
 
     def established(self) -> None:
         """It is known who the client is, for the first time or again."""
+        assert self.session.principal is not None
+        self._server.cluster.authenticated(self.id, self.session.principal)
         self.judge()
         self._wire.limit_frames(MAX_REQUEST_BYTES)
         if self._door is not None:
@@ -228,7 +230,7 @@ class DownstreamConnection(asyncio.Protocol):
             return
         self.session = session
         if session.is_established:
-            self.judge()
+            self.established()
             return
         self._wire.limit_frames(MOST_BEFORE_AUTHENTICATION)
         self._door = asyncio.get_running_loop().call_later(AUTHENTICATION_TIMEOUT, self._close_unauthenticated)

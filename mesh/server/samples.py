@@ -46,7 +46,7 @@ def _of_pool(name: str, pool: Pool) -> Iterator[Sample]:
     yield Sample(MEMBERS_NEVER_COMMITTED, labels, sum(member.flow.was_overdue for member in pool.all_members))
     yield Sample(BUFFERED_BYTES, labels, buffered)
     for member in pool.all_members:
-        yield Sample(IN_FLIGHT_RECORDS, (*labels, member.name, member.client_id), member.in_flight)
+        yield Sample(IN_FLIGHT_RECORDS, (*labels, member.name, member.client.id), member.in_flight)
     for source, partition in pool.partitions.items():
         records = sum(len(available) for available in partition.backlog.values())
         yield Sample(BACKLOG_RECORDS, (*labels, source.topic), records)

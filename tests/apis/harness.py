@@ -14,6 +14,7 @@ from mesh.pool.effects import ConnectionId, MemberId
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.records.decode import decode_records
+from mesh.security.principals import ANONYMOUS
 from mesh.security.rules import UNLIMITED, Access
 from mesh.security.sasl import Slow
 from mesh.security.session import Answer as AuthenticationStep
@@ -23,11 +24,11 @@ from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ErrorCode
 from tests.apis.messages import Conversation
 from tests.pool.harness import GROUP, MAXIMUM, ORDERS, World
+from tests.pool.names import HOST
 from tests.records.reading import split_batches
 
 ENDPOINT: Final = Endpoint("mesh-1", Address("broker.example", 9092), Address("coordinator.example", 9093))
 SERVED: Final = {key: api.versions for key, api in TABLE.items()}
-HOST: Final = "10.0.0.1"
 
 
 def versions(api_key: ApiKey) -> list[int]:
@@ -88,6 +89,7 @@ class Client(Conversation):
         self.generation = -1
         self._received: dict[int, Any] = {}
         mesh.cluster.connected(self.connection, HOST)
+        mesh.cluster.authenticated(self.connection, self.session.principal or ANONYMOUS)
 
     # Bytes
 

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mesh.pool.client import Client
 from mesh.pool.effects import ConnectionId, GroupId, MemberId
 from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
 from mesh.pool.membership import JoinRequest, SyncRequest
 from mesh.pool.results import HeartbeatResult, JoinResult, SyncResult
 from mesh.records.decode import decode_records
+from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.errors import ErrorCode
-from tests.pool.names import GROUP, MAXIMUM, NOBODY, ORDERS
+from tests.pool.names import GROUP, HOST, MAXIMUM, NOBODY, ORDERS
 from tests.records.reading import split_batches
 
 if TYPE_CHECKING:
@@ -34,8 +36,13 @@ class Consumer:
     positions: dict[int, int] = field(default_factory=dict)
     received: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(partition, virtual offset, value), in the order of their arrival."""
+    principal: Principal = ANONYMOUS
     ticket: object | None = None
     """Of the Fetch that is parked."""
+
+    @property
+    def client(self) -> Client:
+        return Client(self.name, HOST, self.principal)
 
     def join(self, **changes: object) -> JoinResult:
         request = JoinRequest(
@@ -46,8 +53,7 @@ class Consumer:
             session_timeout=45.0,
             rebalance_timeout=60.0,
             must_know_id=False,
-            client_id=self.name,
-            client_host="10.0.0.1",
+            client=self.client,
         )
         request = replace(request, **changes)  # type: ignore[arg-type]
         ticket = self.world.ticket()
@@ -60,6 +66,7 @@ class Consumer:
             sync = self.world.ticket()
             self.world.do(
                 self.world.cluster.sync(
+                    self.coordinator,
                     sync,
                     self.group,
                     SyncRequest(

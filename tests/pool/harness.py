@@ -49,10 +49,11 @@ from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, CommitPosition, Span, UpstreamPartition
+from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.errors import ErrorCode
 from tests.pool.checks import check_pool
 from tests.pool.consumer import Consumer
-from tests.pool.names import EU, GROUP, MAXIMUM, NOBODY, ORDERS, US, batch_of, source, value_of
+from tests.pool.names import EU, GROUP, HOST, MAXIMUM, NOBODY, ORDERS, US, batch_of, source, value_of
 
 __all__ = [
     "EU",
@@ -179,22 +180,25 @@ class World:
         group: GroupId = GROUP,
         instance_id: str | None = None,
         positions: Mapping[int, int] | None = None,
+        principal: Principal = ANONYMOUS,
     ) -> Consumer:
         """positions: where a consumer begins that does not join."""
-        consumer = Consumer(self, name, self.connect(), self.connect(), group=group, instance_id=instance_id)
+        connections = self.connect(principal), self.connect(principal)
+        consumer = Consumer(self, name, *connections, group=group, instance_id=instance_id, principal=principal)
         consumer.positions.update(positions or {})
         if joined:
             assert consumer.join().error is ErrorCode.NONE
         return consumer
 
     def reconnect(self, consumer: Consumer) -> None:
-        consumer.fetching = self.connect()
+        consumer.fetching = self.connect(consumer.principal)
         if consumer.coordinator not in self.connections:
-            consumer.coordinator = self.connect()
+            consumer.coordinator = self.connect(consumer.principal)
 
-    def connect(self) -> ConnectionId:
+    def connect(self, principal: Principal = ANONYMOUS) -> ConnectionId:
         connection = ConnectionId(next(self._connections))
-        self.cluster.connected(connection, "10.0.0.1")
+        self.cluster.connected(connection, HOST)
+        self.cluster.authenticated(connection, principal)
         self.connections.add(connection)
         return connection
 

@@ -12,6 +12,7 @@ ORDERS = TopicName("orders")
 GROUP = GroupId("shop")
 MAXIMUM = 1 << 20
 NOBODY = MemberId("")
+HOST = "10.0.0.1"
 
 
 def source(index: int) -> UpstreamPartition:

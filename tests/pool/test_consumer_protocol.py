@@ -9,12 +9,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from mesh.pool import client as clients
 from mesh.pool.consumer_protocol import JOIN, LEAVE, LEAVE_FOR_A_WHILE, SESSION_TIMEOUT, ConsumerHeartbeat
 from mesh.pool.effects import ConnectionId, MemberId
 from mesh.pool.results import ConsumerHeartbeatResult
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, GROUP, ORDERS, World
+from tests.pool.names import HOST
 
 OTHER = TopicName("payments")
 SUBSCRIPTIONS = st.sampled_from([(), (ORDERS,), (OTHER,), (ORDERS, OTHER), (TopicName("unknown"), ORDERS)])
@@ -68,8 +70,7 @@ class ConsumerProtocolMachine(RuleBasedStateMachine):
             topics=client.topics if full or joins else None,
             assignor=None,
             owned={} if joins else owned if full else None,
-            client_id=str(client.member_id),
-            client_host="10.0.0.1",
+            client=clients.Client(str(client.member_id), HOST),
         )
         assert heartbeat.problem is None
         world, ticket = self.world, self.world.ticket()

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from mesh.pool.client import Client
 from mesh.pool.coordinator import PROMISE
 from mesh.pool.effects import MemberId
 from mesh.pool.membership import LARGEST_METADATA, SyncRequest
@@ -14,6 +15,7 @@ from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, Consumer, World
+from tests.pool.names import HOST
 
 
 def sync(consumer: Consumer, **changes: object) -> SyncResult:
@@ -27,7 +29,7 @@ def sync(consumer: Consumer, **changes: object) -> SyncResult:
         **changes,
     }
     world, ticket = consumer.world, consumer.world.ticket()
-    world.do(world.cluster.sync(ticket, GROUP, SyncRequest(**values), world.now))  # type: ignore[arg-type]
+    world.do(world.cluster.sync(consumer.coordinator, ticket, GROUP, SyncRequest(**values), world.now))  # type: ignore[arg-type]
     return world.answer(ticket, SyncResult)
 
 
@@ -296,7 +298,7 @@ def test_a_protocol_of_another_member_is_not_its_own() -> None:
     second = world.consumer("b", joined=False)
     ticket = world.ticket()
     request = world.pool.coordinator.members[first.member_id].request
-    other = replace(request, protocols=(("roundrobin", b""),), client_id="b")
+    other = replace(request, protocols=(("roundrobin", b""),), client=Client("b", HOST))
     world.do(world.cluster.join(second.coordinator, ticket, GROUP, other, world.now))
     world.advance(0.2)
     result = world.answer(ticket, JoinResult)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from mesh.pool.client import Client
 from mesh.pool.effects import GroupId, LeaveUpstream, MemberId
 from mesh.pool.membership import JoinRequest
 from mesh.pool.results import JoinResult
 from mesh.pool.settings import PoolSettings
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, World
+from tests.pool.names import HOST
 
 
 def test_a_pool_that_was_made_by_a_refused_join_ends() -> None:
@@ -31,8 +33,7 @@ def test_groups_that_are_refused_do_not_use_up_the_pools() -> None:
             session_timeout=45.0,
             rebalance_timeout=60.0,
             must_know_id=True,
-            client_id="c",
-            client_host="10.0.0.1",
+            client=Client("c", HOST),
         )
         ticket = world.ticket()
         world.do(world.cluster.join(consumer.coordinator, ticket, GroupId(f"g{number}"), request, world.now))
