@@ -36,12 +36,12 @@ class Tls:
 
 @dataclass(slots=True, eq=False)
 class Tokens:
-    """What OAUTHBEARER goes by. keys: None before they were fetched for the first time. refresh: fetch them soon: a
-    token names one that is not known."""
+    """What OAUTHBEARER goes by. keys: None before they were fetched for the first time. refresh: fetch them soon, for a
+    token names one that is not known; whether that may help."""
 
     rules: TokenRules
     keys: TokenKeys | None
-    refresh: Callable[[], None] = lambda: None
+    refresh: Callable[[], bool] = lambda: False
 
     def check(self, token: str, wall: float) -> Success | Failure:
         from mesh.security.oauthbearer import check_token
@@ -51,8 +51,8 @@ class Tokens:
             # The token may be good: whoever brings it must not be told that it is not, for clients end then.
             return Failure("busy", "the keys have not been fetched yet")
         step = check_token(token, self.keys, self.rules, wall)
-        if isinstance(step, Failure) and step.reason == "unknown_key":
-            self.refresh()
+        if isinstance(step, Failure) and step.reason == "unknown_key" and self.refresh():
+            return Failure("busy", "a key that is not known: the keys are fetched again", step.name)
         return step
 
 

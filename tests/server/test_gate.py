@@ -137,7 +137,12 @@ async def test_who_comes_while_too_many_passwords_wait_is_not_told_that_its_own_
 async def test_a_token_that_comes_before_the_keys_is_not_called_invalid() -> None:
     world = Bench()
     asked: list[object] = []
-    tokens = Tokens(TokenRules(), None, lambda: asked.append(1))
+
+    def refresh() -> bool:
+        asked.append(1)
+        return True
+
+    tokens = Tokens(TokenRules(), None, refresh)
     credentials = Credentials([], None)
     world.server.security = ListenerSecurity(sasl=Sasl((Mechanism.OAUTHBEARER,), credentials, time.time, tokens))
     peer = world.peer()
