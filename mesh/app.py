@@ -19,6 +19,7 @@ from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Admin, ClientLimits, Cluster, Config, NamedTopic, PrefixRule
 from mesh.config.model import Pool as PoolConfig
 from mesh.config.model import VirtualCluster as VirtualClusterConfig
+from mesh.config.warnings import warnings_of
 from mesh.pool import topics as pool_topics
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import GroupId
@@ -202,6 +203,8 @@ class Application:
             writer.close()
 
     def _security(self) -> dict[str, ListenerSetup]:
+        for warning in warnings_of(self._config):
+            log.warning("the configuration is used as it is, and had better be changed", detail=str(warning))
         setups: dict[str, ListenerSetup] = {}
         problems: list[Mistake] = []
         for index, configured in enumerate(self._config.virtual_clusters):

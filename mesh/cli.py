@@ -69,7 +69,11 @@ def check(file: File) -> None:
     """Print the configuration as it was understood, without secrets; or every mistake in it."""
     import yaml
 
+    from mesh.config.warnings import warnings_of
+
     config = _load(file)
+    for warning in warnings_of(config):
+        typer.echo(f"kafka-mesh: {file}: warning: {warning}", err=True)
     text = yaml.safe_dump(config.redacted(), sort_keys=False, allow_unicode=True)
     if sys.stdout.isatty():
         from rich.console import Console

@@ -89,6 +89,18 @@ def test_every_mistake_is_listed(tmp_path: Path, command: str) -> None:
     ]
 
 
+def test_check_warns_of_passwords_in_the_clear(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    sasl = "\n    sasl: {mechanisms: [SCRAM-SHA-256, PLAIN], users: [{name: alice, password: sesam}]}\n    target:"
+    file.write_text((CONFIG / "orders.yaml").read_text().replace("\n    target:", sasl))
+    done = kafka_mesh("check", file)
+    assert done.returncode == 0
+    where = "virtual_clusters[0].sasl.mechanisms"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"kafka-mesh: {file}: warning: {where}: PLAIN without tls: clients send their passwords")
+    assert yaml.safe_load(done.stdout)["virtual_clusters"]
+
+
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_missing_file(tmp_path: Path, command: str) -> None:
     done = kafka_mesh(command, tmp_path / "no.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -10,12 +11,25 @@ from pydantic_core import PydanticCustomError
 from mesh.config.base import Model
 from mesh.config.values import Duration, matching
 from mesh.security.distinguished_names import MappingRule
-from mesh.security.rules import Operation, PatternType, Permission
+from mesh.security.rules import ANY, Operation, PatternType, Permission
 from mesh.security.sasl import Mechanism
 from mesh.security.scram import ScramCredential, ScramHash
 
 FilePath = Annotated[str, StringConstraints(min_length=1)]
 UserName = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+
+
+def _host(value: str) -> str:
+    if value != ANY:
+        try:
+            ip_address(value)
+        except ValueError:
+            allowed = "an IP address or *: names of hosts are not looked up"
+            raise PydanticCustomError("text", "{allowed}", {"allowed": allowed}) from None
+    return value
+
+
+HostText = Annotated[str, AfterValidator(_host)]
 PrincipalText = Annotated[str, matching(r"[A-Za-z]+:.{1,1000}", "TYPE:NAME, such as User:alice, or User:* for all")]
 
 
@@ -115,7 +129,7 @@ class AccessRule(Model):
     groups: tuple[str, ...] = Field(default=(), description="Group ids, or `*`.")
     cluster: bool = Field(default=False, description="Whether it is about the cluster as a whole, too.")
     pattern_type: PatternType = Field(default=PatternType.LITERAL, description="Whether names are meant as prefixes.")
-    hosts: tuple[str, ...] = Field(default=("*",), description="IP addresses of clients, or `*`.")
+    hosts: tuple[HostText, ...] = Field(default=("*",), description="IP addresses of clients, or `*`.")
 
 
 class Authorization(Model):

@@ -43,6 +43,8 @@ class Credentials:
         self._models: Mapping[ScramHash, tuple[ScramCredential, ...]] = {
             hash: tuple(each[hash] for _, each in sorted(self._users.items()) if hash in each) for hash in ScramHash
         }
+        self._checked = tuple(next(iter(each.values())) for _, each in sorted(self._users.items()))
+        """What the password of each user is compared with."""
 
     def __len__(self) -> int:
         return len(self._users)
@@ -53,11 +55,11 @@ class Credentials:
         return (found, True) if found is not None else (self._made_up(hash, name), False)
 
     def verify(self, name: str, password: str) -> bool:
-        """Whether that is the user's password. Slow: for a thread."""
-        hashes = self._users.get(name, {})
-        hash = next(iter(hashes), ScramHash.SHA_256 if self._models[ScramHash.SHA_256] else ScramHash.SHA_512)
-        credential, is_known = self.look_up(hash, name)
-        return credential.matches(password) and is_known
+        """Whether that is the user's password. Slow: for a thread. A name that nobody has costs what some user costs,
+        so that time does not tell who is one."""
+        own = next(iter(self._users.get(name, {}).values()), None)
+        credential = own or self._like(self._model(self._checked, ScramHash.SHA_256, name), name)
+        return credential.matches(password) and own is not None
 
     def _credentials(self, user: StoredUser) -> Mapping[ScramHash, ScramCredential]:
         if user.password is None:
@@ -68,13 +70,19 @@ class Credentials:
         }
 
     def _made_up(self, hash: ScramHash, name: str) -> ScramCredential:
-        models = self._models[hash]
-        salt, iterations = self._derive(hash, "salt", name)[:SALT_BYTES], LEAST_ITERATIONS
-        if models:
-            model = models[int.from_bytes(self._derive(hash, "model", name)[:8], "big") % len(models)]
-            salt, iterations = self._salt_like(model.salt, hash, name), model.iterations
+        return self._like(self._model(self._models[hash], hash, name), name)
+
+    def _model(self, models: tuple[ScramCredential, ...], hash: ScramHash, name: str) -> ScramCredential:
+        """The user whom that name is to look like."""
+        if not models:
+            salt = self._derive(hash, "salt", name)[:SALT_BYTES]
+            return ScramCredential(hash, salt, LEAST_ITERATIONS, bytes(hash.size), bytes(hash.size))
+        return models[int.from_bytes(self._derive(hash, "model", name)[:8], "big") % len(models)]
+
+    def _like(self, model: ScramCredential, name: str) -> ScramCredential:
+        hash = model.hash
         key = self._derive(hash, "key", name)[: hash.size]
-        return ScramCredential(hash, salt, iterations, key, key)
+        return ScramCredential(hash, self._salt_like(model.salt, hash, name), model.iterations, key, key)
 
     def _salt_like(self, model: bytes, hash: ScramHash, name: str) -> bytes:
         salt = b""

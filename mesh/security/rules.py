@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from mesh.security.principals import EVERYBODY, Principal
@@ -21,6 +22,16 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of the type cluster."""
 MOST_REMEMBERED: Final = 1_000
 """Decisions kept for one principal on one connection; peers choose the names."""
+
+
+def canonical_host(host: str) -> str:
+    """One spelling of an address: ::ffff:10.0.0.1, which a listener on :: sees, is 10.0.0.1. Anything else stays."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)
 
 
 class ResourceType(Enum):
@@ -58,7 +69,8 @@ class PatternType(Enum):
 class Rule:
     """Kafka's AclBinding, of several principals, hosts, operations and names at once.
 
-    hosts: IP addresses, or `*`. names: of resources of that type; `*` with the pattern type LITERAL means all.
+    hosts: IP addresses, however they are written, or `*`. names: of resources of that type; `*` with the pattern type
+    LITERAL means all.
     """
 
     principals: frozenset[Principal]
@@ -68,6 +80,9 @@ class Rule:
     names: tuple[str, ...]
     pattern_type: PatternType = PatternType.LITERAL
     hosts: frozenset[str] = frozenset({ANY})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hosts", frozenset(map(canonical_host, self.hosts)))
 
     def names_resource(self, resource_type: ResourceType, name: str) -> bool:
         if resource_type is not self.resource_type:
@@ -79,7 +94,7 @@ class Rule:
     def is_about(self, principal: Principal, host: str) -> bool:
         is_user = principal.startswith("User:")
         known = principal in self.principals or (is_user and EVERYBODY in self.principals)
-        return known and (ANY in self.hosts or host in self.hosts)
+        return known and (ANY in self.hosts or canonical_host(host) in self.hosts)
 
     def decides(self, operation: Operation) -> bool:
         if operation in self.operations or Operation.ALL in self.operations:

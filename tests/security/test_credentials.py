@@ -53,6 +53,28 @@ def test_strangers_are_told_what_users_are(hash: ScramHash, users: list[StoredUs
     )
 
 
+def test_a_name_that_nobody_has_costs_what_a_user_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes the time is the hash and how often it is applied."""
+    costs: set[tuple[ScramHash, int]] = set()
+    matches = ScramCredential.matches
+
+    def noted(credential: ScramCredential, password: str) -> bool:
+        costs.add((credential.hash, credential.iterations))
+        return matches(credential, password)
+
+    monkeypatch.setattr(ScramCredential, "matches", noted)
+    carol = StoredUser("carol", scram=(ScramCredential.of_password(ScramHash.SHA_256, "sesam", b"0" * 16, 5000),))
+    credentials = Credentials([ALICE, BOB, carol], b"secret")
+    for name in ("alice", "bob", "carol"):
+        assert credentials.verify(name, "sesam")
+    of_users = costs.copy()
+    assert of_users == {(ScramHash.SHA_256, 4096), (ScramHash.SHA_512, 8192), (ScramHash.SHA_256, 5000)}
+    costs.clear()
+    for number in range(30):
+        assert not credentials.verify(f"stranger-{number}", "sesam")
+    assert costs == of_users
+
+
 def test_salts_stay_the_same_for_those_who_share_a_secret_whoever_joins() -> None:
     """So neither a restart, nor another process, nor a change of the users tells who is one."""
     before, after = Credentials([ALICE], b"secret"), Credentials([ALICE, BOB], b"secret")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -90,6 +91,30 @@ def test_reading_implies_describing_and_not_the_other_way_round() -> None:
 def test_hosts() -> None:
     assert allows([rule("orders", hosts=frozenset({HOST, "10.0.0.2"}))], Operation.READ, "orders")
     assert not allows([rule("orders", hosts=frozenset({"10.0.0.2"}))], Operation.READ, "orders")
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("2001:db8::A", "2001:0db8::000a"),
+        ("10.0.0.1", "::ffff:10.0.0.1"),
+        ("::ffff:a00:1", "10.0.0.1"),
+        ("fe80::1", "fe80::1%eth0"),
+    ],
+)
+def test_an_address_is_the_same_however_it_is_written(written: str, seen: str) -> None:
+    """A denial that is passed by, because a listener on :: sees IPv4 clients as IPv6 ones, is a hole."""
+    denied = [rule("*"), rule("*", permission=Permission.DENY, hosts=frozenset({written}))]
+    for one, other in ((written, seen), (seen, written)):
+        rules = Rules(tuple([rule("*"), replace(denied[1], hosts=frozenset({one}))]))
+        assert not rules.access(ALICE, other).allows(Operation.READ, TOPIC, "orders")
+        assert rules.access(ALICE, "10.0.0.99").allows(Operation.READ, TOPIC, "orders")
+
+
+def test_what_is_no_address_is_compared_as_it_is() -> None:
+    assert Rules((rule("*", hosts=frozenset({"here"})),)).access(ALICE, "here").allows(Operation.READ, TOPIC, "t")
+    assert not Rules((rule("*", hosts=frozenset({"here"})),)).access(ALICE, "").allows(Operation.READ, TOPIC, "t")
 
 
 def test_everybody_is_every_user_also_the_anonymous_one() -> None:
