@@ -34,6 +34,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """kafka-mesh runs on asyncio; that trio is installed, for another package, changes nothing."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """A running Apache Kafka, the one of the whole run: give topics and groups names of your own."""
     yield from _cluster("eu", tmp_path_factory)

@@ -1,4 +1,4 @@
-"""Metrics and health over HTTP or HTTPS, for operators only: behind a token, if there is one."""
+"""Metrics, health and a page over HTTP or HTTPS, for operators only: behind a token, if there is one."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.values import Address
 from mesh.server.metrics import Metrics
+from mesh.server.page import page
 
 _INDEX = """kafka-mesh
+/         all of this for people, in a browser
 /metrics  for Prometheus
 /healthz  200 while the process lives
 /status   every pool, its members and partitions, as JSON
@@ -33,6 +35,7 @@ _INDEX = """kafka-mesh
 """
 
 _PROBES: Final = frozenset({"/healthz", "/readyz"})
+_NOTHING_SECRET: Final = frozenset({"/"})
 
 
 class AdminState(Protocol):
@@ -49,8 +52,8 @@ class AdminState(Protocol):
 def admin_app(state: AdminState, metrics: Metrics) -> Starlette:
     """The handlers are coroutines: they run on the event loop's thread, where the state they read lives."""
 
-    async def index(_request: Request) -> Response:
-        return PlainTextResponse(_INDEX)
+    async def index(request: Request) -> Response:
+        return page() if "text/html" in request.headers.get("accept", "") else PlainTextResponse(_INDEX)
 
     async def expose(_request: Request) -> Response:
         return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE_LATEST})
@@ -85,7 +88,7 @@ class TokenGuard:
     def __init__(self, app: ASGIApp, access: AdminAccess) -> None:
         self._app = app
         self._expected = f"Bearer {access.token}".encode() if access.token is not None else None
-        self._open = _PROBES if access.open_probes else frozenset()
+        self._open = _NOTHING_SECRET | (_PROBES if access.open_probes else frozenset())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
