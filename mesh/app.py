@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 import ssl
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.server.admin import AdminAccess, serve_admin
 from mesh.server.administration import UpstreamAdministration
 from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing
+from mesh.server.leases import LeaseApi
 from mesh.server.limits import Descriptors, Gate, Limits, raise_descriptor_limit
 from mesh.server.listener_setup import ListenerSetup, admin_certificate
 from mesh.server.logs import configure_logs, get_logger
@@ -223,7 +225,8 @@ class Application:
             context = watched.context
             self._watched.append(watched.files)
         access = AdminAccess(configured.token, configured.open_probes, context)
-        serve = partial(serve_admin, access=access)
+        leases = LeaseApi(self._servers, {each.name: each.bootstrap_servers for each in self._config.clusters})
+        serve = partial(serve_admin, access=access, routes=leases.routes())
         await tasks.start(serve, configured.listen, self._readiness, self._metrics)
 
     def _server(self, configured: VirtualClusterConfig, security: ListenerSecurity) -> VirtualClusterServer:
@@ -432,4 +435,5 @@ def _settings(pool: PoolConfig) -> PoolSettings:
         session_minimum=pool.session_timeout.minimum,
         session_maximum=pool.session_timeout.maximum,
         max_members=pool.max_members,
+        epoch=time.time() - asyncio.get_running_loop().time(),
     )

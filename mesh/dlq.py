@@ -94,9 +94,9 @@ class DeadLetterTopics:
             low, _ = self._ask(self._consumer.get_watermark_offsets, TopicPartition(place.topic, place.partition))
             base = answer.offset
             try:
-                runs = unpack(place, base, answer.metadata or "") if base >= 0 else []
+                runs = unpack(place, base, answer.metadata or "").runs if base >= 0 else ()
             except ForeignMetadata:
-                runs = []
+                runs = ()
             ledgers[place] = Ledger(max(base, low), settled=runs)
         return ledgers
 

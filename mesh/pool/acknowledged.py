@@ -1,11 +1,13 @@
-"""What was acknowledged above the committed offset, as text in the metadata of the commit.
+"""What was acknowledged above the committed offset, and what is leased, as text in the metadata of the commit.
 
     kafka-mesh/1 BASE RUNS CHECK
+    kafka-mesh/2 BASE RUNS LEASES CHECK    while there are leases
 
 BASE: the committed offset, in digits. RUNS: for each settled run above it, ascending, how many offsets lie between the
 run before (or BASE) and it, and how many it has; varints as in records, base64url without padding. CHECK: CRC-32 of
 all that and of the partition's topic and number, 8 hexadecimal digits; so metadata that was copied elsewhere, or put to
-another offset by a tool that resets positions, is not taken for ours.
+another offset by a tool that resets positions, is not taken for ours. LEASES: for each lease its name and its holder's
+(length and UTF-8), its deadline in seconds since the epoch, how many runs it holds, and those as in RUNS.
 """
 
 from __future__ import annotations
@@ -13,20 +15,26 @@ from __future__ import annotations
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mesh.pool.leased import LONGEST_NAME, HolderId, LeaseId, StoredLease
 from mesh.records.spans import Span, UpstreamPartition
 from mesh.records.varints import encode_varint, read_varint
 
 PREFIX = "kafka-mesh/"
 VERSION = "1"
+WITH_LEASES = "2"
 LONGEST = 32_767
 """Characters. Kafka's strings hold no more; brokers allow 4,096 unless they are told otherwise."""
 
 
 class ForeignMetadata(ValueError):
     """Not of this partition and offset, of a version we do not know, or damaged. The message says which."""
+
+
+NOTHING_STORED = -1
+"""`covered` when not even the leases fitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +45,24 @@ class Packed:
     covered: int | None
 
 
-def pack(partition: UpstreamPartition, base: int, runs: Iterable[Span], limit: int) -> Packed:
-    """At most `limit` characters; what does not fit is left out, highest runs first."""
-    head = f"{PREFIX}{VERSION} {base} "
-    room = (limit - len(head) - len(" 01234567")) * 3 // 4
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """runs: settled, above the base, ascending. leases: by their names."""
+
+    runs: tuple[Span, ...] = ()
+    leases: tuple[StoredLease, ...] = ()
+
+
+def pack(
+    partition: UpstreamPartition, base: int, runs: Iterable[Span], limit: int, leases: Sequence[StoredLease] = ()
+) -> Packed:
+    """At most `limit` characters; what does not fit is left out, highest runs first. Leases are never left out."""
+    held = _encoded_leases(base, leases)
+    head = f"{PREFIX}{WITH_LEASES if held else VERSION} {base} "
+    tail = f" {held}" if held else ""
+    room = (limit - len(head) - len(tail) - len(" 01234567")) * 3 // 4
+    if held and room < 0:
+        return Packed("", NOTHING_STORED)
     payload = bytearray()
     position, covered = base, None
     for run in runs:
@@ -50,47 +72,97 @@ def pack(partition: UpstreamPartition, base: int, runs: Iterable[Span], limit: i
             break
         payload += entry
         position = run.last + 1
-    if not payload:
+    if not payload and not held:
         return Packed("", covered)
-    body = head + urlsafe_b64encode(payload).rstrip(b"=").decode()
+    body = f"{head}{_base64(payload)}{tail}"
     return Packed(f"{body} {_check(partition, body)}", covered)
 
 
-def unpack(partition: UpstreamPartition, base: int, text: str) -> list[Span]:
-    """The settled runs above `base`, ascending; none of text that is not ours at all. Raises ForeignMetadata."""
+def size_of_leases(base: int, leases: Sequence[StoredLease]) -> int:
+    """Characters that they take of the metadata."""
+    return len(_encoded_leases(base, leases))
+
+
+def unpack(partition: UpstreamPartition, base: int, text: str) -> Unpacked:
+    """Nothing of text that is not ours at all. Raises ForeignMetadata."""
     if not text.startswith(PREFIX):
-        return []
+        return Unpacked()
     if len(text) > LONGEST:
         raise ForeignMetadata(f"{len(text)} characters")
     fields = text.removeprefix(PREFIX).split(" ")
-    if fields[0] != VERSION:
+    if fields[0] not in (VERSION, WITH_LEASES):
         raise ForeignMetadata(f"version {fields[0][:16]}")
     body, _, check = text.rpartition(" ")
-    if len(fields) != 4 or check != _check(partition, body):
+    if len(fields) != (4 if fields[0] == VERSION else 5) or check != _check(partition, body):
         raise ForeignMetadata("it is damaged, or of another partition")
     if fields[1] != str(base):
         raise ForeignMetadata(f"it belongs to offset {fields[1]}, not {base}")
-    return _runs(base, fields[2])
-
-
-def _runs(base: int, payload: str) -> list[Span]:
     try:
-        data = urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
-    except Base64Error as problem:
-        raise ForeignMetadata(str(problem)) from problem
-    runs: list[Span] = []
-    position, at = base, 0
-    while at < len(data):
-        try:
-            gap, at = read_varint(data, at)
-            count, at = read_varint(data, at)
-        except (ValueError, IndexError) as problem:
-            raise ForeignMetadata("a number that does not end") from problem
-        if gap < 1 or count < 1:
-            raise ForeignMetadata("a run that is empty or not apart from the one before")
-        runs.append(Span(position + gap, position + gap + count - 1))
-        position += gap + count
-    return runs
+        runs = _Reader(fields[2]).runs(base)
+        leases = _leases(base, fields[3]) if fields[0] == WITH_LEASES else ()
+    except (Base64Error, ValueError, IndexError) as problem:
+        raise problem if isinstance(problem, ForeignMetadata) else ForeignMetadata(str(problem)) from problem
+    return Unpacked(runs, leases)
+
+
+class _Reader:
+    def __init__(self, payload: str) -> None:
+        self._data = urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+        self._at = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at >= len(self._data)
+
+    def number(self) -> int:
+        value, self._at = read_varint(self._data, self._at)
+        return value
+
+    def name(self) -> str:
+        length = self.number()
+        end = self._at + length
+        if not 0 < length <= LONGEST_NAME or end > len(self._data):
+            raise ForeignMetadata("a name that is empty or does not end")
+        name, self._at = self._data[self._at : end].decode(), end
+        return name
+
+    def runs(self, base: int, most: int | None = None) -> tuple[Span, ...]:
+        """All that are left, or so many."""
+        runs: list[Span] = []
+        position = base
+        while len(runs) < most if most is not None else not self.is_at_end:
+            gap, count = self.number(), self.number()
+            if count < 1 or gap < (most is None):
+                raise ForeignMetadata("a run that is empty or not apart from the one before")
+            runs.append(Span(position + gap, position + gap + count - 1))
+            position += gap + count
+        return tuple(runs)
+
+
+def _leases(base: int, payload: str) -> tuple[StoredLease, ...]:
+    reader = _Reader(payload)
+    leases: list[StoredLease] = []
+    while not reader.is_at_end:
+        id, holder, deadline = LeaseId(reader.name()), HolderId(reader.name()), reader.number()
+        leases.append(StoredLease(id, holder, deadline, reader.runs(base, reader.number())))
+    return tuple(leases)
+
+
+def _encoded_leases(base: int, leases: Sequence[StoredLease]) -> str:
+    payload = bytearray()
+    for lease in leases:
+        for name in (lease.id.encode(), lease.holder.encode()):
+            payload += encode_varint(len(name)) + name
+        payload += encode_varint(lease.deadline) + encode_varint(len(lease.spans))
+        position = base
+        for span in lease.spans:
+            payload += encode_varint(span.first - position) + encode_varint(len(span))
+            position = span.last + 1
+    return _base64(payload)
+
+
+def _base64(payload: bytes | bytearray) -> str:
+    return urlsafe_b64encode(payload).rstrip(b"=").decode()
 
 
 def _check(partition: UpstreamPartition, body: str) -> str:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from mesh.pool.acknowledged import pack
 from mesh.pool.effects import Answer, CommitUpstream, Effect, GroupId, Report, Ticket
+from mesh.pool.leased import stored_leases
 from mesh.pool.ledger import Ledger
 from mesh.pool.partition import Partition
 from mesh.pool.results import CommitResult, TopicPartition
@@ -78,6 +79,7 @@ class Commits:
         self._timers = timers
         self._timeout = settings.commit_timeout
         self._metadata_limit = settings.metadata_limit
+        self._epoch = settings.epoch
         self._metadata_limits: dict[ClusterName, int] = {}
         """Of clusters whose brokers allow less."""
         self._effects = effects
@@ -87,6 +89,10 @@ class Commits:
         self._retrying: set[ClusterName] = set()
         self._pending: set[Pending] = set()
         self._down: set[ClusterName] = set()
+
+    def metadata_limit(self, cluster: ClusterName) -> int:
+        """Characters that a commit on this cluster may carry."""
+        return self._metadata_limits.get(cluster, self._metadata_limit)
 
     @property
     def waiting(self) -> int:
@@ -215,8 +221,9 @@ class Commits:
 
     def _snapshot(self, partition: Partition, relieved: list[Partition]) -> Snapshot:
         ledger = partition.ledger
-        limit = self._metadata_limits.get(partition.source.cluster, self._metadata_limit)
-        packed = pack(partition.source, ledger.committable, ledger, limit)
+        limit = self.metadata_limit(partition.source.cluster)
+        leases = stored_leases(partition.leased.values(), self._epoch)
+        packed = pack(partition.source, ledger.committable, ledger, limit, leases)
         is_full = packed.covered is not None or len(packed.text) > FULL * limit
         if partition.is_full and not is_full:
             relieved.append(partition)

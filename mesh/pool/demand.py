@@ -62,9 +62,9 @@ class Demand:
         self._shared.used -= self._told
         self._told = 0
 
-    def update(self, touched: Iterable[Partition], backlog: int, kept: int, hungry: bool) -> None:
+    def update(self, touched: Iterable[Partition], backlog: int, kept: int, hungry: bool, idle: bool = False) -> None:
         """Decide again. backlog: bytes that wait in the pool; kept: bytes of what was sent or collected; hungry:
-        whether some Fetch waits for records."""
+        whether some Fetch waits for records; idle: nobody is there who would take any."""
         self._shared.used += backlog + kept - self._told
         self._told = backlog + kept
         over = backlog >= self._settings.pool_budget or self._shared.is_used_up
@@ -74,7 +74,7 @@ class Demand:
             # Somebody waits for records of another partition: only what is full must stop.
             for partition in full - self._paused:
                 self._pause(partition)
-        stop = bool(full - self._paused)
+        stop = idle or bool(full - self._paused)
         restart = hungry or backlog * 2 <= self._settings.pool_budget
         for cluster, consuming in self._consuming.items():
             if consuming and stop:

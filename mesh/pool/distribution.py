@@ -252,16 +252,23 @@ class Distribution:
         partition, member = lane.partition, fetch.member
         assert partition is not None
         assert member is not None
-        partition.take(available)
-        self.backlog_bytes -= available.size
-        partition.suspects -= self.tasting.is_suspected(available)
-        self.touched.add(partition)
+        self.take_out(partition, available)
         most = self._most(available, member)
         taken = available if len(available) <= most else self._cut(partition, available, most)
         if taken is not None:
             self._collect(fetch, lane, taken, member, now)
+        self.wait_for_more(partition, now)
+
+    def take_out(self, partition: Partition, available: Available) -> None:
+        """It leaves the backlog."""
+        partition.take(available)
+        self.backlog_bytes -= available.size
+        partition.suspects -= self.tasting.is_suspected(available)
+        self.touched.add(partition)
+
+    def wait_for_more(self, partition: Partition, now: float) -> None:
+        """Those who stood aside for what was here wait for what comes next."""
         if not partition.backlog:
-            # Those who stood aside for what was here wait for what comes next.
             aside, partition.aside = partition.aside, {}
             for other, its_lane in aside.items():
                 self._wait(other, its_lane, now)

@@ -57,7 +57,7 @@ class GivingUp:
                     parts = self._redelivery.given_up(
                         delivery.span, delivery.history, delivery is deliveries[0], member.name, cause
                     )
-                    self._give_up(partition, delivery, parts, shunned, now)
+                    self.give_up(partition, delivery, parts, shunned, now)
             if deliveries:
                 changed.append(partition)
         for partition in changed:
@@ -77,7 +77,7 @@ class GivingUp:
                     released.shunned = None
         self._distribution.refill(member, now)
 
-    def _give_up(
+    def give_up(
         self,
         partition: Partition,
         delivery: Delivery,

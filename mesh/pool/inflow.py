@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mesh.pool.acknowledged import ForeignMetadata, unpack
+from mesh.pool.acknowledged import ForeignMetadata, Unpacked, unpack
 from mesh.pool.commits import Commits
 from mesh.pool.demand import Demand
 from mesh.pool.effects import Effect, GroupId, HurryUpstream, Report, SubscribeUpstream
+from mesh.pool.leases import Leases
 from mesh.pool.ledger import Ledger, keep_unsettled
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Standing
@@ -43,6 +45,7 @@ class Inflow:
         topics: VirtualTopics,
         serving: Serving,
         commits: Commits,
+        leases: Leases,
         demand: Demand,
         members: Callable[[], Iterable[Member]],
         effects: list[Effect],
@@ -51,6 +54,7 @@ class Inflow:
         self._topics = topics
         self._serving = serving
         self._commits = commits
+        self._leases = leases
         self._demand = demand
         self._members = members
         self._effects = effects
@@ -92,7 +96,7 @@ class Inflow:
             if not (assignment.resumed and partition.standing is not Standing.ABSENT):
                 if partition.standing is not Standing.ABSENT:
                     self._lose(partition)
-                partition.ledger = self._ledger(assignment)
+                self._begin(partition, assignment, now)
             partition.end = max(assignment.end, partition.end if assignment.resumed else 0)
             partition.standing = Standing.ACTIVE
             self._demand.forget(partition)
@@ -130,9 +134,21 @@ class Inflow:
             return
         fresh: list[Available] = []
         for batch in batches:
-            spans = partition.ledger.receive(batch.first, batch.last)
-            fresh += map(Available, keep_unsettled(partition.ledger, batch, spans))
+            spans = partition.unleased(partition.ledger.receive(batch.first, batch.last))
+            if partition.ahead:
+                fresh += self._given_up_ahead(partition, batch, spans)
+            else:
+                fresh += map(Available, keep_unsettled(partition.ledger, batch, spans))
         self._serving.distribution.offer(partition, fresh, now)
+
+    def _given_up_ahead(self, partition: Partition, batch: Batch, spans: list[Span]) -> list[Available]:
+        """Leases gave up some of what comes now; how often counts."""
+        histories = partition.fared(spans)
+        pieces = keep_unsettled(partition.ledger, batch, [span for span, _ in histories])
+        by_first = {span.first: history for span, history in histories}
+        for passed in [first for first in partition.ahead if first < partition.ledger.received]:
+            del partition.ahead[passed]  # of what is left of it there is no record
+        return [Available(piece, by_first[piece.first]) for piece in pieces]
 
     def reached_end(self, source: UpstreamPartition, offset: int) -> None:
         partition = self._serving.partitions.get(source)
@@ -179,19 +195,20 @@ class Inflow:
         if partition is not None:
             self._serving.dead_letters.ended(partition, offset, error, now)
 
-    def _ledger(self, assignment: Assignment) -> Ledger:
-        """What is known of a partition that begins: where its group stands, and what was acknowledged above that."""
+    def _begin(self, partition: Partition, assignment: Assignment, now: float) -> None:
+        """What is known of a partition that begins: where its group stands, what was acknowledged above that, and what
+        was leased when it was stored."""
         source, committed = assignment.partition, assignment.committed
         try:
-            runs = unpack(source, assignment.start, committed.metadata)
+            known = unpack(source, assignment.start, committed.metadata)
         except ForeignMetadata as problem:
             fields = {"group": self.group, "partition": str(source), "detail": str(problem)}
             self._effects.append(Report("the metadata of an upstream commit was passed over", fields, "warning"))
-            runs = []
-        if assignment.end:
-            # A log that was cut off may have other records there by now.
-            runs = [run for run in runs if run.last < assignment.end]
-        return Ledger(assignment.start, committed, runs)
+            known = Unpacked()
+        # A log that was cut off may have other records there by now.
+        end = assignment.end or sys.maxsize
+        partition.ledger = Ledger(assignment.start, committed, [run for run in known.runs if run.last < end])
+        self._leases.restore(partition, known.leases, end, now)
 
     def _lose(self, partition: Partition) -> None:
         self._serving.void(partition, self._members())

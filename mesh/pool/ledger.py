@@ -4,8 +4,8 @@ An offset is *settled* when nobody has to process it any more: its record was ac
 (control records, aborted data, compaction gaps). The lowest offset that is not settled is the committable one. Every
 operation costs O(log spans).
 
-Every change of what is settled makes a new *version*. A version is stored when a commit that was made of it, or of a
-later one, is stored upstream; what did not fit into the metadata of that commit is not.
+Every change of what is settled, or leased, makes a new *version*. A version is stored when a commit that was made of
+it, or of a later one, is stored upstream; what did not fit into the metadata of that commit is not.
 """
 
 from __future__ import annotations
@@ -125,6 +125,14 @@ class Ledger:
         return found
 
     # What is stored upstream
+
+    def leases_changed(self) -> None:
+        """What is leased of the partition stands in the metadata of its commit as well."""
+        self.version += 1
+
+    def are_leases_stored(self, version: int) -> bool:
+        """Whether what was leased in `version` is stored; leases are stored whole, or nothing is."""
+        return self._stored_version >= version and (self._covered is None or self._covered >= 0)
 
     @property
     def needs_storing(self) -> bool:

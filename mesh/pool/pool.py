@@ -26,6 +26,8 @@ from mesh.pool.effects import (
 from mesh.pool.fetching import FetchRequest
 from mesh.pool.flow import Flow
 from mesh.pool.inflow import Inflow
+from mesh.pool.leased import Claim, LeaseRequest
+from mesh.pool.leases import Leases
 from mesh.pool.member import Member
 from mesh.pool.membership import JoinRequest, Membership
 from mesh.pool.partition import Fetch, Partition
@@ -73,7 +75,11 @@ class Pool:
         self.consumer_protocol = ConsumerProtocol(self.coordinator, topics, settings, effects)
         self._memory = memory
         self._demand = Demand(group, settings, memory, effects)
-        self.inflow = Inflow(group, topics, self.serving, self.commits, self._demand, lambda: self.all_members, effects)
+        self.leases = Leases(group, settings, topics, self.serving, self.commits, timers, effects)
+        self.inflow = Inflow(
+            group, topics, self.serving, self.commits, self.leases, self._demand, lambda: self.all_members, effects
+        )
+        self._is_idle = False
         self.members: dict[MemberId, Member] = {}
         self.groupless: set[Member] = set()
         self._empty_since: float | None = now  # nobody has joined yet, and perhaps nobody will
@@ -179,7 +185,7 @@ class Pool:
     def _end_if_empty(self, now: float) -> None:
         if self.is_closed or self._empty_since is None or now < self._empty_since + self._settings.linger:
             return
-        if self.coordinator.expects_members:
+        if self.coordinator.expects_members or self.leases.are_wanted(now):
             self.timers.at(now + self._settings.linger, self._end_if_empty)
             return
         self.end()
@@ -209,6 +215,7 @@ class Pool:
         self.groupless.clear()
         self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self.leases.close()
         self._effects.append(LeaveUpstream(self.group, positions))
         self._ended(self)
 
@@ -291,6 +298,17 @@ class Pool:
             return ErrorCode.REBALANCE_IN_PROGRESS, 0
         return ErrorCode.NONE, 0
 
+    def lease(self, ticket: Ticket, request: LeaseRequest, now: float) -> None:
+        for topic in request.topics:
+            self.inflow.want(topic)
+        self.leases.create(ticket, request, now)
+
+    def claim(self, ticket: Ticket, claim: Claim, now: float) -> None:
+        for each in claim.ranges:
+            if (number := self._topics.number(each.partition)) is not None:
+                self.inflow.want(number[0])
+        self.leases.claim(ticket, claim, now)
+
     # The end of a step
 
     def finish(self, now: float) -> None:
@@ -317,8 +335,12 @@ class Pool:
             self.inflow.changed(partition)
             if partition.released:
                 self.serving.rereads.pump(partition)
-        if touched:
+        # Nobody but holders of leases is there, who read upstream themselves.
+        idle = not distribution.members and self.leases.are_wanted(now)
+        if touched or idle is not self._is_idle:
+            self._is_idle = idle
             self.serving.replays.trim(self._memory.excess)
             kept = self.serving.replays.size + distribution.collected_bytes
-            self._demand.update(touched, distribution.backlog_bytes, kept, distribution.waiting > 0)
+            self._demand.update(touched, distribution.backlog_bytes, kept, distribution.waiting > 0, idle)
             self.inflow.hurry()
+        self.leases.stored()

@@ -350,6 +350,17 @@ class VirtualCluster:
         if before is not None and pool is not None and before not in state.members:
             pool.disconnected(before, state.id, now)
 
+    # Leases
+
+    def leasing(self, group: GroupId, step: Callable[[Pool], None], now: float) -> tuple[ErrorCode, list[Effect]]:
+        """A holder of leases, or one about to be, asks for something; `step` does it. An error if it may not."""
+        error = self._pools.refusal(group)
+        if error is ErrorCode.NONE:
+            pool = self._pools.of_group(group, now)
+            with self._pools.step(pool, now):
+                step(pool)
+        return error, self._drain()
+
     # Upstream
 
     def upstream(self, pool: Pool, event: Callable[[Pool], None], now: float) -> list[Effect]:

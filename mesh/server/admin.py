@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -31,6 +31,7 @@ _INDEX = """kafka-mesh
 /metrics  for Prometheus
 /healthz  200 while the process lives
 /status   every pool, its members and partitions, as JSON
+/leases   range leases for batch engines; described by /openapi.json
 /readyz   200 when clients are served, else 503 and what is missing
 """
 
@@ -49,8 +50,9 @@ class AdminState(Protocol):
         """What is wrong upstream, though the rest goes on."""
 
 
-def admin_app(state: AdminState, metrics: Metrics) -> Starlette:
-    """The handlers are coroutines: they run on the event loop's thread, where the state they read lives."""
+def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -> Starlette:
+    """more: routes beside these. The handlers are coroutines: they run on the event loop's thread, where the state they
+    read lives."""
 
     async def index(request: Request) -> Response:
         return page() if "text/html" in request.headers.get("accept", "") else PlainTextResponse(_INDEX)
@@ -70,7 +72,7 @@ def admin_app(state: AdminState, metrics: Metrics) -> Starlette:
         return JSONResponse(state.status())
 
     handlers = {"/": index, "/status": status, "/metrics": expose, "/healthz": healthz, "/readyz": readyz}
-    return Starlette(routes=[Route(path, handler) for path, handler in handlers.items()])
+    return Starlette(routes=[*(Route(path, handler) for path, handler in handlers.items()), *more])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -106,6 +108,7 @@ async def serve_admin(
     metrics: Metrics,
     *,
     access: AdminAccess = AdminAccess(),
+    routes: Sequence[Route] = (),
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled; started when connections are accepted.
@@ -119,7 +122,7 @@ async def serve_admin(
         mistake = Mistake(("admin", "listen"), str(listen), f"an address that is free ({problem})")
         raise ConfigurationError([mistake]) from problem
     config = uvicorn.Config(
-        TokenGuard(admin_app(state, metrics), access),
+        TokenGuard(admin_app(state, metrics, routes), access),
         lifespan="off",
         log_config=None,
         access_log=False,

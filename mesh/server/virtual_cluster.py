@@ -28,10 +28,12 @@ from mesh.pool.effects import (
     AskUpstream,
     ConnectionId,
     DeadLetterUpstream,
+    GroupId,
     LeaveUpstream,
     RefreshTopics,
     Report,
     SubscribeUpstream,
+    Ticket,
 )
 from mesh.pool.fetching import Delivered, FetchResult
 from mesh.pool.inflow import Assignment
@@ -266,6 +268,22 @@ class VirtualClusterServer:
             case _:
                 pass
 
+    # Leases
+
+    def leasing(self, group: GroupId, step: Callable[[Pool, Ticket], None]) -> asyncio.Future[object] | ErrorCode:
+        """Let a holder of leases do a step in the pool of a group, with the ticket that its answer will name. An error
+        if it may not."""
+        if self._draining:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        reply: asyncio.Future[object] = self._loop.create_future()
+        error, effects = self.cluster.leasing(group, lambda pool: step(pool, reply), self.now())
+        self._carry_out(effects)
+        return reply if error is ErrorCode.NONE else error
+
+    def missing_topic(self, name: TopicName) -> None:
+        """Look upstream again soon."""
+        self._carry_out(self.cluster.missing_topic(name))
+
     # Upstream
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
@@ -379,8 +397,7 @@ class VirtualClusterServer:
     def _do(self, effect: HandlerEffect) -> None:
         match effect:
             case Answer(ticket, result):
-                assert isinstance(ticket, Request)
-                self._answer(ticket, result)
+                self._reply(ticket, result)
             case SubscribeUpstream(group):
                 pool = self.cluster.pools.get(group)
                 if pool is not None:  # it may have been closed by what followed in the same step
@@ -407,6 +424,15 @@ class VirtualClusterServer:
                 self._report(event, fields, level)
             case _:
                 self.engines.command(effect)
+
+    def _reply(self, ticket: Ticket, result: object) -> None:
+        """To a client, or to a holder of leases."""
+        if isinstance(ticket, asyncio.Future):
+            if not ticket.done():
+                ticket.set_result(result)
+            return
+        assert isinstance(ticket, Request)
+        self._answer(ticket, result)
 
     def _ask(self, request: Request, question: Question) -> None:
         task = self._loop.create_task(self._answer_from_upstream(request, question), name="a tool asks upstream")

@@ -403,6 +403,8 @@ class World:
     def reread(self, error: str = "", gone: Iterable[int] = ()) -> None:
         """The oldest reread ends; `gone`: offsets that are not there any more."""
         wanted = self.pending_rereads.pop(0)
+        if wanted.group not in self.cluster.pools:
+            return  # it ended in the same step
         missing = set(gone)
         runs: list[list[int]] = []
         for offset in range(wanted.span.first, wanted.span.last + 1) if not error else ():

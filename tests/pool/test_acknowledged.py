@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pool.acknowledged import LONGEST, ForeignMetadata, pack, unpack
+from mesh.pool.acknowledged import LONGEST, ForeignMetadata, Unpacked, pack, unpack
 from mesh.records.spans import Span
 from tests.pool.harness import source
 
@@ -30,7 +30,7 @@ def test_the_form_that_is_stored() -> None:
     packed = pack(HERE, 100, [Span(102, 104), Span(200, 1_199)], 4_000)
     assert packed.text == "kafka-mesh/1 100 BAa-AdAP 23f0e578"
     assert packed.covered is None
-    assert unpack(HERE, 100, packed.text) == [Span(102, 104), Span(200, 1_199)]
+    assert unpack(HERE, 100, packed.text).runs == (Span(102, 104), Span(200, 1_199))
 
 
 @given(runs())
@@ -38,7 +38,7 @@ def test_what_was_packed_is_unpacked(case: tuple[int, list[Span]]) -> None:
     base, spans = case
     packed = pack(HERE, base, spans, LONGEST)
     assert packed.covered is None
-    assert unpack(HERE, base, packed.text) == spans
+    assert unpack(HERE, base, packed.text).runs == tuple(spans)
     assert (packed.text == "") is (not spans)
     assert packed.text.isascii()
 
@@ -48,7 +48,7 @@ def test_what_does_not_fit_is_left_out_highest_runs_first(case: tuple[int, list[
     base, spans = case
     packed = pack(HERE, base, spans, limit)
     assert len(packed.text) <= limit
-    kept = unpack(HERE, base, packed.text)
+    kept = list(unpack(HERE, base, packed.text).runs)
     assert kept == spans[: len(kept)]
     assert packed.covered == (spans[len(kept)].first if len(kept) < len(spans) else None)
 
@@ -60,13 +60,13 @@ def test_a_thousand_small_runs_fit() -> None:
 
 @pytest.mark.parametrize("text", ["", "something of the application's", "kafka-mes", "\x00"])
 def test_metadata_of_others_says_nothing(text: str) -> None:
-    assert unpack(HERE, 100, text) == []
+    assert unpack(HERE, 100, text) == Unpacked()
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("kafka-mesh/2 100 BAa-AdAP 23f0e578", "version 2"),
+        ("kafka-mesh/3 100 BAa-AdAP 23f0e578", "version 3"),
         ("kafka-mesh/1 100 BAa-AdAP 23f0e579", "damaged"),
         ("kafka-mesh/1 100 BAa-AdAP", "damaged"),
         ("kafka-mesh/1", "damaged"),
@@ -93,7 +93,7 @@ def test_no_single_damage_is_taken_for_acknowledgements(case: tuple[int, list[Sp
     at = data.draw(st.integers(0, len(text) - 1))
     character = data.draw(st.characters(codec="ascii").filter(lambda each: each != text[at]))
     try:
-        assert unpack(HERE, base, text[:at] + character + text[at + 1 :]) == []
+        assert unpack(HERE, base, text[:at] + character + text[at + 1 :]) == Unpacked()
     except ForeignMetadata:
         return
     assert at < len("kafka-mesh/"), "what says that it is ours is checked"

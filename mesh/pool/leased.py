@@ -1,0 +1,149 @@
+"""What a lease is, and what it holds of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NewType
+
+from mesh.records.spans import Span, TopicName, UpstreamPartition
+
+if TYPE_CHECKING:
+    from mesh.pool.redelivery import History
+
+LeaseId = NewType("LeaseId", str)
+HolderId = NewType("HolderId", str)
+LONGEST_NAME = 64
+"""Bytes of a lease's or a holder's name: they stand in the metadata of every commit while the lease lasts."""
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """A batch engine holds runs of upstream offsets until `deadline` (seconds of the pool's clock)."""
+
+    id: LeaseId
+    holder: HolderId
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """One run that a lease holds of a partition, and how it fared before."""
+
+    span: Span
+    history: History
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLease:
+    """What is kept upstream of a lease for one partition. deadline: seconds since the epoch."""
+
+    id: LeaseId
+    holder: HolderId
+    deadline: int
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """A run of offsets of one upstream partition, as batch engines are told it."""
+
+    partition: UpstreamPartition
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRequest:
+    """completed: the holder's last lease, which stays; any other of its leases ends. wait: seconds."""
+
+    id: LeaseId
+    holder: HolderId
+    topics: tuple[TopicName, ...]
+    most: int
+    ttl: float
+    completed: LeaseId | None = None
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A lease that was granted before, and whose holder goes on with it. ttl, wait: seconds; wait: until the partitions
+    are assigned to this process."""
+
+    id: LeaseId
+    holder: HolderId
+    ranges: tuple[Range, ...]
+    ttl: float
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGranted:
+    """deadline: seconds of the pool's clock. ranges: none if there is nothing to be had."""
+
+    id: LeaseId
+    deadline: float
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettled:
+    """What became of the ranges of a claim or an acknowledgement.
+
+    done: of these offsets it is true now. lost: others hold them, or have had them. absent: not assigned to this
+    process, at the moment or any more.
+    """
+
+    done: tuple[Range, ...] = ()
+    lost: tuple[Range, ...] = ()
+    absent: tuple[Range, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotStored:
+    """Not in time; the same may be asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownLease:
+    """There is none of that name here, or not of that holder."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBacklog:
+    """Offsets of one partition that nobody has acknowledged: free ones, those leases hold, and all. end: of its log."""
+
+    partition: UpstreamPartition
+    available: int
+    leased: int
+    lag: int
+    end: int
+
+
+def stored_leases(held: Iterable[Leased], epoch: float) -> list[StoredLease]:
+    """What has to be kept upstream of what leases hold of a partition. epoch: seconds to add for the time of day."""
+    spans: dict[Lease, list[Span]] = {}
+    for leased in held:
+        spans.setdefault(leased.lease, []).append(leased.span)
+    return [StoredLease(lease.id, lease.holder, int(lease.deadline + epoch), tuple(of)) for lease, of in spans.items()]
+
+
+def cut_out(spans: list[Span], held: Span) -> list[Span]:
+    """What of these spans does not lie in `held`."""
+    left: list[Span] = []
+    for span in spans:
+        if held.last < span.first or held.first > span.last:
+            left.append(span)
+            continue
+        if span.first < held.first:
+            left.append(Span(span.first, held.first - 1))
+        if span.last > held.last:
+            left.append(Span(held.last + 1, span.last))
+    return left
+
+
+def common(one: Span, other: Span) -> Span | None:
+    """What lies in both."""
+    first, last = max(one.first, other.first), min(one.last, other.last)
+    return Span(first, last) if first <= last else None

@@ -1,0 +1,283 @@
+"""Range leases: a batch engine holds runs of upstream offsets of a pool and reads them upstream itself.
+
+A lease is a holder beside the members' windows: what it holds has left the backlog, is cut out of what the engines
+bring, and comes back when the lease ends. It stands in the metadata of the partition's upstream commit before it is
+answered, and is held after a restart until its deadline, at least for `HELD_AFTER_RESTART`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from mesh.pool.acquiring import available_spans
+from mesh.pool.commits import Commits
+from mesh.pool.effects import Answer, Effect, GroupId, Report, Ticket
+from mesh.pool.holdings import Holdings
+from mesh.pool.leased import (
+    Claim,
+    HolderId,
+    Lease,
+    Leased,
+    LeaseGranted,
+    LeaseId,
+    LeaseRequest,
+    LeaseSettled,
+    NotStored,
+    PartitionBacklog,
+    Range,
+    StoredLease,
+    UnknownLease,
+)
+from mesh.pool.ledger import Ledger
+from mesh.pool.partition import Partition
+from mesh.pool.redelivery import UNSENT, Cause
+from mesh.pool.serving import Serving
+from mesh.pool.settings import PoolSettings
+from mesh.pool.timers import Timer, Timers
+from mesh.pool.topics import VirtualTopics
+from mesh.records.spans import TopicName
+
+HELD_AFTER_RESTART = 120.0
+"""Seconds that a lease is held at least when it was found upstream: its holder may not have been able to renew it."""
+LOOK_AGAIN = 0.1
+"""Seconds between two looks for something to lease, for a request that waits."""
+
+
+@dataclass(slots=True, eq=False)
+class _Storing:
+    """A request that is answered when what it did is stored. undo: what is done if it is not in time."""
+
+    ticket: Ticket
+    result: object
+    needs: list[tuple[Ledger, int]]
+    timer: Timer
+    undo: Callable[[float], None]
+
+
+class Leases:
+    """The leases of one pool."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        settings: PoolSettings,
+        topics: VirtualTopics,
+        serving: Serving,
+        commits: Commits,
+        timers: Timers,
+        effects: list[Effect],
+    ) -> None:
+        self._group = group
+        self._settings = settings
+        self._serving = serving
+        self._held = Holdings(settings, topics, serving, commits)
+        self._timers = timers
+        self._effects = effects
+        self._leases: dict[LeaseId, Lease] = {}
+        self._storing: set[_Storing] = set()
+        self._parked: dict[Ticket, Timer] = {}
+        self._present_until = 0.0
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    def are_wanted(self, now: float) -> bool:
+        """Whether the pool is to stay for them though it has no member."""
+        return bool(self._leases or self._parked or self._storing) or now < self._present_until
+
+    # Requests
+
+    def create(self, ticket: Ticket, request: LeaseRequest, now: float) -> None:
+        """Answered with LeaseGranted when it is stored upstream, or NotStored."""
+        self._hear(now)
+        for lease in [lease for lease in self._leases.values() if lease.holder == request.holder]:
+            if lease.id != request.completed:
+                self._end(lease, Cause.LEFT, now)
+        self._look(ticket, request, now + request.wait, now)
+
+    def renew(self, ticket: Ticket, id: LeaseId, holder: HolderId, ttl: float, now: float) -> None:
+        """Answered with LeaseGranted or UnknownLease, at once; the new deadline is stored with the next commit."""
+        self._hear(now)
+        lease = self._leases.get(id)
+        if lease is None or lease.holder != holder:
+            self._answer(ticket, UnknownLease())
+            return
+        self._prolong(lease, ttl, now)
+        self._answer(ticket, LeaseGranted(id, lease.deadline, tuple(self._held.ranges(lease))))
+
+    def claim(self, ticket: Ticket, claim: Claim, now: float) -> None:
+        """Hold exactly these, whatever happened since they were leased; answered with LeaseSettled, or NotStored."""
+        self._claim(ticket, claim, now + claim.wait, now)
+
+    def _claim(self, ticket: Ticket, claim: Claim, until: float, now: float) -> None:
+        self._hear(now)
+        if self._held.are_elsewhere(claim.ranges) and now < until:
+            self._park(ticket, until, lambda then: self._claim(ticket, claim, until, then), now)
+            return
+        self._parked.pop(ticket, None)
+        lease = self._leases.get(claim.id)
+        if lease is not None and lease.holder != claim.holder:
+            self._answer(ticket, UnknownLease())
+            return
+        lease = lease or self._new(claim.id, claim.holder, claim.ttl, now)
+        done, lost, absent = self._held.take_again(lease, claim.ranges, now)
+        self._prolong(lease, claim.ttl, now)
+        self._end_if_empty(lease)
+        self._answer_stored(ticket, LeaseSettled(tuple(done), tuple(lost), tuple(absent)), done, now)
+
+    def acknowledge(
+        self, ticket: Ticket, id: LeaseId, holder: HolderId, ranges: Sequence[Range] | None, now: float
+    ) -> None:
+        """All of a lease, or parts of it; what has been acknowledged already counts as done. Answered with LeaseSettled
+        when that is stored, with UnknownLease when no ranges are given for a lease that has ended, or with NotStored.
+        """
+        self._hear(now)
+        lease = self._leases.get(id)
+        if (lease is not None and lease.holder != holder) or (lease is None and ranges is None):
+            self._answer(ticket, UnknownLease())
+            return
+        if ranges is None:
+            assert lease is not None
+            ranges = list(self._held.ranges(lease))
+        lease = lease or Lease(id, holder, now)
+        done, lost, absent = self._held.take_again(lease, ranges, now)
+        for each in done:
+            self._held.settle(lease, each)
+        self._end_if_empty(lease)
+        self._answer_stored(ticket, LeaseSettled(tuple(done), tuple(lost), tuple(absent)), done, now)
+
+    def release(self, ticket: Ticket, id: LeaseId, holder: HolderId, now: float) -> None:
+        """Everybody may have again what it holds. Answered at once, also when it has ended already."""
+        lease = self._leases.get(id)
+        if lease is not None and lease.holder == holder:
+            self._end(lease, Cause.LEFT, now)
+        self._answer(ticket, LeaseSettled())
+
+    # What is told of them
+
+    def view(self) -> list[tuple[Lease, tuple[Range, ...]]]:
+        return [(lease, tuple(self._held.ranges(lease))) for lease in self._leases.values()]
+
+    def backlog(self, topics: Iterable[TopicName]) -> list[PartitionBacklog]:
+        return [
+            PartitionBacklog(
+                partition.source,
+                sum(map(len, available_spans(partition, False, self._serving.distribution))),
+                sum(len(leased.span) for leased in partition.leased.values()),
+                partition.lag,
+                partition.end,
+            )
+            for partition in self._held.partitions(topics)
+            if partition.is_active
+        ]
+
+    # What happens around them
+
+    def restore(self, partition: Partition, stored: Iterable[StoredLease], end: int, now: float) -> None:
+        """What was leased of a partition when its commit was stored; what is beyond the end of its log is not."""
+        for each in stored:
+            deadline = max(each.deadline - self._settings.epoch, now + HELD_AFTER_RESTART)
+            lease = self._leases.get(each.id) or self._new(each.id, each.holder, deadline - now, now)
+            for span in each.spans:
+                if span.last < end:
+                    partition.leased[span.first] = Leased(span, UNSENT, lease)
+            self._end_if_empty(lease)
+
+    def stored(self) -> None:
+        """A step ends, in which something may have been stored."""
+        for storing in list(self._storing):
+            if all(ledger.are_leases_stored(version) for ledger, version in storing.needs):
+                self._storing.discard(storing)
+                storing.timer.cancel()
+                self._answer(storing.ticket, storing.result)
+
+    def close(self) -> None:
+        """The pool ends: nobody will be answered later."""
+        for ticket, timer in self._parked.items():
+            timer.cancel()
+            self._answer(ticket, NotStored())
+        for storing in self._storing:
+            storing.timer.cancel()
+            self._answer(storing.ticket, NotStored())
+        self._parked.clear()
+        self._storing.clear()
+        self._leases.clear()
+
+    # How
+
+    def _answer(self, ticket: Ticket, result: object) -> None:
+        self._effects.append(Answer(ticket, result))
+
+    def _hear(self, now: float) -> None:
+        self._present_until = now + self._settings.presence
+
+    def _park(self, ticket: Ticket, until: float, again: Callable[[float], None], now: float) -> None:
+        self._parked[ticket] = self._timers.at(min(now + LOOK_AGAIN, until), again)
+
+    def _new(self, id: LeaseId, holder: HolderId, ttl: float, now: float) -> Lease:
+        lease = self._leases[id] = Lease(id, holder, now + ttl)
+        self._timers.at(lease.deadline, lambda then: self._expire(lease, then))
+        return lease
+
+    def _prolong(self, lease: Lease, ttl: float, now: float) -> None:
+        if now + ttl > lease.deadline:
+            lease.deadline = now + ttl
+            self._held.changed(lease)
+
+    def _expire(self, lease: Lease, now: float) -> None:
+        if self._leases.get(lease.id) is not lease:
+            return
+        if now < lease.deadline:
+            self._timers.at(lease.deadline, lambda then: self._expire(lease, then))
+            return
+        offsets = sum(len(each.span) for each in self._held.ranges(lease))
+        fields = {"group": self._group, "holder": lease.holder, "lease": lease.id, "offsets": offsets}
+        self._effects.append(Report("a lease expired", fields, "warning"))
+        self._end(lease, Cause.EXPIRED, now)
+
+    def _end(self, lease: Lease, cause: Cause, now: float) -> None:
+        self._leases.pop(lease.id, None)
+        self._held.give_back(lease, cause, now)
+
+    def _look(self, ticket: Ticket, request: LeaseRequest, until: float, now: float) -> None:
+        """Lease what there is; if there is nothing, or partitions are being assigned, look again in a while, as long as
+        the request waits."""
+        self._parked.pop(ticket, None)
+        self._hear(now)
+        chosen = self._held.choose(request)
+        if (not chosen or self._held.are_awaited(request.topics)) and now < until:
+            self._park(ticket, until, lambda then: self._look(ticket, request, until, then), now)
+            return
+        if not chosen:
+            self._answer(ticket, LeaseGranted(request.id, now, ()))
+            return
+        lease = self._new(request.id, request.holder, request.ttl, now)
+        for partition, span in chosen:
+            self._held.hold(lease, partition, span, now)
+        ranges = tuple(self._held.ranges(lease))
+        granted = LeaseGranted(lease.id, lease.deadline, ranges)
+        self._answer_stored(ticket, granted, ranges, now, lambda then: self._end(lease, Cause.NEVER_FETCHED, then))
+
+    def _end_if_empty(self, lease: Lease) -> None:
+        if not any(True for _ in self._held.ranges(lease)):
+            self._leases.pop(lease.id, None)
+
+    def _answer_stored(
+        self,
+        ticket: Ticket,
+        result: object,
+        ranges: Iterable[Range],
+        now: float,
+        undo: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        ledgers = {self._serving.partitions[each.partition].ledger for each in ranges}
+        needs = [(ledger, ledger.version) for ledger in ledgers]
+        timer = self._timers.at(now + self._settings.commit_timeout, lambda then: self._time_out(storing, then))
+        storing = _Storing(ticket, result, needs, timer, undo)
+        self._storing.add(storing)
+
+    def _time_out(self, storing: _Storing, now: float) -> None:
+        self._storing.discard(storing)
+        storing.undo(now)
+        self._answer(storing.ticket, NotStored())

@@ -1,0 +1,152 @@
+"""What is said over HTTP about leases, as pydantic models. docs/spark.md and the OpenAPI document explain them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from mesh.pool.leased import LONGEST_NAME, Range
+from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+
+LONGEST_WAIT: Final = 30.0
+LONGEST_TTL: Final = 24 * 3_600.0
+MOST_RECORDS: Final = 100_000_000
+MOST_RANGES: Final = 10_000
+LARGEST_OFFSET: Final = (1 << 63) - 1
+
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=249)]
+_Holder = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME, pattern=r"^[A-Za-z0-9._-]+$")]
+_Ttl = Annotated[float, Field(ge=1.0, le=LONGEST_TTL, description="Seconds until it ends by itself.")]
+_Wait = Annotated[float, Field(ge=0.0, le=LONGEST_WAIT, description="Seconds to wait at most.")]
+_Offset = Annotated[int, Field(ge=0, le=LARGEST_OFFSET)]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RangeBody(Body):
+    """A run of offsets of one upstream partition, both ends included."""
+
+    cluster: _Name
+    topic: _Name
+    partition: Annotated[int, Field(ge=0, lt=1 << 31)]
+    first: _Offset
+    last: _Offset
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> RangeBody:
+        if self.first > self.last:
+            raise ValueError("first must not be above last")
+        return self
+
+    def to_range(self) -> Range:
+        place = UpstreamPartition(ClusterName(self.cluster), TopicName(self.topic), self.partition)
+        return Range(place, Span(self.first, self.last))
+
+
+_Ranges = Annotated[tuple[RangeBody, ...], Field(max_length=MOST_RANGES)]
+
+
+class GroupBody(Body):
+    virtual_cluster: _Name
+    group: _Name
+
+
+class HolderBody(GroupBody):
+    holder: _Holder
+
+
+class CreateBody(HolderBody):
+    """Hold what nobody holds, at most `max_records` offsets. The holder's leases end, but for `completed`."""
+
+    topics: Annotated[tuple[_Name, ...], Field(min_length=1, max_length=1_000)]
+    max_records: Annotated[int, Field(ge=1, le=MOST_RECORDS)] = 100_000
+    ttl: _Ttl = 1_800.0
+    completed: _Holder | None = None
+    wait: _Wait = 0.0
+
+
+class ClaimBody(HolderBody):
+    """Hold exactly these again, which were granted to this holder under this name before."""
+
+    ranges: _Ranges
+    ttl: _Ttl = 1_800.0
+    wait: _Wait = 10.0
+
+
+class RenewBody(HolderBody):
+    ttl: _Ttl = 1_800.0
+
+
+class AcknowledgeBody(HolderBody):
+    """Process no more what lies in these ranges; all of the lease if there are none."""
+
+    ranges: _Ranges | None = None
+
+
+class BacklogBody(GroupBody):
+    topics: Annotated[tuple[_Name, ...], Field(min_length=1, max_length=1_000)]
+
+
+class LeaseAnswer(Body):
+    """ranges: empty when there was nothing to be had; then there is no lease."""
+
+    lease: str
+    deadline: float
+    ranges: tuple[RangeBody, ...]
+    bootstrap_servers: dict[str, str] = Field(description="Of each cluster that stands in `ranges`.")
+
+
+class SettledAnswer(Body):
+    """done: of these it is true now, and stored. lost: held by others, or processed by them. absent: their partitions
+    are not assigned to this process of the mesh."""
+
+    done: tuple[RangeBody, ...]
+    lost: tuple[RangeBody, ...]
+    absent: tuple[RangeBody, ...]
+
+
+class HeldLease(Body):
+    virtual_cluster: str
+    group: str
+    lease: str
+    holder: str
+    deadline: float
+    ranges: tuple[RangeBody, ...]
+
+
+class LeaseList(Body):
+    leases: tuple[HeldLease, ...]
+
+
+class PartitionAnswer(Body):
+    """available: nobody holds these. leased: held by leases. lag: not acknowledged. end: last stable offset."""
+
+    cluster: str
+    topic: str
+    partition: int
+    available: int
+    leased: int
+    lag: int
+    end: int
+
+
+class BacklogAnswer(Body):
+    active: bool = Field(description="Whether the group has anybody here; if not, nothing is known of its partitions.")
+    partitions: tuple[PartitionAnswer, ...]
+
+
+class ErrorAnswer(Body):
+    error: Literal[
+        "invalid",
+        "too_large",
+        "unknown_virtual_cluster",
+        "unknown_topic",
+        "refused_group",
+        "unknown_lease",
+        "not_stored",
+        "unavailable",
+    ]
+    detail: str

@@ -1,0 +1,302 @@
+"""Range leases over HTTP, on the admin address: what a batch engine asks of a pool. docs/spark.md says what for.
+
+Bodies and answers are JSON, described by the OpenAPI document at `OPENAPI`; errors are `{"error": ..., "detail": ...}`.
+Times are seconds; `deadline` is a time of day, seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mesh.pool.effects import GroupId, Ticket
+from mesh.pool.leased import (
+    LONGEST_NAME,
+    Claim,
+    HolderId,
+    LeaseGranted,
+    LeaseId,
+    LeaseRequest,
+    LeaseSettled,
+    NotStored,
+    Range,
+    UnknownLease,
+)
+from mesh.pool.pool import Pool
+from mesh.records.spans import TopicName
+from mesh.server.lease_bodies import (
+    AcknowledgeBody,
+    BacklogAnswer,
+    BacklogBody,
+    Body,
+    ClaimBody,
+    CreateBody,
+    GroupBody,
+    HeldLease,
+    HolderBody,
+    LeaseAnswer,
+    LeaseList,
+    PartitionAnswer,
+    RangeBody,
+    RenewBody,
+    SettledAnswer,
+)
+from mesh.server.openapi import Operation, document
+from mesh.server.virtual_cluster import VirtualClusterServer
+from mesh.wire.errors import ErrorCode
+
+PREFIX: Final = "/leases"
+OPENAPI: Final = "/openapi.json"
+LARGEST_BODY: Final = 1 << 20
+"""Bytes."""
+GRACE: Final = 10.0
+"""Seconds beyond what a request waits for, after which its answer is not waited for any more."""
+
+
+class Refused(Exception):
+    """The answer to a request that cannot be done."""
+
+    def __init__(self, status: int, error: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.error, self.detail = status, error, detail
+
+
+_LEASE: Final = PREFIX + "/{lease}"
+OPERATIONS: Final = (
+    Operation("create", "POST", PREFIX, "Lease what nobody holds", CreateBody, LeaseAnswer),
+    Operation("list", "GET", PREFIX, "All leases of this process", None, LeaseList),
+    Operation("backlog", "POST", f"{PREFIX}/backlog", "How much there is", BacklogBody, BacklogAnswer),
+    Operation("claim", "POST", f"{_LEASE}/claim", "Go on with a lease", ClaimBody, SettledAnswer),
+    Operation("renew", "POST", f"{_LEASE}/renew", "Hold a lease for longer", RenewBody, LeaseAnswer),
+    Operation("acknowledge", "POST", f"{_LEASE}/acknowledge", "Be through with it", AcknowledgeBody, SettledAnswer),
+    Operation("release", "POST", f"{_LEASE}/release", "Give it back", HolderBody, SettledAnswer),
+)
+
+Given = TypeVar("Given", bound=Body)
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class LeaseApi:
+    """servers: the virtual clusters, as far as they are there; clusters: bootstrap servers by name."""
+
+    def __init__(self, servers: list[VirtualClusterServer], clusters: dict[str, str]) -> None:
+        self._servers = servers
+        self._clusters = clusters
+
+    def routes(self) -> list[Route]:
+        handlers = {
+            "create": self.create,
+            "list": self.list,
+            "backlog": self.backlog,
+            "claim": self.claim,
+            "renew": self.renew,
+            "acknowledge": self.acknowledge,
+            "release": self.release,
+        }
+        described = document(OPERATIONS)
+
+        async def openapi(_request: Request) -> Response:
+            return JSONResponse(described)
+
+        routes = [Route(each.path, self._answered(handlers[each.name]), methods=[each.method]) for each in OPERATIONS]
+        return [*routes, Route(OPENAPI, openapi, methods=["GET"])]
+
+    # Requests
+
+    async def create(self, request: Request) -> LeaseAnswer:
+        body = await _body(request, CreateBody)
+        wanted = LeaseRequest(
+            id=LeaseId(uuid.uuid4().hex[:16]),
+            holder=HolderId(body.holder),
+            topics=tuple(map(TopicName, body.topics)),
+            most=body.max_records,
+            ttl=body.ttl,
+            completed=LeaseId(body.completed) if body.completed is not None else None,
+            wait=body.wait,
+        )
+        server = self._server(body)
+        for topic in wanted.topics:
+            if topic not in server.cluster.topics:
+                server.missing_topic(topic)
+                raise Refused(404, "unknown_topic", f"virtual cluster {server.name!r} has no topic {topic!r}")
+        result = await self._ask(body, lambda pool, ticket: pool.lease(ticket, wanted, server.now()), body.wait)
+        return self._granted(server, _expect(result, LeaseGranted))
+
+    async def claim(self, request: Request) -> SettledAnswer:
+        body = await _body(request, ClaimBody)
+        claim = Claim(
+            id=_lease_of(request),
+            holder=HolderId(body.holder),
+            ranges=_ranges(body.ranges),
+            ttl=body.ttl,
+            wait=body.wait,
+        )
+        server = self._server(body)
+        result = await self._ask(body, lambda pool, ticket: pool.claim(ticket, claim, server.now()), body.wait)
+        return _settled(_expect(result, LeaseSettled))
+
+    async def renew(self, request: Request) -> LeaseAnswer:
+        body, id = await _body(request, RenewBody), _lease_of(request)
+        server, holder = self._server(body), HolderId(body.holder)
+        result = await self._ask(
+            body, lambda pool, ticket: pool.leases.renew(ticket, id, holder, body.ttl, server.now())
+        )
+        return self._granted(server, _expect(result, LeaseGranted))
+
+    async def acknowledge(self, request: Request) -> SettledAnswer:
+        body, id = await _body(request, AcknowledgeBody), _lease_of(request)
+        server, holder = self._server(body), HolderId(body.holder)
+        ranges = _ranges(body.ranges) if body.ranges is not None else None
+        result = await self._ask(
+            body, lambda pool, ticket: pool.leases.acknowledge(ticket, id, holder, ranges, server.now())
+        )
+        return _settled(_expect(result, LeaseSettled))
+
+    async def release(self, request: Request) -> SettledAnswer:
+        body, id = await _body(request, HolderBody), _lease_of(request)
+        server, holder = self._server(body), HolderId(body.holder)
+        result = await self._ask(body, lambda pool, ticket: pool.leases.release(ticket, id, holder, server.now()))
+        return _settled(_expect(result, LeaseSettled))
+
+    async def list(self, _request: Request) -> LeaseList:
+        return LeaseList(
+            leases=tuple(
+                HeldLease(
+                    virtual_cluster=server.name,
+                    group=pool.group,
+                    lease=lease.id,
+                    holder=lease.holder,
+                    deadline=_time_of_day(server, lease.deadline),
+                    ranges=_bodies(ranges),
+                )
+                for server in self._servers
+                for pool in server.cluster.pools.values()
+                for lease, ranges in pool.leases.view()
+            )
+        )
+
+    async def backlog(self, request: Request) -> BacklogAnswer:
+        """Changes nothing, and does not make the mesh join the group upstream."""
+        body = await _body(request, BacklogBody)
+        pool = self._server(body).cluster.pools.get(GroupId(body.group))
+        known = pool.leases.backlog(map(TopicName, body.topics)) if pool is not None else ()
+        return BacklogAnswer(
+            active=pool is not None,
+            partitions=tuple(
+                PartitionAnswer(
+                    cluster=each.partition.cluster,
+                    topic=each.partition.topic,
+                    partition=each.partition.partition,
+                    available=each.available,
+                    leased=each.leased,
+                    lag=each.lag,
+                    end=each.end,
+                )
+                for each in known
+            ),
+        )
+
+    # How
+
+    def _server(self, body: GroupBody) -> VirtualClusterServer:
+        for server in self._servers:
+            if server.name == body.virtual_cluster:
+                return server
+        known = ", ".join(sorted(server.name for server in self._servers)) or "none yet"
+        raise Refused(
+            404, "unknown_virtual_cluster", f"there is no virtual cluster {body.virtual_cluster!r}; there are: {known}"
+        )
+
+    async def _ask(self, body: GroupBody, step: Callable[[Pool, Ticket], None], wait: float = 0.0) -> object:
+        server, group = self._server(body), GroupId(body.group)
+        reply = server.leasing(group, step)
+        if isinstance(reply, ErrorCode):
+            raise Refused(403, "refused_group", f"group {body.group!r} may not be used here: {reply.name}")
+        try:
+            async with asyncio.timeout(wait + GRACE):
+                return await reply
+        except TimeoutError:
+            raise Refused(503, "unavailable", "no answer in time; ask again") from None
+
+    def _granted(self, server: VirtualClusterServer, granted: LeaseGranted) -> LeaseAnswer:
+        named = sorted({each.partition.cluster for each in granted.ranges})
+        return LeaseAnswer(
+            lease=granted.id,
+            deadline=_time_of_day(server, granted.deadline),
+            ranges=_bodies(granted.ranges),
+            bootstrap_servers={name: self._clusters[name] for name in named},
+        )
+
+    def _answered(self, handle: Callable[[Request], Awaitable[Body]]) -> Handler:
+        async def answer(request: Request) -> Response:
+            try:
+                return JSONResponse((await handle(request)).model_dump())
+            except Refused as refused:
+                return JSONResponse({"error": refused.error, "detail": refused.detail}, status_code=refused.status)
+
+        return answer
+
+
+async def _body(request: Request, kind: type[Given]) -> Given:
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > LARGEST_BODY:
+            raise Refused(413, "too_large", f"the body may have {LARGEST_BODY} bytes at most")
+    try:
+        return kind.model_validate_json(bytes(data))
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the body"
+        raise Refused(422, "invalid", f"{where}: {first['msg']}") from problem
+
+
+def _lease_of(request: Request) -> LeaseId:
+    name = request.path_params["lease"]
+    if not 0 < len(name) <= LONGEST_NAME or not name.isascii():
+        raise Refused(422, "invalid", f"a lease's name has 1 to {LONGEST_NAME} ASCII characters")
+    return LeaseId(name)
+
+
+def _expect(result: object, kind: type[Any]) -> Any:
+    match result:
+        case NotStored():
+            raise Refused(503, "not_stored", "the upstream cluster did not store it in time; ask again")
+        case UnknownLease():
+            raise Refused(404, "unknown_lease", "this holder has no lease of that name; it may have ended")
+        case _:
+            assert isinstance(result, kind)
+            return result
+
+
+def _time_of_day(server: VirtualClusterServer, deadline: float) -> float:
+    return round(time.time() + deadline - server.now(), 3)
+
+
+def _ranges(bodies: Iterable[RangeBody]) -> tuple[Range, ...]:
+    return tuple(each.to_range() for each in bodies)
+
+
+def _bodies(ranges: Iterable[Range]) -> tuple[RangeBody, ...]:
+    return tuple(
+        RangeBody(
+            cluster=each.partition.cluster,
+            topic=each.partition.topic,
+            partition=each.partition.partition,
+            first=each.span.first,
+            last=each.span.last,
+        )
+        for each in ranges
+    )
+
+
+def _settled(settled: LeaseSettled) -> SettledAnswer:
+    return SettledAnswer(done=_bodies(settled.done), lost=_bodies(settled.lost), absent=_bodies(settled.absent))

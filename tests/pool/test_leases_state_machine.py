@@ -1,0 +1,248 @@
+"""Random lives of leases beside members, with a kill -9 of the mesh between any two steps: nothing that was granted is
+given to anybody else, nothing that was acknowledged comes again, and nothing is lost."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from mesh.pool.effects import GroupId
+from mesh.pool.leased import Claim, HolderId, LeaseGranted, LeaseId, LeaseRequest, LeaseSettled, Range
+from mesh.pool.pool import Pool
+from mesh.pool.settings import PoolSettings
+from mesh.records.spans import Span
+from mesh.wire.errors import ErrorCode
+from tests.pool.harness import GROUP, ORDERS, Consumer, World, source, value_of
+
+HOLDERS = st.sampled_from([HolderId("one"), HolderId("two")])
+INDEX = st.integers(0, 3)
+TTL = 60.0
+SETTINGS = PoolSettings(presence=10_000.0, initial_window=5, partition_budget=800, pool_budget=2_000)
+
+
+class LeasedWorld(World):
+    """granted: the offsets of every lease that was answered and has not ended. done: acknowledged, and told so."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS, auto_store=False)
+        self.granted: dict[HolderId, set[bytes]] = {}
+        self.done: set[bytes] = set()
+        self.waiting: dict[object, tuple[HolderId, LeaseId]] = {}
+
+    def given(self, group: GroupId, partition: int, offset: int, value: bytes) -> None:
+        super().given(group, partition, offset, value)
+        assert not any(value in held for held in self.granted.values()), "somebody leases it"
+        assert value not in self.done, "it was acknowledged"
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.ends = dict.fromkeys((source(index) for index in range(4)), 0)
+        self.leases: dict[HolderId, tuple[LeaseId, tuple[Range, ...]]] = {}
+        self.count = 0
+        self.acknowledged: set[bytes] = set()
+        self.world = LeasedWorld()
+        self.consumer: Consumer | None = None
+        self.ask(lambda pool, ticket: pool.lease(ticket, self.request(HolderId("nobody"), 0), self.world.now))
+        self.world.assign_all()
+        for index in range(4):
+            self.produce(index, 10)
+
+    def ask(self, step: object) -> object:
+        ticket = self.world.ticket()
+        world = self.world
+        error, effects = world.cluster.leasing(GROUP, lambda pool: step(pool, ticket), world.now)  # type: ignore[operator]
+        assert error is ErrorCode.NONE
+        world.do(effects)
+        return ticket
+
+    def request(self, holder: HolderId, most: int) -> LeaseRequest:
+        self.count += 1
+        last = self.leases.get(holder)
+        id = LeaseId(f"lease-{self.count}")
+        completed = last[0] if last else None
+        return LeaseRequest(id=id, holder=holder, topics=(ORDERS,), most=most, ttl=TTL, completed=completed)
+
+    @rule(index=INDEX, count=st.integers(1, 12))
+    def produce(self, index: int, count: int) -> None:
+        self.ends[source(index)] += count
+        ends = dict(self.ends)
+        self.world.upstream(lambda pool: pool.inflow.ends_known(ends))
+
+    @rule(counts=st.lists(st.integers(0, 9), min_size=4, max_size=4))
+    def a_member_fetches(self, counts: list[int]) -> None:
+        """The engine brings that many of each partition meanwhile, as far as it may."""
+        world = self.world
+        if self.consumer is None:
+            self.consumer = world.consumer(f"c{self.count}")
+        if not self.consumer.is_parked:
+            self.consumer.fetch(wait=5.0)
+        for index, count in enumerate(counts):
+            partition = source(index)
+            position = world.ends.get(partition, 0)
+            last = min(position + count, self.ends[partition])
+            if world.is_consumed(index) and position < last:
+                world.logs[partition] = [(position, last - 1)]
+                world.produce(index)
+        world.check()
+
+    @rule()
+    def commit(self) -> None:
+        if self.consumer is None:
+            return
+        positions = dict(self.consumer.positions)
+        self.consumer.commit(positions)
+        for index, virtual, value in self.consumer.received:
+            if virtual < positions[index]:
+                self.acknowledged.add(value)
+
+    @rule()
+    def leave(self) -> None:
+        if self.consumer is None:
+            return
+        self.consumer.leave()
+        self.consumer.disconnect()
+        self.consumer = None
+
+    @rule(holder=HOLDERS, most=st.integers(1, 40))
+    def lease(self, holder: HolderId, most: int) -> None:
+        """Its last lease, if it has not acknowledged that, stays; as Spark does when it is asked for the next."""
+        if holder in self.leases:
+            return
+        wanted = self.request(holder, most)
+        self.world.granted.pop(holder, None)
+        ticket = self.ask(lambda pool, ticket: pool.lease(ticket, wanted, self.world.now))
+        for each in range(3):
+            if self.world.pending_stores and each:
+                self.world.store()
+        answer = self.world.answers.pop(ticket, None)
+        if isinstance(answer, LeaseGranted) and answer.ranges:
+            self.leases[holder] = (answer.id, answer.ranges)
+            self.world.granted[holder] = values_of(answer.ranges)
+
+    @rule(holder=HOLDERS, part=st.booleans(), number=st.integers(0, 100))
+    def acknowledge(self, holder: HolderId, part: bool, number: int) -> None:
+        if holder not in self.leases:
+            return
+        id, ranges = self.leases[holder]
+        if part:
+            each = ranges[number % len(ranges)]
+            ranges = (Range(each.partition, Span(each.span.first, each.span.first + number % len(each.span))),)
+        self.acknowledged |= values_of(ranges)
+        self.world.granted[holder] -= values_of(ranges)
+
+        def step(pool: Pool, ticket: object) -> None:
+            pool.leases.acknowledge(ticket, id, holder, ranges, self.world.now)
+
+        ticket = self.ask(step)
+        while self.world.pending_stores:
+            self.world.store()
+        answer = self.world.answers.pop(ticket, None)
+        assert isinstance(answer, LeaseSettled)
+        assert not answer.lost, "it was held all the time"
+        self.world.done |= values_of(answer.done)
+        if not part:
+            assert values_of(answer.done) == values_of(ranges)
+            del self.leases[holder]
+            del self.world.granted[holder]
+
+    @rule(holder=HOLDERS)
+    def release(self, holder: HolderId) -> None:
+        if holder not in self.leases:
+            return
+        id, _ = self.leases.pop(holder)
+        del self.world.granted[holder]
+        self.ask(lambda pool, ticket: pool.leases.release(ticket, id, holder, self.world.now))
+
+    @rule(holder=HOLDERS)
+    def claim(self, holder: HolderId) -> None:
+        if holder not in self.leases:
+            return
+        id, ranges = self.leases[holder]
+        again = Claim(id=id, holder=holder, ranges=ranges, ttl=TTL)
+        ticket = self.ask(lambda pool, ticket: pool.claim(ticket, again, self.world.now))
+        while self.world.pending_stores:
+            self.world.store()
+        answer = self.world.answers.pop(ticket, None)
+        assert isinstance(answer, LeaseSettled)
+        assert values_of(answer.done) == values_of(ranges)
+
+    @rule(seconds=st.sampled_from([0.1, 3.0, 20.0, 70.0]))
+    def wait(self, seconds: float) -> None:
+        """Those who hold leases renew them, or they end."""
+        if seconds >= TTL:
+            self.leases.clear()
+            self.world.granted.clear()
+        for holder, (id, _) in self.leases.items():
+            self.ask(
+                lambda pool, ticket, id=id, holder=holder: pool.leases.renew(ticket, id, holder, TTL, self.world.now)
+            )
+        if self.consumer is not None:
+            self.consumer.heartbeat()
+        self.world.advance(min(seconds, 20.0))
+        if self.consumer is not None:
+            self.consumer.heartbeat()
+        self.world.advance(max(seconds - 20.0, 0.0))
+        if self.consumer is not None and seconds > 20.0:
+            self.consumer.disconnect()
+            self.consumer = None
+            self.world.advance(4.0)
+
+    @rule(error=st.sampled_from([0, 0, 14]))
+    def store(self, error: int) -> None:
+        if self.world.pending_stores:
+            self.world.store(error)
+
+    @rule()
+    def kill(self) -> None:
+        """What is stored upstream is all that the next mesh knows."""
+        before, self.consumer = self.world, None
+        self.world = world = LeasedWorld()
+        world.upstreams[GROUP].stored.update(before.upstreams[GROUP].stored)
+        world.upstreams[GROUP].metadata.update(before.upstreams[GROUP].metadata)
+        world.granted, world.done = before.granted, before.done
+        self.ask(lambda pool, ticket: pool.lease(ticket, self.request(HolderId("nobody"), 0), world.now))
+        world.assign_all()
+        ends = dict(self.ends)
+        world.upstream(lambda pool: pool.inflow.ends_known(ends))
+
+    @invariant()
+    def holds(self) -> None:
+        if hasattr(self, "world"):
+            self.world.check()
+
+    @invariant()
+    def nothing_is_committed_that_was_not_acknowledged(self) -> None:
+        if hasattr(self, "world"):
+            for partition, offset in self.world.stored.items():
+                assert {value_of(partition, each) for each in range(offset)} <= self.acknowledged
+
+    def teardown(self) -> None:
+        """When all leases have ended, everything that was not acknowledged is to be had."""
+        if not hasattr(self, "world"):
+            return
+        self.wait(70.0)
+        self.wait(70.0)
+        self.wait(70.0)
+        while self.world.pending_stores:
+            self.world.store()
+        wanted = self.request(HolderId("last"), 1_000_000)
+        ticket = self.ask(lambda pool, ticket: pool.lease(ticket, wanted, self.world.now))
+        while self.world.pending_stores:
+            self.world.store()
+        granted = self.world.answer(ticket, LeaseGranted)
+        everything = {value_of(partition, offset) for partition, end in self.ends.items() for offset in range(end)}
+        assert values_of(granted.ranges) | self.acknowledged >= everything
+        assert not values_of(granted.ranges) & self.world.done
+
+
+def values_of(ranges: tuple[Range, ...]) -> set[bytes]:
+    return {
+        value_of(each.partition, offset) for each in ranges for offset in range(each.span.first, each.span.last + 1)
+    }
+
+
+TestLeases = LeaseMachine.TestCase
+TestLeases.settings = settings(max_examples=settings().max_examples, stateful_step_count=30)
