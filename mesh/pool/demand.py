@@ -41,6 +41,9 @@ class Demand:
         self._effects = effects
         self._consuming: dict[ClusterName, bool] = {}
         self._backlogged: set[Partition] = set()
+        """Partitions with a backlog that are not paused."""
+        self._full: set[Partition] = set()
+        """Those of them that have used up their budget."""
         self._paused: set[Partition] = set()
         self._told = 0
 
@@ -49,8 +52,8 @@ class Demand:
 
     def forget(self, partition: Partition) -> None:
         """A new assignment: no partition is paused in it."""
-        self._paused.discard(partition)
-        self._backlogged.discard(partition)
+        for known in (self._paused, self._backlogged, self._full):
+            known.discard(partition)
 
     def begin_anew(self, partition: Partition) -> None:
         """Its offsets begin anew in the same assignment: the engine still has it paused."""
@@ -69,12 +72,12 @@ class Demand:
         self._told = backlog + kept
         over = backlog >= self._settings.pool_budget or self._shared.is_used_up
         self._note(touched, over)
-        full = {each for each in self._backlogged if over or each.backlog_bytes >= self._settings.partition_budget}
+        full = self._backlogged if over else self._full
         if hungry:
             # Somebody waits for records of another partition: only what is full must stop.
-            for partition in full - self._paused:
+            for partition in list(full):
                 self._pause(partition)
-        stop = idle or bool(full - self._paused)
+        stop = idle or bool(full)
         restart = hungry or backlog * 2 <= self._settings.pool_budget
         for cluster, consuming in self._consuming.items():
             if consuming and stop:
@@ -84,13 +87,17 @@ class Demand:
 
     def _note(self, touched: Iterable[Partition], over: bool) -> None:
         for partition in touched:
-            if partition.backlog_bytes:
-                self._backlogged.add(partition)
-            else:
-                self._backlogged.discard(partition)
             drained = not over and partition.backlog_bytes * 2 <= self._settings.partition_budget
             if partition in self._paused and (drained or not partition.backlog_bytes):
                 self._resume(partition)
+            self._sort(partition)
+
+    def _sort(self, partition: Partition) -> None:
+        """What is to be looked at in every step is known by then: a pool may have hundreds of partitions."""
+        size = 0 if partition in self._paused else partition.backlog_bytes
+        (self._backlogged.add if size else self._backlogged.discard)(partition)
+        is_full = size >= self._settings.partition_budget
+        (self._full.add if is_full else self._full.discard)(partition)
 
     def _set(self, cluster: ClusterName, consuming: bool) -> None:
         self._consuming[cluster] = consuming
@@ -98,6 +105,7 @@ class Demand:
 
     def _pause(self, partition: Partition) -> None:
         self._paused.add(partition)
+        self._sort(partition)
         self._effects.append(PauseUpstream(self._group, partition.source))
 
     def _resume(self, partition: Partition) -> None:

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mesh.pool.agenda import Agenda
 from mesh.pool.client import Client
 from mesh.pool.clients import Clients
 from mesh.pool.demand import MemoryBudget
@@ -44,6 +45,18 @@ class Pools:
         self._effects = effects
         self.by_group: dict[GroupId, Pool] = {}
         self.violations = 0
+        self._agenda: Agenda[Pool] = Agenda()
+
+    def next_deadline(self) -> float | None:
+        """When some pool may have something to do, at the earliest; None for never."""
+        return self._agenda.next()
+
+    def tick(self, now: float) -> None:
+        """Do what is due in those pools that may have something to do."""
+        while (pool := self._agenda.take(now)) is not None:
+            with self.step(pool, now):
+                while not pool.is_closed and pool.timers.fire_next(now):
+                    pass
 
     def refusal(self, group: GroupId) -> ErrorCode:
         """Why a consumer may not use this group, NONE if it may."""
@@ -72,6 +85,7 @@ class Pools:
                 self._ended,
                 now,
             )
+            self._agenda.note(pool)
         return pool
 
     def of_member(self, member: Member) -> Pool | None:
@@ -92,7 +106,9 @@ class Pools:
         pool = self.of_group(group, now)
         if not self.has_room_for_groupless(pool):
             return None
-        return pool.add_groupless(client, self.rules.mode(group), now)
+        member = pool.add_groupless(client, self.rules.mode(group), now)
+        self._agenda.note(pool)
+        return member
 
     def has_room_for_groupless(self, pool: Pool) -> bool:
         return len(pool.groupless) < self._settings.max_members and self._slots.has_room
@@ -112,7 +128,10 @@ class Pools:
             self._effects.append(Report("a pool contradicts itself and is closed", fields, "error"))
             if not pool.is_closed:
                 pool.close_after_violation()
+        if not pool.is_closed:
+            self._agenda.note(pool)
 
     def _ended(self, pool: Pool) -> None:
+        self._agenda.forget(pool)
         if self.by_group.get(pool.group) is pool:
             del self.by_group[pool.group]

@@ -85,20 +85,17 @@ class VirtualCluster:
     # Time and topics
 
     def next_deadline(self) -> float | None:
-        """When `tick` has something to do next, None for never."""
-        deadlines = [
-            timers.next() for timers in (self._strangers.timers, *(pool.timers for pool in self.pools.values()))
-        ]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        """When `tick` may have something to do, at the earliest; None for never."""
+        strangers, pools = self._strangers.timers.next(), self._pools.next_deadline()
+        if strangers is None or pools is None:
+            return pools if strangers is None else strangers
+        return min(strangers, pools)
 
     def tick(self, now: float) -> list[Effect]:
         """Do what is due."""
         while self._strangers.timers.fire_next(now):
             pass
-        for pool in list(self.pools.values()):
-            with self._pools.step(pool, now):
-                while not pool.is_closed and pool.timers.fire_next(now):
-                    pass
+        self._pools.tick(now)
         return self._drain()
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int], now: float) -> list[Effect]:

@@ -121,7 +121,9 @@ class Window:
     def sent_from(self, offset: int) -> Iterator[Delivery]:
         """The deliveries that hold `offset` or come after it, in order."""
         index = max(self._deliveries.bisect_right(offset) - 1, 0)
-        for delivery in self._deliveries.values()[index:]:
+        # One after the other: a Fetch takes a few of what may be a million.
+        for virtual in self._deliveries.islice(index):
+            delivery = self._deliveries[virtual]
             if delivery.end > offset:
                 yield delivery
 
