@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test test-long test-clients lint fmt lock fuzz fuzz-guided bench clean
+.PHONY: help install demo test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-document clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -50,8 +50,13 @@ fuzz-guided: install ## coverage-guided, e.g. make fuzz-guided TARGET=decode ARG
 	$(BIN)/python -m tests.fuzz $(TARGET) $(ARGS)
 
 bench: install ## side by side on a real broker, e.g. make bench ARGS="--case java-s1k --rounds 5"; --list
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,bench]'
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-peers: install ## the same with Kroxylicious in the same rounds
+	$(BIN)/python -m benchmarks --peers $(ARGS)
+
+bench-document: install ## write what make bench measured into docs/performance.md
+	$(BIN)/python -m benchmarks.document $(ARGS)
 
 lock: ## renew requirements.lock from pyproject.toml
 	$(BIN)/pip install --quiet pip-tools

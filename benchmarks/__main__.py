@@ -3,153 +3,100 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from benchmarks import latency, parked, throughput
-from benchmarks.bed import TOPICS, Bed, Engine, Target
+from benchmarks import growth
+from benchmarks.bed import Bed, Engine
+from benchmarks.cases import CASES, NAMES, USUAL, Options, grow
+from benchmarks.curves import Curve
 from benchmarks.machine import describe
-from benchmarks.report import show, write
-from benchmarks.rounds import Measure, Measured, Series, interleave
+from benchmarks.report import Results, read, show
+from benchmarks.rounds import Series
 
-console = Console(width=140)
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    rounds: int
-    engines: tuple[Engine, ...]
-    short: bool
-
-
-Case = Callable[[Bed, Options], Series]
-
-
-def _cases() -> Iterator[tuple[str, Case]]:
-    for client in ("kcat", "java", "confluent", "aiokafka"):
-        for topic in TOPICS:
-            yield f"{client}-{topic}", _single(client, topic)
-    for consumers in (2, 4):
-        for topic in ("s100", "s1k"):
-            yield f"{consumers}-confluent-{topic}", _several(consumers, topic)
-    for rate in (100, 5_000):
-        yield f"latency-{rate}", _latency(rate)
-    for consumers in (200, 1_000):
-        yield f"parked-{consumers}", _parked(consumers)
-
-
-def _single(client: str, topic: str) -> Case:
-    def case(bed: Bed, options: Options) -> Series:
-        measures = throughput.single(bed, client, TOPICS[topic], options.engines, share=client == "java")
-        return interleave(f"{client}-{topic}", "records/s", measures, options.rounds, console.log)
-
-    return case
-
-
-def _several(consumers: int, topic: str) -> Case:
-    def case(bed: Bed, options: Options) -> Series:
-        measures = throughput.several(bed, "confluent", TOPICS[topic], consumers, options.engines)
-        return interleave(f"{consumers}-confluent-{topic}", "records/s", measures, options.rounds, console.log)
-
-    return case
-
-
-def _latency(rate: int) -> Case:
-    """Milliseconds; a row for each percentile of each target, a higher ratio being worse."""
-
-    def case(bed: Bed, options: Options) -> Series:
-        series = Series(f"latency-{rate}", "ms")
-        seconds = 2.0 if options.short else 12.0
-        for number in range(1, options.rounds + 1):
-            with ExitStack() as stack:
-                targets: dict[str, Target] = {"direct": bed.direct, "relay": bed.relay}
-                for engine in options.engines:
-                    targets[f"mesh, {engine}"] = stack.enter_context(throughput.fresh_mesh(bed, engine))
-                for name, percentiles in latency.measure(bed, targets, rate, seconds).items():
-                    console.log(f"latency-{rate} {number} {name}: {percentiles}")
-                    for percentile, value in percentiles.items():
-                        label = name if percentile == "p50" else f"{name} {percentile}"
-                        series.add(number, label, Measured(value))
-        return series
-
-    return case
-
-
-def _parked(consumers: int) -> Case:
-    def case(bed: Bed, options: Options) -> Series:
-        seconds = 2.0 if options.short else 8.0
-
-        def through(engine: Engine) -> Measured:
-            with throughput.fresh_mesh(bed, engine) as target:
-                found = parked.measure(bed, target, target.pids[0], consumers, seconds)
-            console.log(f"{found}")
-            return Measured(found.cores)
-
-        measures: dict[str, Measure] = {
-            "direct": lambda: Measured(parked.measure(bed, bed.direct, bed.broker.pid, consumers, seconds).cores)
-        }
-        for engine in options.engines:
-            measures[f"mesh, {engine}"] = lambda engine=engine: through(engine)  # type: ignore[misc]
-        return interleave(f"parked-{consumers}", "cores", measures, options.rounds, console.log)
-
-    return case
-
-
-CASES = dict(_cases())
-USUAL: tuple[str, ...] = (
-    "kcat-s100",
-    "java-s100",
-    "confluent-s100",
-    "kcat-s1k",
-    "java-s1k",
-    "confluent-s1k",
-    "java-lz4-100",
-)
-USUAL += ("4-confluent-s100", "latency-100", "parked-200")
+SHORT = 0.004
+"""The part of the records with `--short`."""
 
 
 def main(
     case: Annotated[list[str], typer.Option(help="Which cases; all usual ones unless named.")] = [],  # noqa: B006
     rounds: Annotated[int, typer.Option(min=1, help="How often each target has its turn.")] = 5,
-    engine: Annotated[list[str], typer.Option(help="Which engines of the mesh.")] = ["raw", "librdkafka"],  # noqa: B006
+    engine: Annotated[list[str], typer.Option(help="Which engines of the mesh.")] = ["raw"],  # noqa: B006
+    peers: Annotated[bool, typer.Option(help="Kroxylicious in the same rounds.")] = False,
     out: Annotated[Path, typer.Option(help="Where results.json and the pictures go.")] = Path("build/bench"),
+    scale: Annotated[float, typer.Option(min=0.01, max=10, help="How much of the usual number of records.")] = 1.0,
     short: Annotated[bool, typer.Option(help="Few records: only checks that the benchmark works.")] = False,
     list_cases: Annotated[bool, typer.Option("--list", help="Say which cases there are.")] = False,
 ) -> None:
     """Measure kafka-mesh beside direct consumption, a TCP relay and share groups, in the same rounds."""
+    console = Console(width=150)
     if list_cases:
-        for name in CASES:
+        for name in NAMES:
             console.print(f"{name}{'  (usual)' if name in USUAL else ''}")
         return
-    unknown = [name for name in case if name not in CASES]
-    if unknown:
-        console.print(f"no such case: {', '.join(unknown)}; --list says which there are")
-        raise typer.Exit(2)
+    _refuse("case", case, NAMES)
+    _refuse("engine", engine, ("raw", "librdkafka"))
     engines: tuple[Engine, ...] = tuple(name for name in ("raw", "librdkafka") if name in engine)
-    options = Options(rounds, engines, short)
+    options = Options(rounds, engines, SHORT if short else scale, short, peers, console.log)
     machine = describe()
-    for name, value in machine.items():
-        console.print(f"{name}: {value}")
-    results: list[Series] = []
-    with tempfile.TemporaryDirectory(prefix="kafka-mesh-bench-") as folder:
-        bed = Bed(Path(folder), scale=0.004 if short else 1.0)
-        try:
-            for name in case or USUAL:
-                series = CASES[name](bed, options)
-                show(console, series)
-                results.append(series)
-                write(out, machine, results)
-        finally:
-            bed.close()
-    console.print(f"written to {out}")
-    if any(series.failures for series in results):
+    for key, value in machine.items():
+        console.print(f"{key}: {value}")
+    results = run(case or USUAL, options, out, console)
+    if _draw(out, results):
+        console.print(f"written to {out}")
+    else:
+        console.print(f"written to {out}; no pictures without matplotlib (pip install 'kafka-mesh[bench]')")
+    if any(series.failures for series in results.series):
         raise typer.Exit(1)
+
+
+def run(names: Sequence[str], options: Options, out: Path, console: Console) -> Results:
+    """Measure these cases; each one is written as soon as it is done, beside what is there of others."""
+    file, machine = out / "results.json", describe()
+    done = Results()
+
+    def add(new: Sequence[Series | Curve]) -> None:
+        for each in new:
+            show(console, each)
+        done.add(machine, new)
+        everything = read(file)
+        everything.add(machine, new)
+        everything.write(file)
+
+    for name in [name for name in names if name in growth.SCENARIOS]:
+        add([grow(name, options)])
+    on_broker = [name for name in names if name in CASES]
+    if on_broker:
+        with tempfile.TemporaryDirectory(prefix="kafka-mesh-bench-") as folder:
+            bed = Bed(Path(folder), options.scale)
+            machine = {**machine, "relay": bed.relay_kind}
+            try:
+                for name in on_broker:
+                    add(CASES[name](bed, options))
+            finally:
+                bed.close()
+    return done
+
+
+def _refuse(option: str, given: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        typer.echo(f"--{option} {unknown[0]}: there is no such {option}; --list says which cases there are", err=True)
+        raise typer.Exit(2)
+
+
+def _draw(out: Path, results: Results) -> bool:
+    try:
+        from benchmarks.pictures import draw
+
+        draw(out, read(out / "results.json"))
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

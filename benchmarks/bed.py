@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
+import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +16,12 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from benchmarks.machine import prefer
+from benchmarks.peers import kroxylicious_command, relay_command
 from tests.integration.jars import kafka_jars
-from tests.integration.kafka import KafkaCluster
+from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
 from tests.integration.processes import ChildProcess, eventually, free_port
 
 Engine = Literal["raw", "librdkafka"]
@@ -41,8 +45,11 @@ TOPICS = {
         Topic("s100", 3_000_000, 100),
         Topic("s1k", 1_500_000, 1_000),
         Topic("lz4-100", 3_000_000, 100, "lz4"),
-        Topic("zstd-1k", 1_000_000, 1_000, "zstd"),
+        Topic("lz4-1k", 1_500_000, 1_000, "lz4"),
+        Topic("zstd-100", 3_000_000, 100, "zstd"),
+        Topic("zstd-1k", 1_500_000, 1_000, "zstd"),
         Topic("s100-60", 3_000_000, 100, partitions=60),
+        Topic("s1k-60", 1_500_000, 1_000, partitions=60),
         Topic("tiny", 300_000, 100, batch=1),
     )
 }
@@ -65,10 +72,13 @@ class Bed:
     """scale: 1 for the real thing; smaller ones check that the benchmark works."""
 
     def __init__(self, folder: Path, scale: float = 1.0) -> None:
-        self._folder = folder
+        self.folder = folder
         self._scale = scale
         self._children: list[ChildProcess] = []
         self._filled: set[str] = set()
+        self._numbers = itertools.count(1)
+        self._kroxylicious: Target | None = None
+        prefer(os.getpid())  # and with it the clients, which are of this session
         relayed, relay = free_port(), free_port()
         listeners = "PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
         self.broker = KafkaCluster(
@@ -79,17 +89,25 @@ class Bed:
                 "listeners": f"{listeners},RELAYED://127.0.0.1:{relayed}",
                 "advertised.listeners": "PLAINTEXT://127.0.0.1:{port},RELAYED://127.0.0.1:" + str(relay),
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,RELAYED:PLAINTEXT",
-                "group.share.record.lock.duration.ms": "30000",
+                # A share group's consumer learns its partitions by its second heartbeat: 5 s, unless it is sooner.
+                "group.share.min.heartbeat.interval.ms": "500",
+                "group.share.heartbeat.interval.ms": "500",
             },
         )
         prefer(self.broker.pid)
-        prefer(os.getpid())  # and with it the clients, which would starve beside what they are clients of
-        self.direct = Target("direct", self.broker.bootstrap_servers)
-        child = self._start("relay", [sys.executable, "-m", "benchmarks.relay", str(relay), str(relayed)])
+        self.direct = Target("direct", self.broker.bootstrap_servers, (self.broker.pid,))
+        self.relay_kind, command = relay_command(relay, relayed)
+        child = self._start("relay", command)
         self.relay = Target("relay", f"127.0.0.1:{relay}", (child.pid,))
+        eventually("the relay listens", lambda: _listens(relay), timeout=20)
 
     def records(self, topic: Topic) -> int:
-        return max(int(topic.records * self._scale), 1_000)
+        """How many a topic holds on this bed."""
+        return max(int(topic.records * self._scale), 3_000)
+
+    def group(self) -> str:
+        """A name that nobody used before."""
+        return f"bench-{next(self._numbers)}"
 
     def fill(self, topic: Topic) -> None:
         """Make a topic and its records, once. Compressible ones are text."""
@@ -120,57 +138,87 @@ class Bed:
         assert producer.flush(120) == 0, f"{topic.name} could not be filled"
 
     @contextmanager
-    def mesh(self, engine: Engine, **pool: object) -> Iterator[Target]:
-        """kafka-mesh with everything on that a user has on."""
-        port, coordinator, admin = free_port(), free_port(), free_port()
-        topics = [{"name": name, "from": [{"cluster": "bench", "topic": name}]} for name in TOPICS]
-        configuration = {
-            "admin": {"listen": f"127.0.0.1:{admin}"},
-            "clusters": [
-                {"name": "bench", "bootstrap_servers": self.broker.bootstrap_servers, "engine": engine},
-            ],
-            "virtual_clusters": [
-                {
-                    "name": "bench",
-                    "listen": f"127.0.0.1:{port}",
-                    "coordinator": f"127.0.0.1:{coordinator}",
-                    "target": {"pool": {"topics": [*topics, NEW], "groups": ["*"], "max_pools": 1_000, **pool}},
-                }
-            ],
-        }
-        file = self._folder / f"mesh-{port}.yaml"
-        file.write_text(yaml.safe_dump(configuration))
-        child = self._start(f"mesh-{port}", [Path(sys.executable).with_name("kafka-mesh"), "run", file])
-        eventually("the mesh serves", lambda: "clients are served" in child.log_tail(), timeout=60)
-        prefer(child.pid)
+    def mesh(self, engine: Engine = "raw") -> Iterator[Target]:
+        """kafka-mesh with everything on that a user has on; it serves when this returns."""
+        port = free_port()
+        child = self.start_mesh(engine, port)
         try:
+            eventually("the mesh serves", lambda: "clients are served" in child.log_tail(), timeout=60)
             yield Target(f"mesh, {engine}", f"127.0.0.1:{port}", (child.pid,))
         finally:
             child.kill()
 
-    def new_topic(self, partitions: int = 6) -> str:
-        """An empty one, which the mesh offers too."""
-        name = f"new-{len(self._filled)}"
-        self._filled.add(name)
+    def start_mesh(self, engine: Engine, port: int) -> ChildProcess:
+        """A process that is about to serve on `port`."""
+        topics = [{"name": name, "from": [{"cluster": "bench", "topic": name}]} for name in TOPICS]
+        target = {"pool": {"topics": [*topics, NEW], "groups": ["*"], "max_pools": 1_000}}
+        cluster = {"name": "bench", "bootstrap_servers": self.broker.bootstrap_servers, "engine": engine}
+        listener = {"listen": f"127.0.0.1:{port}", "coordinator": f"127.0.0.1:{free_port()}"}
+        configuration = {
+            "admin": {"listen": f"127.0.0.1:{free_port()}"},
+            "clusters": [cluster],
+            "virtual_clusters": [{"name": "bench", **listener, "target": target}],
+        }
+        file = self.folder / f"mesh-{port}.yaml"
+        file.write_text(yaml.safe_dump(configuration))
+        return self._start(f"mesh-{port}", [Path(sys.executable).with_name("kafka-mesh"), "run", file])
+
+    def kroxylicious(self) -> Target:
+        """Started when it is first asked for; RuntimeError when it cannot be had."""
+        if self._kroxylicious is None:
+            port = free_port()
+            command = kroxylicious_command(self.folder, port, self.broker.bootstrap_servers)
+            child = self._start("kroxylicious", command)
+            eventually("Kroxylicious serves", lambda: "started" in child.log_tail(), timeout=60)
+            self._kroxylicious = Target("kroxylicious", f"127.0.0.1:{port}", (child.pid,))
+        return self._kroxylicious
+
+    def new_topic(self, *targets: Target, partitions: int = 6) -> str:
+        """An empty one that every target offers when this returns: the mesh looks for new ones when it is asked."""
+        name = f"new-{next(self._numbers)}"
         self.broker.create_topic(name, partitions)
+        for target in targets:
+            eventually(f"{target.name} offers {name}", lambda target=target: _offers(target, name, partitions))  # type: ignore[misc]
         return name
 
     def close(self) -> None:
         for child in self._children:
             child.kill()
         self.broker.kill()
+        shutil.rmtree(self.folder / "broker", ignore_errors=True)
 
     def _start(self, name: str, command: list[str | Path]) -> ChildProcess:
-        child = ChildProcess(command, log=self._folder / f"{name}.log")
+        child = ChildProcess(command, log=self.folder / f"{name}.log")
         self._children.append(child)
         prefer(child.pid)
         return child
 
 
+def _offers(target: Target, topic: str, partitions: int) -> bool:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({**CLIENT_PROPERTIES, "bootstrap.servers": target.bootstrap_servers})
+    try:
+        found = admin.list_topics(topic, timeout=5).topics[topic]
+    except KafkaException:
+        return False
+    return found.error is None and len(found.partitions) == partitions
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 def _value(generator: random.Random, topic: Topic, number: int) -> bytes:
     if topic.codec == "none":
         return generator.randbytes(topic.size)
-    text = json.dumps(
-        {"order": number, "item": generator.choice(["anchor", "compass", "rope"]), "note": "x" * topic.size}
-    )
-    return text[: topic.size].encode()
+    # Words at random, as in logs: about half their size when compressed.
+    words = " ".join(generator.choice(_WORDS) for _ in range(topic.size // 4))
+    return json.dumps({"order": number, "note": words})[: topic.size].encode()
+
+
+_WORDS = [f"{generator.getrandbits(28):x}" for generator in [random.Random(2)] for _ in range(400)]

@@ -1,132 +1,251 @@
-"""Unmodified clients, and what they say of their own rate."""
+"""Unmodified clients, and how fast they are.
+
+A rate is that between the first records and the last: what a group takes to form is another case (`starts`). Of several
+consumers, that of the time when all of them receive. Who does not get what it was to get fails the run.
+"""
 
 from __future__ import annotations
 
+import bisect
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from typing import IO, Literal, TypeAlias, TypeVar
 
 from benchmarks.bed import Bed, Target, Topic
+from benchmarks.confluent_consumer import Receipts
 
+Result = TypeVar("Result")
 EAGER = {"queued.min.messages": "1000000"}
 """For librdkafka's clients that are alone. By default one that has 100,000 records in its queue rests for a second
 (fetch.queue.backoff.ms): at 100 bytes a tenth of what it can take, and all that is measured is that rest."""
 SHARING = {"queued.min.messages": "20000"}
 """For several of them: an eager one would hoard what the others are to have."""
-PATIENCE = 150.0
+PATIENCE = 110.0
 """Seconds. A run that takes longer is a failure, not a slow one."""
+Client = Literal["kcat", "java", "confluent", "aiokafka", "share"]
+PART = 0.9
+"""What several consumers take of a topic together: the partitions, and so the records, are not quite the same many."""
+Samples: TypeAlias = Sequence[Sequence[float]]
+"""(seconds, records so far), ascending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """records: all that were received. rate: records per second, without start and join where the client can tell."""
+    """records: all that were received. rate: records per second from the first ones on."""
 
     records: int
     rate: float
 
 
-def consume(client: str, bed: Bed, target: Target, topic: Topic, group: str, count: int) -> Consumed:
-    """One consumer that receives `count` records. Raises RuntimeError when it does not."""
+def consume(client: Client, bed: Bed, targets: Sequence[Target], topic: Topic, consumers: int = 1) -> Consumed:
+    """Consumers of one new group, the n-th on the n-th target. One takes the whole topic, several `PART` of it in
+    equal shares. Raises RuntimeError when one does not get its share."""
+    count = bed.records(topic) if consumers == 1 else int(bed.records(topic) * PART / consumers)
+    group = bed.group()
+    places = [targets[number % len(targets)] for number in range(consumers)]
+    properties = EAGER if consumers == 1 else SHARING
     match client:
         case "java":
-            result = _java(bed, target, topic, group, count)
+            return _performance([_java(bed, each, topic, group, count) for each in places], count)
         case "share":
-            result = _share(bed, target, topic, group, count)
+            _begin_at_the_earliest(bed, group)
+            return _performance([_share(bed, each, topic, group, count) for each in places], count)
         case "kcat":
-            result = _kcat(target, topic, count)
+            return _kcat([_kcat_command(each, topic, group, count, properties) for each in places], count)
         case "confluent" | "aiokafka":
-            result = _python(client, target, topic, group, count)
-        case _:
-            raise ValueError(f"{client}: java, share, kcat, confluent or aiokafka")
-    if result.records < count:
-        raise RuntimeError(f"{client} through {target.name} got {result.records} of {count} records")
-    return result
+            arguments = (group, topic.name, str(count), json.dumps(properties))
+            module = f"benchmarks.{client}_consumer"
+            return _python([(module, each.bootstrap_servers, *arguments) for each in places], count)
 
 
-def share_out(client: str, target: Target, topic: Topic, group: str, count: int, consumers: int) -> Consumed:
-    """Several consumers of one group, until together they have all records; rate: from the first assignment on."""
-    children = [_spawn(client, target, topic, group, count, SHARING) for _ in range(consumers)]
-    reports = [json.loads(_output(child)) for child in children]
-    total = sum(int(report["records"]) for report in reports)
-    if total < count:
-        raise RuntimeError(f"{consumers} x {client} through {target.name} got {total} of {count} records")
-    begin = min(report["first"] for report in reports if report["first"])
-    return Consumed(total, total / (max(report["last"] for report in reports) - begin))
+def rate_of(samples: Sequence[Samples]) -> float:
+    """Records per second of all consumers together while every one of them received. Raises RuntimeError when there was
+    no such time."""
+    begin, end = max(each[0][0] for each in samples), min(each[-1][0] for each in samples)
+    if end <= begin:
+        raise RuntimeError(f"{len(samples)} consumers never received at the same time")
+    return sum(_at(each, end) - _at(each, begin) for each in samples) / (end - begin)
 
 
-def _python(client: str, target: Target, topic: Topic, group: str, count: int) -> Consumed:
-    report = json.loads(_output(_spawn(client, target, topic, group, count, EAGER)))
-    return Consumed(int(report["records"]), report["records"] / max(report["last"] - report["first"], 0.001))
+def _at(samples: Samples, moment: float) -> float:
+    """Records so far, between two samples in proportion."""
+    index = bisect.bisect_right(samples, moment, key=lambda sample: sample[0])
+    if index == len(samples):
+        return samples[-1][1]
+    (before, few), (after, many) = samples[max(index - 1, 0)], samples[index]
+    return few + (many - few) * (moment - before) / (after - before) if after > before else few
 
 
-def _spawn(
-    client: str, target: Target, topic: Topic, group: str, count: int, properties: Mapping[str, str]
-) -> subprocess.Popen[str]:
-    arguments = (target.bootstrap_servers, group, topic.name, str(count), json.dumps(properties))
-    command = [sys.executable, "-m", f"benchmarks.{client}_consumer", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def _consumed(samples: Sequence[Samples], count: int) -> Consumed:
+    received = [int(each[-1][1]) if each else 0 for each in samples]
+    if min(received) < count:
+        raise RuntimeError(f"a consumer got {min(received)} of {count} records")
+    return Consumed(sum(received), rate_of(samples))
 
 
-def _output(child: subprocess.Popen[str]) -> str:
+# Python
+
+
+class PythonClient:
+    """A program of this package that says a line, and waits for one."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", module, *arguments]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self.pid = self._process.pid
+        self._watchdog = threading.Timer(PATIENCE, self._process.kill)
+        self._watchdog.start()
+
+    def until(self, line: str) -> None:
+        """Returns when it has said that."""
+        while self.read() != line:
+            pass
+
+    def read(self) -> str:
+        """The next line it says; RuntimeError when it has ended."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._process.args!r} ended: {self._process.communicate()[1]}")
+        return line.strip()
+
+    def say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._watchdog.cancel()
+        self._process.kill()
+        self._process.communicate()
+
+    def end(self) -> None:
+        """Tell it by the end of its input, and wait."""
+        self._watchdog.cancel()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.communicate(timeout=15)
+        self._process.kill()
+
+
+def _python(commands: Sequence[tuple[str, ...]], count: int) -> Consumed:
+    clients = [PythonClient(*command) for command in commands]
     try:
-        output, errors = child.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        raise RuntimeError("a consumer did not end") from None
-    if child.returncode:
-        raise RuntimeError(errors)
-    return output
+        for client in clients:
+            client.until("ready")
+        for client in clients:
+            client.say("go")
+        reports = [_report(client) for client in clients]
+    finally:
+        for client in clients:
+            client.end()
+    return _consumed(reports, count)
 
 
-def _java(bed: Bed, target: Target, topic: Topic, group: str, count: int) -> Consumed:
+def _report(client: PythonClient) -> Samples:
+    while (line := client.read()) == "ready":
+        pass
+    samples: Samples = json.loads(line)
+    return samples
+
+
+# kcat
+
+
+def _kcat_command(target: Target, topic: Topic, group: str, count: int, properties: Mapping[str, str]) -> list[str]:
+    """It writes a byte for each record, so that the first are seen, and all are counted."""
+    all_properties = {**properties, "auto.offset.reset": "earliest"}
+    options = [part for name, value in all_properties.items() for part in ("-X", f"{name}={value}")]
+    output = ("-f", ".", "-c", str(count))
+    return ["kcat", "-q", "-b", target.bootstrap_servers, *options, *output, "-G", group, topic.name]
+
+
+def _kcat(commands: Sequence[Sequence[str]], count: int) -> Consumed:
+    receipts = _together([lambda command=command: _watch_kcat(command) for command in commands])  # type: ignore[misc]
+    return _consumed([each.all() for each in receipts], count)
+
+
+def _watch_kcat(command: Sequence[str]) -> Receipts:
+    receipts = Receipts()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
+    watchdog = threading.Timer(PATIENCE, process.kill)
+    watchdog.start()
+    assert process.stdout is not None
+    with process:
+        _count_bytes(process.stdout, receipts)
+    watchdog.cancel()
+    return receipts
+
+
+def _count_bytes(output: IO[bytes], receipts: Receipts) -> None:
+    while data := output.read(1 << 16):
+        receipts.add(len(data))
+
+
+# Kafka's own tools
+
+
+def _java(bed: Bed, target: Target, topic: Topic, group: str, count: int) -> list[str]:
+    return _tool(bed, "ConsumerPerformance", target, topic, group, count)
+
+
+def _share(bed: Bed, target: Target, topic: Topic, group: str, count: int) -> list[str]:
+    return _tool(bed, "ShareConsumerPerformance", target, topic, group, count)
+
+
+def _tool(bed: Bed, name: str, target: Target, topic: Topic, group: str, count: int) -> list[str]:
     arguments = ("--topic", topic.name, "--num-records", str(count), "--group", group, "--timeout", "30000")
-    tool = ("org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", target.bootstrap_servers)
-    return _performance(bed.broker.java(*tool, *arguments, heap="512m"))
+    details = ("--show-detailed-stats", "--reporting-interval", "20", "--date-format", "yyyy-MM-dd HH:mm:ss.SSS")
+    address = ("--bootstrap-server", target.bootstrap_servers)
+    command = bed.broker.java(f"org.apache.kafka.tools.{name}", *address, *arguments, *details, heap="512m")
+    return [part for part in command if not part.startswith("-XX:TieredStopAtLevel")]
 
 
-def _share(bed: Bed, target: Target, topic: Topic, group: str, count: int) -> Consumed:
+def _begin_at_the_earliest(bed: Bed, group: str) -> None:
     """A share group begins at the latest unless it is told otherwise."""
     entity = ("--alter", "--entity-type", "groups", "--entity-name", group)
     earliest = ("--add-config", "share.auto.offset.reset=earliest")
-    bed.broker.run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", target.bootstrap_servers, *entity, *earliest)
-    arguments = ("--topic", topic.name, "--num-records", str(count), "--group", group, "--timeout", "30000")
-    tool = ("org.apache.kafka.tools.ShareConsumerPerformance", "--bootstrap-server", target.bootstrap_servers)
-    return _performance(bed.broker.java(*tool, *arguments, heap="512m"))
+    address = ("--bootstrap-server", bed.broker.bootstrap_servers)
+    bed.broker.run_tool("kafka.admin.ConfigCommand", *address, *entity, *earliest)
 
 
-def _performance(command: Sequence[str]) -> Consumed:
-    """Kafka's own tools print a table of one line; where it tells the rate of fetching alone, that is taken."""
-    quick = [part for part in command if not part.startswith("-XX:TieredStopAtLevel")]
-    done = subprocess.run(quick, capture_output=True, text=True, timeout=PATIENCE)
-    lines = [line.split(", ") for line in done.stdout.splitlines() if ", " in line]
-    if done.returncode or len(lines) < 2:
+def _performance(commands: Sequence[Sequence[str]], count: int) -> Consumed:
+    samples = _together([lambda command=command: _run_tool(command) for command in commands])  # type: ignore[misc]
+    # What came after the last line of the table was received as well, or the tool would have warned.
+    return Consumed(count * len(samples), rate_of(samples))
+
+
+def _run_tool(command: Sequence[str]) -> Samples:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    if done.returncode or "WARNING: Exiting" in done.stdout:
         raise RuntimeError(f"{' '.join(command)}:\n{done.stdout}{done.stderr}")
-    row = dict(zip((name.strip() for name in lines[-2]), lines[-1], strict=False))
-    rate = row.get("fetch.nMsg.sec") or row["nMsg.sec"]
-    return Consumed(int(row["data.consumed.in.nMsg"]), float(rate))
+    return progress(done.stdout)
 
 
-def _kcat(target: Target, topic: Topic, count: int) -> Consumed:
-    """Without a group: its rate is over the life of the process, and to join would be most of that."""
-    begin = time.monotonic()
-    command = [
-        "kcat",
-        "-q",
-        "-C",
-        "-b",
-        target.bootstrap_servers,
-        "-t",
-        topic.name,
-        "-o",
-        "beginning",
-        "-c",
-        str(count),
-        *(part for name, value in EAGER.items() for part in ("-X", f"{name}={value}")),
-    ]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return Consumed(count, count / (time.monotonic() - begin))
+def progress(output: str) -> Samples:
+    """What the table of intervals says that Kafka's tools print."""
+    lines = [line.split(", ") for line in output.splitlines() if ", " in line]
+    names = [name.strip() for name in lines[0]] if lines else []
+    if "data.consumed.in.nMsg" not in names:
+        raise RuntimeError(f"not a table of intervals:\n{output}")
+    # The tool for share groups prints where an interval begins, too.
+    moment, column = int(names[0] == "start.time"), names.index("data.consumed.in.nMsg")
+    rows = [(datetime.fromisoformat(line[moment]).timestamp(), int(line[column])) for line in lines[1:]]
+    rows = [row for row in rows if row[1]]
+    if not rows:
+        raise RuntimeError(f"no interval with records:\n{output}")
+    return rows
+
+
+def _together(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+    """What each returns, run at the same time."""
+    with ThreadPoolExecutor(max_workers=len(tasks)) as threads:
+        return [each.result() for each in [threads.submit(task) for task in tasks]]

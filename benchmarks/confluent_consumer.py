@@ -1,43 +1,94 @@
 """`python -m benchmarks.confluent_consumer ADDRESS GROUP TOPIC COUNT PROPERTIES`: consumes as a team's program does.
 
-Group, auto-commit at its default. PROPERTIES: JSON, of librdkafka. Prints JSON when it has COUNT records, or got none
-for `IDLE` s.
+Auto-commit at its default. PROPERTIES: JSON, of librdkafka. Says `ready` when it is assigned partitions, waits for a
+line, consumes COUNT records, says what came when as JSON, and leaves its group when its input ends: so nobody is
+rebalanced while others are measured.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
+from collections.abc import Callable
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
-IDLE = 4.0
+IDLE = 10.0
+"""Seconds without a record after which a consumer gives up."""
 
 
-def run(address: str, group: str, topic: str, count: int, properties: dict[str, str]) -> dict[str, float]:
-    """records; first and last: monotonic seconds of the assignment and of the last record."""
+class Receipts:
+    """When how many records had come: samples of (monotonic seconds, records so far), at most a hundred a second."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.samples: list[tuple[float, int]] = []
+        self._last = time.monotonic()
+
+    def add(self, count: int) -> None:
+        self._last = time.monotonic()
+        self.records += count
+        if not self.samples or self._last >= self.samples[-1][0] + 0.01:
+            self.samples.append((self._last, self.records))
+
+    @property
+    def is_idle(self) -> bool:
+        return time.monotonic() - self._last > IDLE
+
+    def all(self) -> list[tuple[float, int]]:
+        """The samples with the last of all."""
+        return [*self.samples, (self._last, self.records)] if self.records else []
+
+
+class Gate:
+    """Opened by a line on the standard input."""
+
+    def __init__(self) -> None:
+        self._opened = threading.Event()
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened.is_set()
+
+    def _wait(self) -> None:
+        sys.stdin.readline()
+        self._opened.set()
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def run(address: str, group: str, topic: str, count: int, properties: dict[str, str]) -> None:
+    gate = Gate()
     own = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"}
-    consumer = Consumer({**properties, **own})
-    first = last = 0.0
-
-    def assigned(*_: object) -> None:
-        nonlocal first
-        first = first or time.monotonic()
-
-    consumer.subscribe([topic], on_assign=assigned)
-    begin, received = time.monotonic(), 0
-    while received < count:
+    consumer = Consumer({"heartbeat.interval.ms": "500", **properties, **own})
+    consumer.subscribe([topic], on_assign=_paused_until(gate))
+    while not gate.is_open:
+        consumer.poll(0.05)
+    consumer.resume(consumer.assignment())
+    receipts = Receipts()
+    while receipts.records < count and not receipts.is_idle:
         messages = consumer.consume(1_000, 0.1)
-        now = time.monotonic()
         if messages:
-            received += len(messages)
-            last = now
-        elif now - max(last, first + IDLE, begin + 3 * IDLE if not first else 0.0) > IDLE:
-            break
+            receipts.add(len(messages))
+    say(json.dumps(receipts.all()))
+    sys.stdin.read()
     consumer.close()
-    return {"records": received, "first": first, "last": last}
+
+
+def _paused_until(gate: Gate) -> Callable[[Consumer, list[TopicPartition]], None]:
+    def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.assign(partitions)
+        if not gate.is_open:
+            consumer.pause(partitions)
+            say("ready")
+
+    return assigned
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), json.loads(sys.argv[5]))))
+    run(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), json.loads(sys.argv[5]))

@@ -4,42 +4,44 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from confluent_kafka import Consumer, Producer
 
 from benchmarks.bed import Bed, Target
-from benchmarks.clients import PATIENCE
+from benchmarks.clients import PythonClient
 
 WARM_UP = 1.0
 """Seconds whose records are not counted."""
+PERCENTILES = ("median", "p99", "p99.9")
 
 
-def measure(bed: Bed, targets: Mapping[str, Target], rate: int, seconds: float) -> dict[str, dict[str, float]]:
-    """Milliseconds by target: p50, p99, p99.9, max. Raises RuntimeError when a consumer misses records."""
-    topic = bed.new_topic()
+def measure(bed: Bed, targets: Sequence[Target], rate: int, seconds: float) -> dict[str, dict[str, float]]:
+    """Milliseconds by target and percentile. Raises RuntimeError when a consumer misses records."""
+    topic = bed.new_topic(*targets)
     count = int(rate * (seconds + WARM_UP))
-    children = {name: _spawn(target.bootstrap_servers, topic, count) for name, target in targets.items()}
-    for child in children.values():
-        assert child.stdout is not None
-        if child.stdout.readline().strip() != "ready":
-            raise RuntimeError(child.communicate()[1])
-    _produce(bed.broker.bootstrap_servers, topic, rate, count)
-    results: dict[str, dict[str, float]] = {}
-    for name, child in children.items():
-        output, errors = child.communicate(timeout=PATIENCE)
-        if child.returncode:
-            raise RuntimeError(f"{name}: {errors}")
-        results[name] = _percentiles(json.loads(output)[int(rate * WARM_UP) :])
-    return results
+    address = bed.broker.bootstrap_servers
+    clients = {
+        target.name: PythonClient("benchmarks.latency", target.bootstrap_servers, bed.group(), topic, str(count))
+        for target in targets
+    }
+    try:
+        _produce(address, topic, 1_000, 60)  # whoever has these is in its group, and fetches
+        for client in clients.values():
+            client.until("ready")
+        _produce(address, topic, rate, count)
+        waits = {name: json.loads(client.read()) for name, client in clients.items()}
+    finally:
+        for client in clients.values():
+            client.end()
+    return {name: _percentiles(found[int(rate * WARM_UP) :]) for name, found in waits.items()}
 
 
 def _percentiles(waits: list[float]) -> dict[str, float]:
     cuts = statistics.quantiles(waits, n=1_000, method="inclusive")
-    return {"p50": cuts[499], "p99": cuts[989], "p99.9": cuts[998], "max": max(waits)}
+    return dict(zip(PERCENTILES, (cuts[499], cuts[989], cuts[998]), strict=True))
 
 
 def _produce(address: str, topic: str, rate: int, count: int) -> None:
@@ -51,38 +53,34 @@ def _produce(address: str, topic: str, rate: int, count: int) -> None:
             time.sleep(ahead)  # the rate is the subject
         producer.produce(topic, f"{time.monotonic_ns()}".encode().ljust(100), partition=number % 6)
         producer.poll(0)
-    producer.flush(30)
+    if producer.flush(30):
+        raise RuntimeError(f"{topic} could not be filled")
 
 
-def _spawn(address: str, topic: str, count: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "benchmarks.latency", address, topic, str(count)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def receive(address: str, topic: str, count: int) -> list[float]:
-    """Milliseconds that each record took, in the order of receipt."""
-    properties = {"bootstrap.servers": address, "group.id": f"latency-{time.monotonic_ns()}", "fetch.wait.max.ms": 500}
-    consumer = Consumer({**properties, "auto.offset.reset": "earliest"})
-    ready: list[object] = []
-    consumer.subscribe([topic], on_assign=lambda *_: ready.append(1))
-    while not ready:
-        consumer.poll(0.05)
-    consumer.poll(0.5)
+def receive(address: str, group: str, topic: str, count: int) -> None:
+    """Says `ready` when it has the first 60 records, then the milliseconds that each further one took."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    _waits(consumer, 60)
     print("ready", flush=True)
+    print(json.dumps(_waits(consumer, count)), flush=True)
+    sys.stdin.read()
+    consumer.close()
+
+
+def _waits(consumer: Consumer, count: int) -> list[float]:
     waits: list[float] = []
     deadline = time.monotonic() + 60
     while len(waits) < count:
         message = consumer.poll(1.0)
         now = time.monotonic_ns()
-        if message is None or message.error():
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{len(waits)} of {count} records")
-            continue
-        deadline = time.monotonic() + 20
-        waits.append((now - int(message.value() or b"0")) / 1e6)
-    consumer.close()
+        if message is not None and not message.error():
+            deadline = time.monotonic() + 20
+            waits.append((now - int(message.value() or b"0")) / 1e6)
+        elif time.monotonic() > deadline:
+            raise RuntimeError(f"{len(waits)} of {count} records")
     return waits
 
 
 if __name__ == "__main__":
-    print(json.dumps(receive(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+    receive(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))

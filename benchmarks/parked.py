@@ -15,24 +15,28 @@ from benchmarks.machine import cpu_seconds
 
 PARTITIONS = 6
 WAIT_MS = 500
+PER_ADDRESS = 250
+"""Consumers with the same address: they are not one machine's, and an address has its ration of requests."""
+SETTLE = 3.0
+"""Seconds until all are parked. What one that connects costs is not the subject."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """cores: of what is asked, while nothing arrives. woken: seconds until so many had an answer with records."""
+    """cores: of the target, while nothing arrives. fetches: a second. woken: seconds until all had a record."""
 
     cores: float
-    fetches: int
+    fetches: float
     woken: float
 
 
-def measure(bed: Bed, target: Target, pid: int, consumers: int, seconds: float) -> Parked:
-    """pid: whose CPU counts. Each consumer has a connection and no group."""
-    return asyncio.run(_measure(bed, target, pid, consumers, seconds))
+def measure(bed: Bed, target: Target, consumers: int, seconds: float) -> Parked:
+    """Each consumer has a connection and no group. Raises RuntimeError when one is refused or not woken."""
+    topic = bed.new_topic(target, partitions=PARTITIONS)
+    return asyncio.run(_measure(bed, target, topic, consumers, seconds))
 
 
-async def _measure(bed: Bed, target: Target, pid: int, consumers: int, seconds: float) -> Parked:
-    topic = bed.new_topic(PARTITIONS)
+async def _measure(bed: Bed, target: Target, topic: str, consumers: int, seconds: float) -> Parked:
     host, _, port = target.bootstrap_servers.rpartition(":")
     clients = [_Client(number, topic) for number in range(consumers)]
     for client in clients:
@@ -40,63 +44,88 @@ async def _measure(bed: Bed, target: Target, pid: int, consumers: int, seconds: 
     async with anyio.create_task_group() as tasks:
         for client in clients:
             tasks.start_soon(client.run)
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(SETTLE)
+        pid = target.pids[0]
         before, answered, begin = cpu_seconds(pid), sum(client.answered for client in clients), time.monotonic()
         await asyncio.sleep(seconds)
-        cores = (cpu_seconds(pid) - before) / (time.monotonic() - begin)
-        fetches = sum(client.answered for client in clients) - answered
+        passed = time.monotonic() - begin
+        cores = (cpu_seconds(pid) - before) / passed
+        fetches = (sum(client.answered for client in clients) - answered) / passed
         woken = await _wake(bed, topic, clients)
-        tasks.cancel_scope.cancel()
+    for client in clients:
+        client.close()
     return Parked(cores, fetches, woken)
 
 
 async def _wake(bed: Bed, topic: str, clients: list[_Client]) -> float:
-    """A record for each, a batch each: seconds until as many answers had records."""
+    """A record and a batch for each: the broker gives all of them to all, the mesh one to each."""
     properties = {"bootstrap.servers": bed.broker.bootstrap_servers, "batch.num.messages": 1, "linger.ms": 0}
     producer = Producer(properties)
     begin = time.monotonic()
     for number in range(len(clients)):
         producer.produce(topic, b"wake", partition=number % PARTITIONS)
-    producer.flush(30)
-    while sum(client.with_records for client in clients) < len(clients):
-        if time.monotonic() - begin > 20:
-            break
-        await asyncio.sleep(0.001)
-    return time.monotonic() - begin
+        producer.poll(0)
+    with anyio.move_on_after(20):
+        for client in clients:
+            await client.woken.wait()
+        return time.monotonic() - begin
+    asleep = sum(not client.woken.is_set() for client in clients)
+    raise RuntimeError(f"{asleep} of {len(clients)} consumers were not woken")
 
 
 class _Client:
-    """Fetch v11, over and over. Offsets are followed only as far as records come."""
+    """Fetch v11, over and over, until an answer has records."""
 
     def __init__(self, number: int, topic: str) -> None:
         self._topic = topic.encode()
         self._client_id = f"parked-{number}".encode()
-        self._offsets = [0] * PARTITIONS
+        self._address = f"127.0.0.{2 + number // PER_ADDRESS}"
         self._correlation = 0
         self.answered = 0
-        self.with_records = 0
+        self.woken = anyio.Event()
 
     async def connect(self, host: str, port: int) -> None:
-        self._reader, self._writer = await asyncio.open_connection(host, port)
+        self._reader, self._writer = await asyncio.open_connection(host, port, local_addr=(self._address, 0))
+
+    def close(self) -> None:
+        self._writer.close()
 
     async def run(self) -> None:
-        while True:
+        while not self.woken.is_set():
             self._writer.write(self._request())
             (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-            await self._reader.readexactly(size)
+            answer = await self._reader.readexactly(size)
             self.answered += 1
-            self.with_records += size > EMPTY_ANSWER + len(self._topic)
+            if size != self._empty:
+                self._look(answer)
+
+    @property
+    def _empty(self) -> int:
+        """Bytes of an answer without records and aborted transactions."""
+        return 4 + 4 + 2 + 4 + 4 + 2 + len(self._topic) + 4 + PARTITIONS * PARTITION.size
+
+    def _look(self, answer: bytes) -> None:
+        """Raises RuntimeError when a partition has an error."""
+        place = 4 + 4 + 2 + 4 + 4 + 2 + len(self._topic) + 4
+        for _ in range(PARTITIONS):
+            partition, error, _, _, _, _, _, size = PARTITION.unpack_from(answer, place)
+            if error:
+                raise RuntimeError(f"partition {partition}: error {error}")
+            if size > 0:
+                self.woken.set()
+            place += PARTITION.size + max(size, 0)
 
     def _request(self) -> bytes:
         self._correlation += 1
         header = struct.pack(">hhih", 1, 11, self._correlation, len(self._client_id)) + self._client_id
-        body = struct.pack(">iiiibii", -1, WAIT_MS, 1, 1 << 20, 1, 0, -1)
+        body = struct.pack(">iiiibii", -1, WAIT_MS, 1, 1 << 20, 0, 0, -1)
         body += struct.pack(">ih", 1, len(self._topic)) + self._topic + struct.pack(">i", PARTITIONS)
-        for partition, offset in enumerate(self._offsets):
-            body += struct.pack(">iiqqi", partition, -1, offset, -1, 1 << 20)
+        for partition in range(PARTITIONS):
+            body += struct.pack(">iiqqi", partition, -1, 0, -1, 1 << 20)
         body += struct.pack(">ih", 0, 0)
         return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-EMPTY_ANSWER = 4 + 4 + 2 + 4 + 4 + 2 + 4 + PARTITIONS * (4 + 2 + 8 + 8 + 8 + 4 + 4 + 4) + 8
-"""Bytes of an answer without records, and a little more."""
+PARTITION = struct.Struct(">ihqqqiii")
+"""Of a Fetch answer v11: number, error, high watermark, last stable and log start offset, count of aborted
+transactions (isolation read_uncommitted: none are listed), preferred replica, bytes of records."""

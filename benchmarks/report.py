@@ -1,76 +1,121 @@
-"""Tables for the terminal, JSON for machines, pictures for documents."""
+"""Tables for the terminal, and results.json for machines. A case that is measured again replaces what was there."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.rounds import Series, spread
+from benchmarks.curves import Curve, Point
+from benchmarks.rounds import Measured, Run, Series, spread
+
+MILLION, GB = 1e6, 1e9
 
 
-def show(console: Console, series: Series) -> None:
-    table = Table(title=f"{series.case} ({series.unit})", title_justify="left")
-    for column in ("target", "median", "ratio to direct", "ratio to relay", "CPU us/record", "peak MiB"):
-        table.add_column(column, justify="left" if column == "target" else "right")
+@dataclass(slots=True)
+class Results:
+    """machine: of each case, what it ran on and when. A case may be several series."""
+
+    machine: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    series: list[Series] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+
+    def add(self, machine: Mapping[str, str], new: Sequence[Series | Curve]) -> None:
+        """In place of earlier ones of the same names."""
+        names = {each.case for each in new}
+        self.series = [each for each in self.series if each.case not in names]
+        self.curves = [each for each in self.curves if each.case not in names]
+        self.series += [each for each in new if isinstance(each, Series)]
+        self.curves += [each for each in new if isinstance(each, Curve)]
+        self.machine |= dict.fromkeys(names, machine)
+
+    def find(self, case: str) -> Series | None:
+        return next((each for each in self.series if each.case == case), None)
+
+    def write(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(asdict(self), indent=1))
+
+
+def read(file: Path) -> Results:
+    """What `Results.write` wrote; nothing where there is no such file."""
+    if not file.exists():
+        return Results()
+    content = json.loads(file.read_text())
+    series = [
+        Series(**{**each, "runs": [Run(**{**run, "measured": Measured(**run["measured"])}) for run in each["runs"]]})
+        for each in content["series"]
+    ]
+    curves = [
+        Curve(**{**each, "points": [Point(point["size"], tuple(point["costs"])) for point in each["points"]]})
+        for each in content["curves"]
+    ]
+    return Results(content["machine"], series, curves)
+
+
+def show(console: Console, result: Series | Curve) -> None:
+    if isinstance(result, Curve):
+        _show_curve(console, result)
+    else:
+        _show_series(console, result)
+
+
+def rows_of(series: Series) -> tuple[list[str], list[list[str]]]:
+    """The table of a series: its columns, and a row of text for each target. Medians, with the least and the most."""
+    costly = any(series.costs(target, lambda measured: measured.records) for target in series.targets)
+    columns = ["target", f"median {series.unit}", "of direct", "of relay"]
+    columns += ["CPU s / million", "CPU s / GB", "peak MiB"] if costly else []
+    rows: list[list[str]] = []
     for target in series.targets:
-        costs = [
-            run.measured.cost / run.measured.records * 1e6
-            for run in series.runs
-            if run.target == target and run.measured.records and run.measured.cost
-        ]
-        peaks = [run.measured.peak for run in series.runs if run.target == target and run.measured.peak]
-        table.add_row(
+        values = series.values(target)
+        row = [
             target,
-            f"{series.median(target):,.4g}",
+            _figures(values),
             spread(series.ratios(target, "direct")),
             spread(series.ratios(target, "relay")),
-            spread(costs),
-            f"{max(peaks):.0f}" if peaks else "-",
-        )
-    console.print(table)
+        ]
+        if costly:
+            per_million = series.costs(target, lambda measured: measured.records / MILLION)
+            per_gb = series.costs(target, lambda measured: measured.bytes / GB)
+            peak = series.peak(target)
+            row += [spread(per_million, 3), spread(per_gb), f"{peak:.0f}" if peak else "-"]
+        rows.append(row)
+    return columns, rows
+
+
+def _figures(values: Sequence[float]) -> str:
+    """Rates in thousands; times and shares as they are."""
+    if values and min(values) >= 10_000:
+        return f"{spread([value / 1_000 for value in values], 0)} k"
+    return spread(values, 3)
+
+
+def _show_series(console: Console, series: Series) -> None:
+    if series.runs:
+        columns, rows = rows_of(series)
+        table = Table(title=series.case, title_justify="left")
+        for column in columns:
+            table.add_column(column, justify="left" if column == "target" else "right")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
     for failure in series.failures:
-        console.print(f"[red]failed:[/] {failure}")
+        console.print(f"[red]failed:[/] {series.case}: {failure}", soft_wrap=True)
     repeated = sum(run.repeated for run in series.runs)
     if repeated:
         console.print(f"{repeated} of {len(series.runs)} runs were disturbed by others, and made once more")
 
 
-def write(folder: Path, machine: Mapping[str, str], results: Sequence[Series]) -> None:
-    """results.json, and a picture if matplotlib is there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {"machine": machine, "series": [asdict(series) for series in results]}
-    (folder / "results.json").write_text(json.dumps(content, indent=1))
-    if results:
-        _draw(folder / "ratios.png", results)
-
-
-def _draw(file: Path, results: Sequence[Series]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    targets = [name for name in dict.fromkeys(t for series in results for t in series.targets) if name != "direct"]
-    figure, axes = pyplot.subplots(figsize=(max(6.0, 1.6 * len(results)), 4.2))
-    width = 0.8 / max(len(targets), 1)
-    for index, target in enumerate(targets):
-        heights = [
-            series.median(target) / series.median("direct")
-            if series.values(target) and series.values("direct")
-            else 0.0
-            for series in results
-        ]
-        places = [number + index * width for number in range(len(results))]
-        axes.bar(places, heights, width, label=target)
-    axes.axhline(1.0, color="black", linewidth=0.8)
-    axes.set_xticks([number + 0.4 - width / 2 for number in range(len(results))])
-    axes.set_xticklabels([series.case for series in results], rotation=20, ha="right")
-    axes.set_ylabel("ratio to direct consumption")
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(file, dpi=120)
+def _show_curve(console: Console, curve: Curve) -> None:
+    table = Table(title=f"{curve.case}: {curve.work}", title_justify="left")
+    table.add_column(curve.unit, justify="right")
+    table.add_column("CPU us / unit of work", justify="right")
+    for point in curve.points:
+        table.add_row(f"{point.size:,}", spread(point.costs, 1))
+    console.print(table)
+    verdict = "flat or logarithmic" if curve.is_sound else "[red]it grows[/]"
+    console.print(f"x {curve.growth:.2f} from first to last: {verdict}")

@@ -2,68 +2,56 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from benchmarks.bed import Bed, Engine, Target, Topic
-from benchmarks.clients import Consumed, consume, share_out
+from benchmarks.clients import Client, Consumed, consume
 from benchmarks.machine import cpu_seconds, peak_mib
 from benchmarks.rounds import Measure, Measured
 
-_numbers = itertools.count(1)
 
+@contextmanager
+def consumers(
+    bed: Bed, client: Client, topic: Topic, count: int, engines: Sequence[Engine], peers: bool
+) -> Iterator[Mapping[str, Measure]]:
+    """`count` consumers of one group on each target: directly they split the partitions, through the mesh they share
+    the records. A mesh lives through all rounds, as its users' does; each run is another group.
 
-def single(bed: Bed, client: str, topic: Topic, engines: tuple[Engine, ...], share: bool) -> Mapping[str, Measure]:
-    """One consumer of `client` on each target, and a share group's consumer where that is asked for."""
+    For Java, a share group in addition, the nearest thing in kind. peers: Kroxylicious too.
+    """
     bed.fill(topic)
-    count = bed.records(topic)
-
-    def run(target: Target) -> Consumed:
-        return consume(client, bed, target, topic, f"bench-{next(_numbers)}", count)
-
-    measures = _targets(bed, engines, run)
-    if share:
-        measures["share group"] = lambda: _measured(
-            bed.direct, lambda: consume("share", bed, bed.direct, topic, f"share-{next(_numbers)}", count)
-        )
-    return measures
-
-
-def several(bed: Bed, client: str, topic: Topic, consumers: int, engines: tuple[Engine, ...]) -> Mapping[str, Measure]:
-    """Consumers of one group: directly they split the partitions, through the mesh they share the records."""
-    bed.fill(topic)
-    count = bed.records(topic)
-
-    def run(target: Target) -> Consumed:
-        return share_out(client, target, topic, f"bench-{next(_numbers)}", count, consumers)
-
-    return _targets(bed, engines, run)
-
-
-def _targets(bed: Bed, engines: tuple[Engine, ...], run: Callable[[Target], Consumed]) -> dict[str, Measure]:
-    def through(engine: Engine) -> Measured:
-        with bed.mesh(engine, group_less=f"bench-{next(_numbers)}") as target:
-            return _measured(target, lambda: run(target))
-
-    measures: dict[str, Measure] = {
-        "direct": lambda: _measured(bed.direct, lambda: run(bed.direct)),
-        "relay": lambda: _measured(bed.relay, lambda: run(bed.relay)),
-    }
-    for engine in engines:
-        measures[f"mesh, {engine}"] = lambda engine=engine: through(engine)  # type: ignore[misc]
-    return measures
-
-
-def _measured(target: Target, run: Callable[[], Consumed]) -> Measured:
-    before = sum(map(cpu_seconds, target.pids))
-    consumed = run()
-    cost = sum(map(cpu_seconds, target.pids)) - before
-    return Measured(consumed.rate, cost, sum(map(peak_mib, target.pids)), consumed.records)
+    with ExitStack() as stack:
+        targets = [bed.direct, bed.relay, *([bed.kroxylicious()] if peers else [])]
+        targets += [stack.enter_context(bed.mesh(engine)) for engine in engines]
+        measures = {target.name: _measure(bed, client, topic, count, [target]) for target in targets}
+        if client == "java":
+            share = _measure(bed, "share", topic, count, [bed.direct])
+            measures["share group"] = share
+        yield measures
 
 
 @contextmanager
-def fresh_mesh(bed: Bed, engine: Engine) -> Iterator[Target]:
-    """For other cases."""
-    with bed.mesh(engine, group_less=f"bench-{next(_numbers)}") as target:
-        yield target
+def two_processes(bed: Bed, client: Client, topic: Topic, count: int) -> Iterator[Mapping[str, Measure]]:
+    """`count` consumers on one process of the mesh, and spread over two in the same pool: Kafka divides the partitions
+    between the processes."""
+    bed.fill(topic)
+    with bed.mesh() as one, bed.mesh() as first, bed.mesh() as second:
+        yield {
+            "direct": _measure(bed, client, topic, count, [bed.direct]),
+            "one process": _measure(bed, client, topic, count, [one]),
+            "two processes": _measure(bed, client, topic, count, [first, second]),
+        }
+
+
+def _measure(bed: Bed, client: Client, topic: Topic, count: int, targets: Sequence[Target]) -> Measure:
+    return lambda: _measured(targets, topic, lambda: consume(client, bed, targets, topic, count))
+
+
+def _measured(targets: Sequence[Target], topic: Topic, run: Callable[[], Consumed]) -> Measured:
+    pids = [pid for target in targets for pid in target.pids]
+    before = sum(map(cpu_seconds, pids))
+    consumed = run()
+    cost = sum(map(cpu_seconds, pids)) - before
+    size = consumed.records * topic.size
+    return Measured(consumed.rate, cost, sum(map(peak_mib, pids)), consumed.records, size)

@@ -1,0 +1,180 @@
+"""Every case of the benchmark, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from benchmarks import growth, latency, parked, starts, throughput
+from benchmarks.bed import TOPICS, Bed, Engine, Target
+from benchmarks.clients import Client
+from benchmarks.curves import Curve
+from benchmarks.machine import LoadMeter
+from benchmarks.rounds import PROBLEMS, Measure, Measured, Series, interleave
+
+CLIENTS: tuple[Client, ...] = ("kcat", "java", "confluent", "aiokafka")
+SHARED = ("s100-60", "s1k-60")
+"""Of several consumers: so many partitions are the same share for each when they are split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """scale: of the usual number of records. short: only checks that the benchmark works. peers: Kroxylicious too. say:
+    where progress is told."""
+
+    rounds: int
+    engines: tuple[Engine, ...]
+    scale: float
+    short: bool
+    peers: bool
+    say: Callable[[str], None]
+
+
+Case = Callable[[Bed, Options], list[Series]]
+
+
+def needs_broker(name: str) -> bool:
+    """Whether it is one of `CASES`, not of the scenarios of growth."""
+    return name in CASES
+
+
+def grow(name: str, options: Options) -> Curve:
+    """Measure a scenario of growth."""
+    curve = growth.measure(growth.SCENARIOS[name], options.short)
+    for point in curve.points:
+        options.say(f"{name} {point.size:,} {curve.unit}: {point.median:.1f} us")
+    return curve
+
+
+def _cases() -> Iterator[tuple[str, Case]]:
+    for client in CLIENTS:
+        for topic in TOPICS:
+            yield f"{client}-{topic}", _consumers(f"{client}-{topic}", client, topic, 1)
+        for count in (2, 4):
+            for topic in SHARED:
+                name = f"{client}-x{count}-{topic}"
+                yield name, _consumers(name, client, topic, count)
+    for topic in ("s100", "s1k"):
+        name = f"engines-{topic}"
+        yield name, _consumers(name, "confluent", topic, 1, ("raw", "librdkafka"))
+        yield f"scale-out-{topic}", _scale_out(f"scale-out-{topic}", f"{topic}-60")
+    for rate in (100, 5_000):
+        yield f"latency-{rate}", _latency(rate)
+    for consumers in (200, 1_000):
+        yield f"parked-{consumers}", _parked(consumers)
+    yield "start", _start
+    yield "redelivery", _redelivery
+
+
+def _consumers(name: str, client: Client, topic: str, count: int, engines: tuple[Engine, ...] = ()) -> Case:
+    def case(bed: Bed, options: Options) -> list[Series]:
+        chosen = engines or options.engines
+        with throughput.consumers(bed, client, TOPICS[topic], count, chosen, options.peers) as measures:
+            return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
+
+    return case
+
+
+def _scale_out(name: str, topic: str) -> Case:
+    """Four consumers."""
+
+    def case(bed: Bed, options: Options) -> list[Series]:
+        with throughput.two_processes(bed, "confluent", TOPICS[topic], 4) as measures:
+            return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
+
+    return case
+
+
+def _latency(rate: int) -> Case:
+    """A series for each percentile. All targets are measured at the same time, on the same records."""
+
+    def case(bed: Bed, options: Options) -> list[Series]:
+        result = {name: Series(f"latency-{rate} {name}", "ms") for name in latency.PERCENTILES}
+        seconds = 2.0 if options.short else 12.0
+        with ExitStack() as stack:
+            targets: list[Target] = [bed.direct, bed.relay, *([bed.kroxylicious()] if options.peers else [])]
+            targets += [stack.enter_context(bed.mesh(engine)) for engine in options.engines]
+            for number in range(1, options.rounds + 1):
+                meter = LoadMeter()
+                try:
+                    found = latency.measure(bed, targets, rate, seconds)
+                except PROBLEMS as problem:
+                    result["median"].failures.append(f"round {number}: {problem}")
+                    continue
+                foreign = meter.read().foreign
+                for target, percentiles in found.items():
+                    options.say(f"latency-{rate} {number}/{options.rounds} {target}: {percentiles}")
+                    for name, value in percentiles.items():
+                        result[name].add(number, target, Measured(value), foreign)
+        return list(result.values())
+
+    return case
+
+
+def _parked(consumers: int) -> Case:
+    """Cores while nothing arrives, and seconds until all of them have a record."""
+
+    def case(bed: Bed, options: Options) -> list[Series]:
+        idle, woken = Series(f"parked-{consumers} idle", "cores"), Series(f"parked-{consumers} woken", "s")
+        seconds = 2.0 if options.short else 6.0
+
+        def measure(target: Target) -> Measured:
+            found = parked.measure(bed, target, consumers, seconds)
+            woken.add(len(woken.of(target.name)), target.name, Measured(found.woken))
+            options.say(f"{target.name}: {found}")
+            return Measured(found.cores)
+
+        with ExitStack() as stack:
+            targets = [bed.direct, *(stack.enter_context(bed.mesh(engine)) for engine in options.engines)]
+            measures: dict[str, Measure] = {
+                target.name: lambda target=target: measure(target)  # type: ignore[misc]
+                for target in targets
+            }
+            interleave(idle, measures, options.rounds, options.say)
+        woken.runs = [run for run in woken.runs if run.round]  # the first one warms up
+        return [idle, woken]
+
+    return case
+
+
+def _start(bed: Bed, options: Options) -> list[Series]:
+    with ExitStack() as stack:
+        targets = [bed.direct, bed.relay, *(stack.enter_context(bed.mesh(engine)) for engine in options.engines)]
+        measures: dict[str, Measure] = {
+            target.name: lambda target=target: starts.consumer_start(bed, target)  # type: ignore[misc]
+            for target in targets
+        }
+        consumer = interleave(Series("start of a consumer", "s"), measures, options.rounds, options.say)
+    processes: dict[str, Measure] = {
+        f"mesh, {engine}": lambda engine=engine: starts.mesh_start(bed, engine)  # type: ignore[misc]
+        for engine in options.engines
+    }
+    return [consumer, interleave(Series("start of the mesh", "s"), processes, options.rounds, options.say)]
+
+
+def _redelivery(bed: Bed, options: Options) -> list[Series]:
+    """Directly with the shortest session that a broker allows, through the mesh with the clients' own 45 s."""
+    session = starts.DIRECT_SESSION_MS
+    with ExitStack() as stack:
+        measures: dict[str, Measure] = {
+            f"direct, session of {session // 1_000} s": lambda: starts.redelivery(bed, bed.direct, session)
+        }
+        for engine in options.engines:
+            target = stack.enter_context(bed.mesh(engine))
+            measures[target.name] = lambda target=target: starts.redelivery(bed, target)  # type: ignore[misc]
+        return [interleave(Series("redelivery", "s"), measures, options.rounds, options.say)]
+
+
+CASES = dict(_cases())
+NAMES = (*CASES, *growth.SCENARIOS)
+USUAL = (
+    *(f"{client}-{topic}" for client in CLIENTS[:3] for topic in ("s100", "s1k")),
+    "java-lz4-100",
+    "confluent-x4-s100-60",
+    "latency-100",
+    "parked-200",
+    "start",
+    "redelivery",
+    *growth.SCENARIOS,
+)

@@ -1,0 +1,96 @@
+"""`python -m benchmarks.document`: what was measured goes into docs/performance.md, so that the two cannot disagree.
+
+The results lie beside it in docs/performance/, with their pictures.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.curves import Curve
+from benchmarks.goals import GOALS
+from benchmarks.report import Results, read, rows_of
+from benchmarks.rounds import spread
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "performance.md"
+FOLDER = DOCS / "performance"
+BEGIN, END = "<!-- measured: written by `make bench-document` -->", "<!-- end of what was measured -->"
+
+
+def render(results: Results) -> str:
+    """Everything between the two marks."""
+    parts = [_machines(results), "### What is to be reached", _goals(results)]
+    if results.series:
+        parts.append("### Each case\n\nMedian, least and most of the rounds; ratios are of the same round.")
+    for series in results.series:
+        columns, rows = rows_of(series)
+        failures = [f"Failed: {failure.splitlines()[0]}" for failure in series.failures]
+        parts += [f"**{series.case}**", _table(columns, rows) if rows else "", *failures]
+    if results.curves:
+        parts += ["### What grows", _curves(results.curves)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def put_into(page: str, measured: str) -> str:
+    """The page with what stands between the marks replaced."""
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n\n{measured}\n\n{END}{tail}"
+
+
+def _machines(results: Results) -> str:
+    """One line for each machine and time of measurement."""
+    lines: dict[str, None] = {}
+    for machine in results.machine.values():
+        facts = [
+            f"{key} {value}" for key, value in machine.items() if key not in ("date", "processor", "memory", "system")
+        ]
+        lines[f"{machine['processor']}, {machine['memory']}, {machine['system']}; {'; '.join(facts)}"] = None
+    dates = sorted({machine["date"] for machine in results.machine.values()})
+    if not dates:
+        return "Nothing was measured yet."
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return f"Measured {when} on\n\n" + "\n".join(f"* {line}" for line in lines)
+
+
+def _goals(results: Results) -> str:
+    return _table(("case", "at least", "aim", "measured", "reached"), [goal.row(results) for goal in GOALS])
+
+
+def _curves(curves: Sequence[Curve]) -> str:
+    rows = []
+    for curve in curves:
+        costs = "; ".join(f"{point.size:,}: {spread(point.costs, 0)}" for point in curve.points)
+        verdict = "flat or logarithmic" if curve.is_sound else "grows"
+        rows.append(
+            [curve.case.removeprefix("growth-"), curve.work, curve.unit, costs, f"x {curve.growth:.2f}, {verdict}"]
+        )
+    return _table(("what grows", "unit of work", "size of", "CPU us of a unit, by size", "from first to last"), rows)
+
+
+def _table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    head = list(columns)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main(
+    results: Annotated[Path, typer.Option("--from", help="The folder that `make bench` wrote.")] = Path("build/bench"),
+    again: Annotated[bool, typer.Option(help="Only write the page again, from what is in docs/performance.")] = False,
+) -> None:
+    """Take over what was measured, and write docs/performance.md."""
+    if not again:
+        FOLDER.mkdir(exist_ok=True)
+        for file in (results / "results.json", *sorted(results.glob("*.png"))):
+            shutil.copy(file, FOLDER / file.name)
+    PAGE.write_text(put_into(PAGE.read_text(), render(read(FOLDER / "results.json"))))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,79 @@
+"""Each case in its short form, on a real broker: that it measures, never what. `make test` has those that need none."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from benchmarks.__main__ import SHORT, main
+from benchmarks.bed import Bed
+from benchmarks.cases import CASES, NAMES, USUAL, Options
+from benchmarks.pictures import draw
+from benchmarks.report import Results, show
+from tests.integration.jars import missing_programs
+
+OPTIONS = Options(rounds=1, engines=("raw",), scale=SHORT, short=True, peers=False, say=print)
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    if missing := missing_programs():
+        pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
+    bed = Bed(tmp_path_factory.mktemp("bench"), SHORT)
+    yield bed
+    bed.close()
+
+
+@pytest.mark.long
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_measures_every_target(bed: Bed, name: str, tmp_path: Path) -> None:
+    if name.startswith("kcat") and shutil.which("kcat") is None:
+        pytest.skip("kcat is not installed")
+    found = CASES[name](bed, OPTIONS)
+    for series in found:
+        assert series.failures == []
+        assert any(target.startswith("mesh") or target == "two processes" for target in series.targets)
+        values = [value for target in series.targets for value in series.values(target)]
+        assert min(values) > 0 or "idle" in series.case  # the kernel's clock may see nothing in two seconds
+        show(Console(), series)
+    results = Results()
+    results.add({"date": "now"}, found)
+    results.write(tmp_path / "results.json")
+
+
+def test_the_usual_cases_are_cases() -> None:
+    assert set(USUAL) <= set(NAMES)
+
+
+def test_the_command_measures_writes_and_draws(tmp_path: Path) -> None:
+    arguments = ["--short", "--case", "growth-pools", "--case", "growth-backlog", "--out", str(tmp_path)]
+    done = CliRunner().invoke(_app(), arguments)
+    assert done.exit_code == 0, done.output
+    assert {file.name for file in tmp_path.iterdir()} == {"results.json", "growth.png"}
+
+
+def test_pictures_are_drawn_of_every_kind_of_result(tmp_path: Path) -> None:
+    from tests.benchmarks.test_report import MACHINE, _series
+
+    results = Results()
+    results.add(MACHINE, [_series("java-s100")])
+    assert [file.name for file in draw(tmp_path, results)] == ["ratios.png"]
+
+
+def test_a_case_that_does_not_exist_is_refused_by_name() -> None:
+    done = CliRunner().invoke(_app(), ["--case", "java-s100x"])
+    assert done.exit_code == 2
+    assert "java-s100x" in done.output
+
+
+def _app() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(main)
+    return app
