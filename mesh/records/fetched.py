@@ -15,6 +15,8 @@ from mesh.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, Batch, Corru
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _START: Final = Struct(">qiib")
+_EPOCH: Final = Struct(">i")
+_EPOCH_AT: Final = 12
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 
@@ -25,11 +27,13 @@ class FetchedBatches:
 
     position: the next offset to fetch; everything below it is in the batches or is not for consumers.
     is_old_format: a batch of magic 0 or 1 stands at `position`, which is not read here.
+    epoch: the partition leader's, of the last whole batch; -1 if there is none.
     """
 
     batches: tuple[Batch, ...]
     position: int
     is_old_format: bool = False
+    epoch: int = -1
 
 
 def cut_batches(
@@ -43,13 +47,13 @@ def cut_batches(
     batches: list[Batch] = []
     transactions = sorted(aborted, key=lambda each: each[1], reverse=True)
     aborting: set[int] = set()
-    at, limit = 0, len(records)
+    at, limit, last_at = 0, len(records), -1
     while limit - at > _START.size:
         base, length, _, magic = _START.unpack_from(records, at)
         if magic != MAGIC:
             if not 0 <= magic < MAGIC:
                 raise CorruptBatch(f"record format {magic}")
-            return FetchedBatches(tuple(batches), position, is_old_format=True)
+            return FetchedBatches(tuple(batches), position, True, _epoch(records, last_at))
         end = at + LENGTH_OVERHEAD + length
         if length < HEADER_SIZE - LENGTH_OVERHEAD:
             raise CorruptBatch(f"a batch of {length} bytes is shorter than its header")
@@ -68,5 +72,9 @@ def cut_batches(
             data = bytearray(records[at:end]) if copied else records[at:end]
             batches.append(Batch(data, base, max(base, position), last, count))
         position = max(position, last + 1)
-        at = end
-    return FetchedBatches(tuple(batches), position)
+        last_at, at = at, end
+    return FetchedBatches(tuple(batches), position, epoch=_epoch(records, last_at))
+
+
+def _epoch(records: memoryview, at: int) -> int:
+    return int(_EPOCH.unpack_from(records, at + _EPOCH_AT)[0]) if at >= 0 else -1

@@ -19,6 +19,7 @@ _HONOURED: Final = frozenset(
         "bootstrap.servers",
         "broker.address.family",
         "client.id",
+        "client.rack",
         "enable.ssl.certificate.verification",
         "reconnect.backoff.max.ms",
         "reconnect.backoff.ms",

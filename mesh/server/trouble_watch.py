@@ -13,6 +13,7 @@ from mesh.wire.errors import ErrorCode
 
 _ENDED_BY_SUCCESS = (Trouble.UNREACHABLE, Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR)
 """When an engine can use its cluster, all of them are over; the first stands for all troubles of the connection."""
+_READING = "reading"
 FAILURES_IN_A_ROW = 2
 """So many upstream commits must fail until that is told: one alone does at each change of a coordinator."""
 
@@ -32,6 +33,16 @@ class TroubleWatch:
     def source_up(self, group: GroupId, cluster: ClusterName) -> None:
         for trouble in _ENDED_BY_SUCCESS:
             self._end(trouble, group, cluster)
+
+    def reading_down(self, group: GroupId, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
+        """Only the connections that bring records are in trouble."""
+        self.reading_up(group, cluster, but=trouble)
+        self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group, part=_READING)
+
+    def reading_up(self, group: GroupId, cluster: ClusterName, but: Trouble | None = None) -> None:
+        for trouble in (Trouble.UNREADABLE, Trouble.NOT_AUTHORIZED):
+            if trouble is not but:
+                self._troubles.end(trouble, cluster, virtual_cluster=self._name, group=group, part=_READING)
 
     def assigned(self, group: GroupId, cluster: ClusterName) -> None:
         self.source_up(group, cluster)
@@ -55,6 +66,7 @@ class TroubleWatch:
 
     def engine_failed(self, group: GroupId, cluster: ClusterName, reason: str, traceback: str) -> None:
         self._metrics.engine_failed(cluster)
+        self.reading_up(group, cluster)
         self.source_up(group, cluster)  # another engine finds out anew what is wrong
         self._troubles.begin(
             Trouble.ENGINE_FAILED, cluster, reason, virtual_cluster=self._name, group=group, traceback=traceback

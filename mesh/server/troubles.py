@@ -70,6 +70,11 @@ WORDS: Final[Mapping[Trouble, _Words]] = {
         "records go on; members' commits are answered with COORDINATOR_LOAD_IN_PROGRESS, which they retry",
         "upstream commits are stored again",
     ),
+    Trouble.UNREADABLE: _Words(
+        "partitions of an upstream cluster cannot be read",
+        "they bring nothing, all others go on; what was read before is acknowledged and stored",
+        "all partitions of an upstream cluster can be read again",
+    ),
     Trouble.ENGINE_FAILED: _Words(
         "an engine failed: kafka-mesh has a bug",
         "the engine is made anew; what its group had not acknowledged is delivered again, all else goes on",
@@ -99,7 +104,7 @@ class Standing:
     began: float
     told: float
     since: datetime
-    reporters: set[tuple[str, str]] = field(default_factory=set)
+    reporters: set[tuple[str, str, str]] = field(default_factory=set)
     ended: float | None = None
 
     @property
@@ -129,9 +134,10 @@ class Troubles:
         group: str = "",
         topic: str = "",
         traceback: str = "",
+        part: str = "",
     ) -> None:
         """It is so, perhaps since long. Who reports a trouble of a whole cluster is named by `virtual_cluster` and
-        `group`, "" for the look at its topics."""
+        `group`, "" for the look at its topics; part: of an engine, whose parts find out by themselves."""
         key = self._key(trouble, cluster, virtual_cluster, group, topic)
         now = self._clock()
         standing = self._standing.get(key)
@@ -143,10 +149,17 @@ class Troubles:
             standing.trouble, standing.reason, standing.told = trouble, reason, now
             self._tell(standing, now, traceback)
         standing.ended = None
-        standing.reporters.add((virtual_cluster, group))
+        standing.reporters.add((virtual_cluster, group, part))
 
     def end(
-        self, trouble: Trouble, cluster: str, *, virtual_cluster: str = "", group: str = "", topic: str = ""
+        self,
+        trouble: Trouble,
+        cluster: str,
+        *,
+        virtual_cluster: str = "",
+        group: str = "",
+        topic: str = "",
+        part: str = "",
     ) -> None:
         """It is not so (any more), as far as this reporter knows."""
         key = self._key(trouble, cluster, virtual_cluster, group, topic)
@@ -155,14 +168,14 @@ class Troubles:
         standing = self._standing.get(key)
         if standing is None:
             return
-        standing.reporters.discard((virtual_cluster, group))
+        standing.reporters.discard((virtual_cluster, group, part))
         if not standing.reporters and standing.ended is None:
             standing.ended = self._clock()
 
     def forget_group(self, virtual_cluster: str, group: str) -> None:
         """Its pool has ended: what concerns it alone interests nobody, and it reports nothing any more."""
         for key, standing in list(self._standing.items()):
-            standing.reporters.discard((virtual_cluster, group))
+            standing.reporters = {each for each in standing.reporters if each[:2] != (virtual_cluster, group)}
             if not standing.reporters and standing.ended is None:
                 del self._standing[key]
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from mesh.apis import TABLE
 from mesh.apis.api import Authentication, Context, Endpoint, HandlerEffect
@@ -65,6 +65,8 @@ from mesh.upstream.engine import (
     HighWatermarks,
     Lost,
     PositionReset,
+    ReadingDown,
+    ReadingUp,
     Received,
     Reread,
     Revoked,
@@ -93,6 +95,9 @@ QUESTIONS_AT_A_TIME = 16
 class _InWork:
     connection: DownstreamConnection
     work: Work
+
+
+OfSource: TypeAlias = SourceDown | SourceUp | ReadingDown | ReadingUp | EngineFailed
 
 
 class VirtualClusterServer:
@@ -320,13 +325,17 @@ class VirtualClusterServer:
                 pool.inflow.position_reset(partition, start, reason, now)
             case Reread(partition, span, batches, complete, error):
                 pool.inflow.reread(partition, span, batches, complete, error, now)
-            case SourceDown() | SourceUp() | EngineFailed():
+            case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():
                 self._tell_of_source(pool, cluster, event)
             case _:
                 assert_never(event)
 
-    def _tell_of_source(self, pool: Pool, cluster: ClusterName, event: SourceDown | SourceUp | EngineFailed) -> None:
+    def _tell_of_source(self, pool: Pool, cluster: ClusterName, event: OfSource) -> None:
         match event:
+            case ReadingDown(reason, trouble):
+                self._watch.reading_down(pool.group, cluster, trouble, reason)
+            case ReadingUp():
+                self._watch.reading_up(pool.group, cluster)
             case SourceDown(reason, trouble):
                 self._watch.source_down(pool.group, cluster, trouble, reason)
                 pool.commits.source_down(cluster)

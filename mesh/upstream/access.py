@@ -16,7 +16,8 @@ _FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Access:
-    """tls, mechanism (of SASL): None for none. family: of addresses, AF_UNSPEC for any. Times in seconds."""
+    """tls, mechanism (of SASL): None for none. family: of addresses, AF_UNSPEC for any. rack: ours, "" for none. Times
+    in seconds."""
 
     tls: ssl.SSLContext | None = None
     mechanism: str | None = None
@@ -28,6 +29,7 @@ class Access:
     backoff: float = 0.1
     most_backoff: float = 1.0
     family: int = socket.AF_UNSPEC
+    rack: str = ""
 
 
 def access_of(properties: Mapping[str, str]) -> Access:
@@ -48,6 +50,7 @@ def access_of(properties: Mapping[str, str]) -> Access:
         backoff=seconds("reconnect.backoff.ms", 100),
         most_backoff=seconds("reconnect.backoff.max.ms", 1_000),
         family=_FAMILIES[properties.get("broker.address.family", "any").lower()],
+        rack=properties.get("client.rack", ""),
     )
 
 

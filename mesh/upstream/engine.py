@@ -158,6 +158,20 @@ class SourceUp:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadingDown:
+    """Some assigned partitions cannot be read, though the group works and stores commits. Told again when it is another
+    trouble than before: UNREADABLE or NOT_AUTHORIZED."""
+
+    reason: str
+    trouble: Trouble = Trouble.UNREADABLE
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingUp:
+    """All assigned partitions can be read (again)."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineFailed:
     """The engine has a bug and does nothing any more, but for `close`; all it was assigned and was to do is void.
 
@@ -180,6 +194,8 @@ EngineEvent: TypeAlias = (
     | Reread
     | SourceDown
     | SourceUp
+    | ReadingDown
+    | ReadingUp
     | EngineFailed
 )
 

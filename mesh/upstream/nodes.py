@@ -74,6 +74,7 @@ class Nodes:
         self, cluster: ClusterName, bootstrap_servers: str, access: Access, allocate: Allocate = bytearray
     ) -> None:
         self.name: Final = cluster
+        self.rack: Final = access.rack
         self.nodes: dict[int, Node] = {}
         self._access = access
         self._allocate = allocate

@@ -20,6 +20,7 @@ class Trouble(Enum):
     ASSIGNOR = "assignor"
     TOPIC_MISSING = "topic_missing"
     COMMITS = "commits"
+    UNREADABLE = "unreadable"
     ENGINE_FAILED = "engine_failed"
 
 

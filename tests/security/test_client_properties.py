@@ -27,7 +27,7 @@ def test_what_is_honoured(properties: dict[str, str]) -> None:
         ({"security.protocol": "sasl_ssl", "sasl.mechanisms": "GSSAPI"}, "sasl.mechanisms is GSSAPI"),
         ({"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism is OAUTHBEARER"),
         ({"security.protocol": "sasl_ssl"}, "GSSAPI"),
-        ({"client.rack": "a"}, "client.rack"),
+        ({"ssl.cipher.suites": "a"}, "ssl.cipher.suites"),
         ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites"),
         ({"ssl.ca.location": "probe"}, "ssl.ca.location"),
         ({"security.protocol": "quic"}, "quic"),

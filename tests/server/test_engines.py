@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from mesh.pool.effects import GroupId
 from mesh.records.spans import ClusterName, CommitPosition
 from mesh.server.troubles import SETTLED
-from mesh.upstream.engine import EngineEvent, EngineFailed, SourceDown, SourceUp
+from mesh.upstream.engine import EngineEvent, EngineFailed, ReadingDown, ReadingUp, SourceDown, SourceUp
+from mesh.upstream.trouble import Trouble
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, US, source
 from tests.server.fake_time import in_fake_time
@@ -129,6 +130,29 @@ async def test_a_cluster_that_goes_down_and_up() -> None:
     bench.engine(EU).deliver(SourceDown("all brokers down"))
     bench.engine(US).deliver(SourceUp())
     assert bench.metric("kafka_mesh_upstream_up") == {("eu",): 0, ("us",): 1}
+
+
+@in_fake_time
+async def test_partitions_that_cannot_be_read_are_told_and_keep_no_commit_from_being_stored() -> None:
+    bench = Bench()
+    await consuming(bench)
+    us = bench.engine(US)
+
+    def standing() -> set[tuple[str, ...]]:
+        return set(bench.metric("kafka_mesh_upstream_trouble_seconds"))
+
+    us.deliver(ReadingDown("us/orders-1: no answer within 10 s"))
+    assert standing() == {("us", "unreadable")}
+    # What the group's own side tells is about something else.
+    us.deliver(SourceUp())
+    assert standing() == {("us", "unreadable")}
+    us.deliver(ReadingDown("us/orders-1: TOPIC_AUTHORIZATION_FAILED", Trouble.NOT_AUTHORIZED))
+    assert standing() == {("us", "not_authorized")}
+    assert bench.metric("kafka_mesh_upstream_up")[("us",)] == 1
+    (pool,) = bench.server.cluster.pools.values()
+    assert not pool.commits.is_down(US)
+    us.deliver(ReadingUp())
+    assert standing() == set()
 
 
 @in_fake_time

@@ -23,6 +23,8 @@ from mesh.upstream.engine import (
     Lost,
     PositionReset,
     Revoked,
+    SourceDown,
+    SourceUp,
 )
 from mesh.upstream.librdkafka import LibrdkafkaEngine
 from mesh.upstream.nodes import Nodes
@@ -134,6 +136,10 @@ class RawEngine:
             case Lost(sources):
                 for source in sources:
                     self._readings.pop(source, None)
+            case SourceDown():
+                self._fetching.health.is_group_down = True
+            case SourceUp():
+                self._fetching.health.is_group_down = False
             case PositionReset(source, start, _):
                 # Its topic was made anew; whatever id that has now, it is the right one.
                 self._readings[source] = Reading(source, start)
@@ -147,7 +153,8 @@ class RawEngine:
         known = self._readings.get(source)
         if partition.resumed and known is not None and known.position >= start:
             start = known.position
-        self._readings[source] = Reading(source, start)
+        epoch = known.last_epoch if known is not None and known.position == start else -1
+        self._readings[source] = Reading(source, start, last_epoch=epoch)
         return AssignedPartition(source, start, partition.committed, partition.resumed, partition.end)
 
     # Ours

@@ -9,22 +9,24 @@ Nothing is asked for while nothing is to be consumed; what was asked for before 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, assert_never
+from collections.abc import Callable, Sequence
+from typing import Final, assert_never
 from uuid import UUID
 
 import structlog
 
 from mesh.records.batch import CorruptBatch
-from mesh.records.spans import TopicName, UpstreamPartition
+from mesh.records.spans import UpstreamPartition
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.connection import BrokerLink, Unreachable
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received
+from mesh.upstream.engine import EndReached, EngineEvent, Received
 from mesh.upstream.nodes import Nodes
-from mesh.upstream.raw.bounds import EARLIEST, LATEST, offset_of
+from mesh.upstream.raw.health import Health
+from mesh.upstream.raw.leaders import Leaders
 from mesh.upstream.raw.reading import (
     NO_LEADER,
     REFUSED_REST,
+    REPLICA_FOR,
     REST,
     NotNow,
     NotTheLeader,
@@ -32,13 +34,23 @@ from mesh.upstream.raw.reading import (
     Outcome,
     OutOfRange,
     Progress,
+    ReadElsewhere,
     Reading,
+    Truncated,
     outcome_of,
 )
-from mesh.wire.client import fetch, messages
-from mesh.wire.client.fetch import FetchAnswer, FetchFrom, decode_fetch_answer, fetch_request
-from mesh.wire.client.messages import TopicLeaders
-from mesh.wire.errors import ProtocolError
+from mesh.upstream.raw.resets import Resets
+from mesh.upstream.trouble import Trouble, name_of
+from mesh.wire.client import messages
+from mesh.wire.client.fetch import (
+    FIRST_WITH_TOPIC_IDS,
+    FetchAnswer,
+    FetchFrom,
+    decode_fetch_answer,
+    fetch_request,
+    version_for,
+)
+from mesh.wire.errors import ErrorCode, ProtocolError
 
 log = structlog.get_logger(__name__)
 
@@ -47,19 +59,27 @@ SOON_MS: Final = 10
 LARGEST_ANSWER: Final = 8 << 20
 SMALLEST_ANSWER: Final = 256 << 10
 LARGEST_PART: Final = 1 << 20
-LOOK_AGAIN: Final = 0.2
-"""Seconds between two looks for a leader that is missing."""
+OVERDUE: Final = 2.0
+"""Seconds after which it is asked who leads what a node does not answer for; it has longer to answer."""
+LOOK_AT_HEALTH: Final = 1.0
+LONGEST_THROTTLE: Final = 60.0
+"""Seconds; brokers measure quotas over ten or so."""
+
+
+class TooOld(Exception):
+    """The broker has no version of Fetch that we speak."""
 
 
 class Fetching:
     """readings: of all assigned partitions; the engine adds and removes them, and says so by `look_for_leaders`.
 
-    tell: takes events; delegate: takes a partition whose records are of an old format.
+    tell: takes events; delegate: takes a partition whose records are of an old format. made_anew: told of partitions
+    whose logs begin anew.
     """
 
     def __init__(
         self,
-        cluster: Nodes,
+        nodes: Nodes,
         readings: dict[UpstreamPartition, Reading],
         read_committed: bool,
         buffer_bytes: int,
@@ -69,7 +89,8 @@ class Fetching:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.made_anew: Callable[[UpstreamPartition], None] = lambda source: None
-        self._cluster = cluster
+        self.health = Health(tell)
+        self._nodes = nodes
         self._readings = readings
         self._read_committed = read_committed
         self._answer_bytes = min(max(buffer_bytes // 2, SMALLEST_ANSWER), LARGEST_ANSWER)
@@ -79,10 +100,10 @@ class Fetching:
         self._loop = loop
         self._consuming = True
         self._lanes: dict[BrokerLink, asyncio.Event] = {}
-        self._look = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
+        self._resets: Resets | None = None
+        self._leaders = Leaders(nodes, readings, self.health, self._begin_anew, self._led)
         self._served = 0
-        self._complained: set[tuple[UpstreamPartition, int]] = set()
 
     # What the engine says
 
@@ -97,114 +118,118 @@ class Fetching:
             event.set()
 
     def look_for_leaders(self) -> None:
-        self._look.set()
+        self._leaders.look()
 
-    def lost(self, reading: Reading) -> None:
+    def lost(self, reading: Reading, newer: tuple[int, int] | None = None) -> None:
         """Its leader is another, or cannot be reached."""
-        reading.leader = NO_LEADER
-        self._look.set()
+        self._leaders.lost(reading, newer)
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
-        """Keep leaders known, and a pair of lanes for every broker that leads something."""
+        """Keep leaders known, a pair of lanes for every broker that is read, and an eye on what cannot be."""
         self._tasks = tasks
+        self._resets = Resets(
+            self._nodes,
+            self._readings,
+            self._tell,
+            lambda source: self.made_anew(source),
+            self.wake,
+            tasks,
+            self._leaders,
+        )
+        tasks.create_task(self._leaders.run())
         while True:
-            await self._look.wait()
-            self._look.clear()
-            topics = {each.source.topic for each in self._readings.values() if each.leader == NO_LEADER}
-            if not topics:
-                continue
-            try:
-                layout = await self._cluster.layout(topics)
-            except Unreachable:
-                self._look_later()
-                continue
-            for topic in layout.topics:
-                self._lead(topic)
-            self._open_lanes(tasks)
-            self.wake()
-            if any(each.leader == NO_LEADER for each in self._readings.values()):
-                self._look_later()
+            await asyncio.sleep(LOOK_AT_HEALTH)
+            wanted = {source for source, each in self._readings.items() if each.is_asked_for} if self._consuming else ()
+            self.health.look(self._loop.time(), wanted)
 
-    # Leaders
-
-    def _look_later(self) -> None:
-        self._loop.call_later(LOOK_AGAIN, self._look.set)
-
-    def _lead(self, topic: TopicLeaders) -> None:
-        for partition in topic.partitions:
-            source = UpstreamPartition(self._cluster.name, TopicName(topic.name), partition.partition)
-            reading = self._readings.get(source)
-            if reading is None or partition.error_code or partition.leader not in self._cluster.nodes:
-                continue
-            if reading.topic_id is not None and topic.topic_id != reading.topic_id:
-                self._begin_anew(source, partition.leader, topic.topic_id)
-            elif partition.epoch < 0 or partition.epoch >= reading.epoch:  # else it is older than what we know
-                reading.leader, reading.epoch, reading.topic_id = partition.leader, partition.epoch, topic.topic_id
+    def _led(self) -> None:
+        self._open_lanes()
+        self.wake()
 
     def _begin_anew(self, source: UpstreamPartition, leader: int, topic_id: UUID | None) -> None:
-        self.made_anew(source)
-        reading = self._readings[source] = Reading(source, 0, topic_id, leader)
-        reading.suspended = True
-        self._spawn(self._reset(reading, "the topic was deleted and made anew"))
+        assert self._resets is not None
+        self._resets.begin_anew(source, leader, topic_id)
 
-    def _open_lanes(self, tasks: asyncio.TaskGroup) -> None:
-        for node_id, node in self._cluster.nodes.items():
-            if any(each.leader == node_id for each in self._readings.values()) and node.fetching not in self._lanes:
+    def _open_lanes(self) -> None:
+        assert self._tasks is not None
+        now = self._loop.time()
+        read = {each.node(now) for each in self._readings.values()}
+        for node_id, node in self._nodes.nodes.items():
+            if node_id in read and node.fetching not in self._lanes:
                 for link, wait in ((node.fetching, PARKED_MS), (node.asking, SOON_MS)):
                     self._lanes[link] = asyncio.Event()
-                    tasks.create_task(self._lane(node_id, link, wait))
+                    self._tasks.create_task(self._lane(node_id, link, wait))
 
     # A lane
 
     async def _lane(self, node_id: int, link: BrokerLink, wait_ms: int) -> None:
         woken = self._lanes[link]
-        while any(link in (node.fetching, node.asking) for node in self._cluster.nodes.values()):
-            chosen = self._choose(node_id)
-            if not chosen:
+        while any(link in (node.fetching, node.asking) for node in self._nodes.nodes.values()):
+            asked = self._choose(node_id)
+            if not asked:
                 await woken.wait()
                 woken.clear()
                 continue
-            asked = {reading: reading.position for reading in chosen}
-            try:
-                answer = await self._fetch(link, chosen, wait_ms)
-            except (Unreachable, ProtocolError) as problem:
-                self._cluster.failed(link, str(problem))
-                self._release(asked, self._loop.time() + REST)
-                for reading in asked:
-                    self.lost(reading)
-                continue
-            self._cluster.worked(link)
-            await self._take(answer, asked)
+            answer = await self._answer(link, asked, wait_ms)
+            if answer is not None:
+                self._nodes.worked(link)
+                await self._take(answer, asked)
         del self._lanes[link]
 
-    def _choose(self, node_id: int) -> list[Reading]:
-        if not self._consuming:
-            return []
-        now = self._loop.time()
-        chosen = [each for each in self._readings.values() if each.leader == node_id and each.is_wanted(now)]
-        chosen.sort(key=lambda reading: reading.served)
-        for reading in chosen:
-            reading.in_flight = True
-        return chosen
+    async def _answer(self, link: BrokerLink, asked: dict[Reading, int], wait_ms: int) -> FetchAnswer | None:
+        """None if there is none; what is to happen then has happened."""
+        # A node that hangs closes no connection; but others may know by now who leads instead of it.
+        overdue = self._loop.call_later(wait_ms / 1_000 + OVERDUE, self._leaders.doubt, asked)
+        try:
+            return await self._fetch(link, tuple(asked), wait_ms)
+        except (Unreachable, ProtocolError) as problem:
+            self._fail(link, asked, str(problem))
+        except TooOld as problem:
+            for reading in self._release(asked):
+                log.warning("a partition is left to librdkafka", partition=str(reading.source), reason=str(problem))
+                self._delegate(reading)
+        finally:
+            overdue.cancel()
+            self._leaders.trust(asked)
+        return None
 
-    def _release(self, asked: dict[Reading, int], rest_until: float = 0.0) -> None:
-        for reading in asked:
-            reading.in_flight = False
-            if rest_until:
-                self._rest(reading, rest_until - self._loop.time())
+    def _fail(self, link: BrokerLink, asked: dict[Reading, int], reason: str) -> None:
+        self._nodes.failed(link, reason)
+        now = self._loop.time()
+        for reading in self._release(asked):
+            self._rest(reading, REST)
+            self.health.failed(reading.source, now, f"{link.address}: {reason}", Trouble.UNREADABLE)
+            self.lost(reading)
+
+    def _choose(self, node_id: int) -> dict[Reading, int]:
+        """What a request to this node is to ask for, in that order, and from where on."""
+        if not self._consuming:
+            return {}
+        now = self._loop.time()
+        chosen = [each for each in self._readings.values() if each.is_wanted(now) and each.node(now) == node_id]
+        chosen.sort(key=lambda reading: reading.served)
+        asked = {reading: reading.position for reading in chosen}
+        for reading in chosen:
+            reading.flight = asked
+        return asked
+
+    def _release(self, asked: dict[Reading, int]) -> list[Reading]:
+        """Those of a request that ended which are not asked for elsewhere by now."""
+        ours = [reading for reading in asked if reading.flight is asked]
+        for reading in ours:
+            reading.flight = None
+        return ours
 
     async def _fetch(self, link: BrokerLink, chosen: Sequence[Reading], wait_ms: int) -> FetchAnswer:
         served = (await link.versions()).get(messages.FETCH)
-        version = min(served.highest if served else 0, fetch.HIGHEST)
-        if version >= fetch.FIRST_WITH_TOPIC_IDS and any(each.topic_id is None for each in chosen):
-            version = fetch.FIRST_WITH_TOPIC_IDS - 1
-        if version < fetch.LOWEST or (served and served.lowest > version):
-            raise Unreachable(f"the broker is too old, or too new: it serves Fetch {served}")
+        version = version_for(served, all(each.topic_id is not None for each in chosen))
+        if version is None:
+            raise TooOld(f"the broker serves Fetch {served}; 4 and later are spoken")
         topics: dict[str | UUID, list[FetchFrom]] = {}
         for each in chosen:
-            by_id = version >= fetch.FIRST_WITH_TOPIC_IDS and each.topic_id is not None
+            by_id = version >= FIRST_WITH_TOPIC_IDS and each.topic_id is not None
             name = each.topic_id if by_id and each.topic_id is not None else each.source.topic
-            part = FetchFrom(each.source.partition, each.epoch, each.position, LARGEST_PART)
+            part = FetchFrom(each.source.partition, each.epoch, each.position, LARGEST_PART, each.last_epoch)
             topics.setdefault(name, []).append(part)
         request = fetch_request(
             version,
@@ -212,20 +237,22 @@ class Fetching:
             max_wait_ms=wait_ms,
             max_bytes=self._answer_bytes,
             read_committed=self._read_committed,
+            rack=self._nodes.rack,
         )
         return decode_fetch_answer(await link.request(request, wait_ms / 1_000))
 
     # An answer
 
     async def _take(self, answer: FetchAnswer, asked: dict[Reading, int]) -> None:
-        self._release(asked)
+        ours = self._release(asked)
         by_place: dict[tuple[str | UUID | None, int], Reading] = {}
-        for reading in asked:
+        for reading in ours:
             by_place[reading.source.topic, reading.source.partition] = reading
             by_place[reading.topic_id, reading.source.partition] = reading
         copied = self._buffers.is_full
         if answer.error_code:
-            self._release(asked, self._loop.time() + REFUSED_REST)
+            for reading in ours:
+                self._refused(reading, answer.error_code)
         events: list[EngineEvent] = []
         for fetched in answer.partitions:
             reading_ = by_place.get((fetched.topic, fetched.partition))
@@ -234,7 +261,7 @@ class Fetching:
             try:
                 outcome = outcome_of(fetched, reading_.position, self._read_committed, copied)
             except CorruptBatch as problem:
-                self._complain(reading_, -1, str(problem))
+                self.health.failed(reading_.source, self._loop.time(), str(problem), Trouble.UNREADABLE)
                 self._rest(reading_, REFUSED_REST)
                 continue
             self._apply(reading_, outcome, events)
@@ -242,7 +269,7 @@ class Fetching:
             self._tell(event)
         if answer.throttle_time_ms > 0:
             # The broker takes nothing from this connection before that is over (KIP-219).
-            await asyncio.sleep(answer.throttle_time_ms / 1_000)
+            await asyncio.sleep(min(answer.throttle_time_ms / 1_000, LONGEST_THROTTLE))
 
     def _is_current(self, reading: Reading, position: int) -> bool:
         known = self._readings.get(reading.source)
@@ -256,21 +283,57 @@ class Fetching:
                 self._progress(reading, before, events)
                 log.warning("a partition of an old record format is left to librdkafka", partition=str(reading.source))
                 self._delegate(reading)
-            case OutOfRange():
-                reading.suspended = True
-                self._spawn(self._reset(reading, "the log was cut off"))
-            case NotTheLeader():
-                self._rest(reading, REST)
-                self.lost(reading)
+            case OutOfRange() | Truncated():
+                self._reset(reading, outcome, events)
+            case ReadElsewhere(node_id):
+                reading.replica, reading.replica_until = node_id, self._loop.time() + REPLICA_FOR
+                self._elsewhere(reading)
+            case NotTheLeader(newer, is_missing):
+                if not is_missing:  # told by whoever looks at the topics of the cluster
+                    self.health.failed(reading.source, self._loop.time(), "its leader moves", Trouble.UNREADABLE)
+                self._rest(reading, REST if newer is None else 0.0)
+                self.lost(reading, newer)
             case NotNow(rest, error):
                 if error:
-                    self._complain(reading, error, f"the broker answers with error {error}")
-                self._rest(reading, rest)
+                    self._refused(reading, error)
+                else:
+                    self._rest(reading, rest)
             case _:
                 assert_never(outcome)
 
+    def _reset(self, reading: Reading, outcome: OutOfRange | Truncated, events: list[EngineEvent]) -> None:
+        assert self._resets is not None
+        for event in events:  # what came of other partitions of this answer
+            self._tell(event)
+        events.clear()
+        self.health.worked(reading.source)
+        reading.replica = NO_LEADER
+        match outcome:
+            case OutOfRange():
+                self._resets.out_of_range(reading)
+            case Truncated(end):
+                self._resets.truncated(reading, end)
+
+    def _elsewhere(self, reading: Reading) -> None:
+        """Its replica is to be read, if it is known where that is."""
+        if reading.replica in self._nodes.nodes:
+            self._led()
+        else:
+            reading.replica = NO_LEADER
+            self._rest(reading, REST)
+            self.lost(reading)
+
+    def _refused(self, reading: Reading, error: int) -> None:
+        forbidden = error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        trouble = Trouble.NOT_AUTHORIZED if forbidden else Trouble.UNREADABLE
+        self.health.failed(reading.source, self._loop.time(), f"the broker answers with {name_of(error)}", trouble)
+        self._rest(reading, REFUSED_REST)
+
     def _progress(self, reading: Reading, progress: Progress, events: list[EngineEvent]) -> None:
         reading.position = progress.position
+        if progress.epoch >= 0:
+            reading.last_epoch = progress.epoch
+        self.health.worked(reading.source)
         if progress.batches:
             self._served += 1
             reading.served = self._served
@@ -279,55 +342,6 @@ class Fetching:
             reading.told_end = progress.end
             events.append(EndReached(reading.source, progress.end))
 
-    async def _reset(self, reading: Reading, reason: str) -> None:
-        """Go on where the log begins, if it does not have the position; `suspended` until then."""
-        while self._readings.get(reading.source) is reading:
-            bounds = await self._bounds(reading)
-            if bounds is None:
-                await asyncio.sleep(REST)
-                continue
-            begins, ends = bounds
-            if self._readings.get(reading.source) is not reading:
-                return
-            reading.suspended = False
-            anew = reading.position == 0 and reason.startswith("the topic")
-            if anew or reading.position > ends:
-                if not anew:
-                    self.made_anew(reading.source)  # it may be that; and is not to be told twice
-                reading.position, reading.told_end = begins, -1
-                self._tell(PositionReset(reading.source, begins, reason))
-            else:  # what is missing was deleted, by retention or on demand
-                reading.position = max(reading.position, begins)
-                self._tell(EndReached(reading.source, reading.position))
-            self.wake()
-            return
-
-    async def _bounds(self, reading: Reading) -> tuple[int, int] | None:
-        node = self._cluster.nodes.get(reading.leader)
-        if node is None:
-            self._look.set()
-            return None
-        try:
-            first = await offset_of(reading.source, node, reading.epoch, EARLIEST)
-            last = await offset_of(reading.source, node, reading.epoch, LATEST)
-        except Unreachable as problem:
-            self._cluster.failed(node.asking, str(problem))
-            self.lost(reading)
-            return None
-        if first is None or last is None:
-            self.lost(reading)
-            return None
-        return first, last
-
     def _rest(self, reading: Reading, seconds: float) -> None:
         reading.resting_until = self._loop.time() + seconds
         self._loop.call_later(seconds + 0.001, self.wake)
-
-    def _complain(self, reading: Reading, error: int, detail: str) -> None:
-        if (reading.source, error) not in self._complained:
-            self._complained.add((reading.source, error))
-            log.error("a partition cannot be read", partition=str(reading.source), detail=detail)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        assert self._tasks is not None
-        self._tasks.create_task(work)

@@ -15,12 +15,16 @@ from mesh.wire.errors import ErrorCode
 REST: Final = 0.1
 """Seconds until a partition is tried again whose leader is not ready for it."""
 REFUSED_REST: Final = 1.0
+REPLICA_FOR: Final = 300.0
+"""Seconds for which a preferred replica is read until the leader is asked again, as other clients do."""
 NO_LEADER: Final = -1
 
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """position: the next upstream offset to fetch. leader: node id. epoch: the leader's (KIP-320).
+    """position: the next upstream offset to fetch. last_epoch: of the batch in front of it, -1 if that is not known.
+    leader: node id. epoch: the leader's (KIP-320). replica: the node that the leader wants to be read instead of it,
+    until `replica_until`. flight: the request it is in, if any.
 
     suspended: revoked, and may come back. resting_until: in the loop's time. served: when it last brought something;
     who waits longest stands first in the next request, since a broker fills an answer from the front.
@@ -32,7 +36,10 @@ class Reading:
     topic_id: UUID | None = None
     leader: int = NO_LEADER
     epoch: int = -1
-    in_flight: bool = False
+    last_epoch: int = -1
+    replica: int = NO_LEADER
+    replica_until: float = 0.0
+    flight: object | None = None
     paused: bool = False
     suspended: bool = False
     delegated: bool = False
@@ -40,18 +47,31 @@ class Reading:
     served: int = 0
     told_end: int = -1
 
+    def node(self, now: float) -> int:
+        """Whom to ask; NO_LEADER while that is not known."""
+        if self.replica == NO_LEADER or self.leader == NO_LEADER:
+            return self.leader
+        if now >= self.replica_until:
+            self.replica = NO_LEADER
+            return self.leader
+        return self.replica
+
     def is_wanted(self, now: float) -> bool:
-        held_up = self.in_flight or self.paused or self.suspended or self.delegated
-        return not held_up and self.leader != NO_LEADER and now >= self.resting_until
+        return self.flight is None and self.is_asked_for and now >= self.resting_until
+
+    @property
+    def is_asked_for(self) -> bool:
+        return not (self.paused or self.suspended or self.delegated)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Batches, the position behind them, and the end if that is it."""
+    """Batches, the position behind them, the end if that is it, and the leader epoch of the last one."""
 
     batches: tuple[Batch, ...]
     position: int
     end: int | None
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +88,24 @@ class OutOfRange:
 
 @dataclass(frozen=True, slots=True)
 class NotTheLeader:
-    """Or not the topic: ask who is."""
+    """Or not the topic: ask who is. newer: who is, node id and epoch, if the broker knows."""
+
+    newer: tuple[int, int] | None = None
+    is_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadElsewhere:
+    """The leader wants this node to be read instead (KIP-392)."""
+
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """The leader's log has something else in front of the position; both go the same way up to `end`."""
+
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +116,7 @@ class NotNow:
     error: int = 0
 
 
-Outcome: TypeAlias = Progress | OldFormat | OutOfRange | NotTheLeader | NotNow
+Outcome: TypeAlias = Progress | OldFormat | OutOfRange | NotTheLeader | ReadElsewhere | Truncated | NotNow
 
 _ELSEWHERE: Final = frozenset(
     {
@@ -93,6 +130,7 @@ _ELSEWHERE: Final = frozenset(
         9,  # REPLICA_NOT_AVAILABLE
     }
 )
+_MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _NOT_YET: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE})
 
 
@@ -102,15 +140,19 @@ def outcome_of(fetched: Fetched, position: int, read_committed: bool, copied: bo
     if error == ErrorCode.OFFSET_OUT_OF_RANGE:
         return OutOfRange()
     if error in _ELSEWHERE:
-        return NotTheLeader()
+        return NotTheLeader(fetched.leader, error in _MISSING)
     if error in _NOT_YET:
         return NotNow(REST)
     if error:
         return NotNow(REFUSED_REST, error)
+    if fetched.diverging is not None:
+        return Truncated(fetched.diverging)
+    if fetched.preferred_replica >= 0:
+        return ReadElsewhere(fetched.preferred_replica)
     aborted = [(each.producer_id, each.first_offset) for each in fetched.aborted] if read_committed else []
     cut = cut_batches(fetched.records, position, aborted, copied=copied)
     end = fetched.last_stable_offset if read_committed else fetched.high_watermark
     # A leader that is new to its task does not know at first how far the log is committed (KIP-207): an end below the
     # position is none.
-    progress = Progress(cut.batches, cut.position, cut.position if cut.position == end else None)
+    progress = Progress(cut.batches, cut.position, cut.position if cut.position == end else None, cut.epoch)
     return OldFormat(progress) if cut.is_old_format else progress

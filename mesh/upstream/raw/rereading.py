@@ -14,8 +14,14 @@ from mesh.upstream.engine import EngineEvent, Reread
 from mesh.upstream.nodes import Node, Nodes
 from mesh.upstream.raw.bounds import EARLIEST, LATEST, offset_of
 from mesh.upstream.raw.reading import NotTheLeader, OutOfRange, Progress, Reading, outcome_of
-from mesh.wire.client import fetch, messages
-from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request
+from mesh.wire.client import messages
+from mesh.wire.client.fetch import (
+    FIRST_WITH_TOPIC_IDS,
+    FetchFrom,
+    decode_fetch_answer,
+    fetch_request,
+    version_for,
+)
 from mesh.wire.errors import ProtocolError
 
 PIECE_BYTES: Final = 256 << 10
@@ -33,7 +39,7 @@ class Rereading:
         readings: dict[UpstreamPartition, Reading],
         read_committed: bool,
         tell: Callable[[EngineEvent], None],
-        lost: Callable[[Reading], None],
+        lost: Callable[[Reading, tuple[int, int] | None], None],
     ) -> None:
         self._cluster = cluster
         self._readings = readings
@@ -69,7 +75,7 @@ class Rereading:
                 after, is_end = await self._piece(reading, node, position, span)
             except (Unreachable, ProtocolError, CorruptBatch) as problem:
                 reason = str(problem)
-                self._lost(reading)
+                self._lost(reading, None)
                 await asyncio.sleep(REST)
                 continue
             if after > span.last or is_end:
@@ -84,13 +90,11 @@ class Rereading:
         """The next position, and whether nothing of the span can follow."""
         source = reading.source
         served = (await node.asking.versions()).get(messages.FETCH)
-        version = min(served.highest if served else 0, fetch.HIGHEST)
-        name: str | UUID = source.topic
-        if version >= fetch.FIRST_WITH_TOPIC_IDS:
-            if reading.topic_id is None:
-                version = fetch.FIRST_WITH_TOPIC_IDS - 1
-            else:
-                name = reading.topic_id
+        version = version_for(served, reading.topic_id is not None)
+        if version is None:
+            raise Unreachable(f"the broker is too old, or too new: it serves Fetch {served}")
+        by_id = version >= FIRST_WITH_TOPIC_IDS and reading.topic_id is not None
+        name: str | UUID = reading.topic_id if by_id and reading.topic_id is not None else source.topic
         request = fetch_request(
             version,
             {name: [FetchFrom(source.partition, reading.epoch, position, PIECE_BYTES)]},
@@ -102,15 +106,15 @@ class Rereading:
         for fetched in answer.partitions:
             outcome = outcome_of(fetched, position, self._read_committed, copied=True)
             match outcome:
-                case Progress(batches, after, _):
+                case Progress(batches, after):
                     self._deliver(source, span, batches)
                     if after == position and not batches:
                         return await self._at_end(reading, node, position, span)
                     return after, False
                 case OutOfRange():
                     return await self._at_end(reading, node, position, span)
-                case NotTheLeader():
-                    self._lost(reading)
+                case NotTheLeader(newer):
+                    self._lost(reading, newer)
                 case _:
                     pass
         return position, False

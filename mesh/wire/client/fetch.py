@@ -1,7 +1,9 @@
-"""Fetch as a client sends it, v10 to v13, by hand: its answers carry records, which must not be copied.
+"""Fetch as a client sends it, v4 to v17, by hand: its answers carry records, which must not be copied.
 
-v10 is that of Kafka 2.1; v11 adds the rack (KIP-392), v12 is flexible (KIP-482), v13 has topic ids (KIP-516), by which
-a topic that was made anew is told from the old one. Sessions (KIP-227) are not used: a session id of 0, epoch -1.
+v4 is that of Kafka 0.11, the first with batches and transactions (KIP-98). v5 has the log's start, v7 an error of the
+whole answer, v9 the leader's epoch (KIP-320), v10 takes zstd, v11 a rack and answers with a replica to read from
+(KIP-392), v12 is flexible and finds truncated logs (KIP-595), v13 has topic ids (KIP-516), by which a topic that was
+made anew is told from the old one, v15 has no replica id. Sessions (KIP-227) are not used: session id 0, epoch -1.
 """
 
 from __future__ import annotations
@@ -14,20 +16,34 @@ from typing import Final
 from uuid import UUID
 
 from mesh.wire.client.connection import ClientRequest, ClientResponse
-from mesh.wire.client.messages import FETCH
+from mesh.wire.client.messages import FETCH, VersionRange
 from mesh.wire.errors import ProtocolError
 from mesh.wire.writer import encode_unsigned_varint
 
-LOWEST: Final = 10
-HIGHEST: Final = 13
+LOWEST: Final = 4
+HIGHEST: Final = 17
+FIRST_WITH_LOG_START: Final = 5
+FIRST_WITH_SESSIONS: Final = 7
+FIRST_WITH_EPOCHS: Final = 9
+FIRST_WITH_RACKS: Final = 11
 FIRST_FLEXIBLE: Final = 12
 FIRST_WITH_TOPIC_IDS: Final = 13
+FIRST_WITHOUT_REPLICA: Final = 15
 
-_START: Final = Struct(">iiiibii")
+_REPLICA: Final = Struct(">i")
+_START: Final = Struct(">iiib")
+_SESSION: Final = Struct(">ii")
+_PARTITION_V4: Final = Struct(">iqi")
+_PARTITION_V5: Final = Struct(">iqqi")
 _PARTITION: Final = Struct(">iiqqi")
 _PARTITION_FLEXIBLE: Final = Struct(">iiqiqib")
 _ANSWER_START: Final = Struct(">ihi")
+_ANSWER_V4: Final = Struct(">ihqq")
 _ANSWER: Final = Struct(">ihqqq")
+_EPOCH_AND_END: Final = Struct(">iq")
+_LEADER: Final = Struct(">ii")
+_DIVERGING_TAG: Final = 0
+_LEADER_TAG: Final = 1
 _ABORTED: Final = Struct(">qq")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -35,12 +51,17 @@ _INT32: Final = Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
-    """leader_epoch: of the leader we believe in, -1 for none (KIP-320)."""
+    """leader_epoch: of the leader we believe in, -1 for none (KIP-320).
+
+    last_epoch: of the batch in front of `offset`, -1 for none: from v12 on a broker whose log has another batch there
+    says where the logs part.
+    """
 
     partition: int
     leader_epoch: int
     offset: int
     max_bytes: int
+    last_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +72,12 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a Fetch answer says of one partition. records: a part of the received frame, no copy."""
+    """What a Fetch answer says of one partition.
+
+    records: a part of the received frame, no copy. preferred_replica: the node to read from instead, -1 for none.
+    diverging: the end of the last epoch that both logs have, None unless the log was truncated. leader: node id and
+    epoch, if the broker knows a newer one.
+    """
 
     topic: str | UUID
     partition: int
@@ -61,6 +87,9 @@ class Fetched:
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...]
     records: memoryview
+    preferred_replica: int = -1
+    diverging: int | None = None
+    leader: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +99,17 @@ class FetchAnswer:
     partitions: tuple[Fetched, ...]
 
 
+def version_for(served: VersionRange | None, has_ids: bool) -> int | None:
+    """The version to ask in of a broker that serves these; None if there is none, which is so before Kafka 0.11.
+
+    has_ids: whether the ids of all topics are known.
+    """
+    if served is None:
+        return None
+    version = min(served.highest, HIGHEST if has_ids else FIRST_WITH_TOPIC_IDS - 1)
+    return version if version >= max(LOWEST, served.lowest) else None
+
+
 def fetch_request(
     version: int,
     topics: Mapping[str | UUID, Sequence[FetchFrom]],
@@ -77,26 +117,26 @@ def fetch_request(
     max_wait_ms: int,
     max_bytes: int,
     read_committed: bool,
+    rack: str = "",
 ) -> ClientRequest:
     """topics: in the order in which the broker is to fill the answer; by id from v13 on, by name before."""
     flexible = version >= FIRST_FLEXIBLE
-    body = bytearray(_START.pack(-1, max_wait_ms, 1, max_bytes, read_committed, 0, -1))
+    body = bytearray() if version >= FIRST_WITHOUT_REPLICA else bytearray(_REPLICA.pack(-1))
+    body += _START.pack(max_wait_ms, 1, max_bytes, read_committed)
+    if version >= FIRST_WITH_SESSIONS:
+        body += _SESSION.pack(0, -1)
     body += _length(len(topics), flexible)
     for topic, partitions in topics.items():
         body += _topic_name(topic, flexible)
         body += _length(len(partitions), flexible)
         for each in partitions:
-            start = (each.partition, each.leader_epoch, each.offset)
-            body += (
-                _PARTITION_FLEXIBLE.pack(*start, -1, -1, each.max_bytes, 0)
-                if flexible
-                else _PARTITION.pack(*start, -1, each.max_bytes)
-            )
+            body += _partition(version, each)
         if flexible:
             body += b"\0"
-    body += _length(0, flexible)  # forgotten topics
-    if version >= 11:
-        body += _length(0, flexible) if flexible else _INT16.pack(0)  # rack
+    if version >= FIRST_WITH_SESSIONS:
+        body += _length(0, flexible)  # forgotten topics
+    if version >= FIRST_WITH_RACKS:
+        body += _string(rack, flexible)
     if flexible:
         body += b"\0"
     return ClientRequest(FETCH, version, flexible, (body,))
@@ -121,28 +161,46 @@ class _Reading:
         self._flexible = version >= FIRST_FLEXIBLE
 
     def answer(self) -> FetchAnswer:
-        throttle, error, _session = self._unpack(_ANSWER_START)
+        if self._version >= FIRST_WITH_SESSIONS:
+            throttle, error, _session = self._unpack(_ANSWER_START)
+        else:
+            (throttle,), error = self._unpack(_INT32), 0
         partitions: list[Fetched] = []
         for _ in range(self._count(4)):
             topic = self._topic()
-            for _ in range(self._count(_ANSWER.size)):
+            for _ in range(self._count(_ANSWER_V4.size)):
                 partitions.append(self._fetched(topic))
             self._skip_tagged()
         self._skip_tagged()
         return FetchAnswer(error, throttle, tuple(partitions))
 
     def _fetched(self, topic: str | UUID) -> Fetched:
-        partition, error, high_watermark, last_stable, log_start = self._unpack(_ANSWER)
+        if self._version >= FIRST_WITH_LOG_START:
+            partition, error, high_watermark, last_stable, log_start = self._unpack(_ANSWER)
+        else:
+            (partition, error, high_watermark, last_stable), log_start = self._unpack(_ANSWER_V4), -1
         aborted: list[AbortedTransaction] = []
         for _ in range(self._count(_ABORTED.size)):
             aborted.append(AbortedTransaction(*self._unpack(_ABORTED)))
             self._skip_tagged()
-        if self._version >= 11:
-            self._position += 4  # preferred read replica: we name no rack
-        length = max(self._length(), 0)
-        records = self._take(length)
-        self._skip_tagged()
-        return Fetched(topic, partition, error, high_watermark, last_stable, log_start, tuple(aborted), records)
+        preferred = self._unpack(_INT32)[0] if self._version >= FIRST_WITH_RACKS else -1
+        records = self._take(max(self._length(), 0))
+        diverging, leader = self._partition_tags() if self._flexible else (None, None)
+        ends = (high_watermark, last_stable, log_start)
+        return Fetched(topic, partition, error, *ends, tuple(aborted), records, preferred, diverging, leader)
+
+    def _partition_tags(self) -> tuple[int | None, tuple[int, int] | None]:
+        diverging: int | None = None
+        leader: tuple[int, int] | None = None
+        for _ in range(self._varint()):
+            tag, length = self._varint(), self._varint()
+            content = self._take(length)
+            if tag == _DIVERGING_TAG:
+                _, diverging = _EPOCH_AND_END.unpack_from(content)
+            elif tag == _LEADER_TAG:
+                node, epoch = _LEADER.unpack_from(content)
+                leader = (node, epoch) if node >= 0 else None
+        return diverging, leader
 
     def _topic(self) -> str | UUID:
         if self._version >= FIRST_WITH_TOPIC_IDS:
@@ -189,11 +247,26 @@ class _Reading:
         return values
 
 
+def _partition(version: int, each: FetchFrom) -> bytes:
+    if version >= FIRST_FLEXIBLE:
+        start = (each.partition, each.leader_epoch, each.offset)
+        return _PARTITION_FLEXIBLE.pack(*start, each.last_epoch, -1, each.max_bytes, 0)
+    if version >= FIRST_WITH_EPOCHS:
+        return _PARTITION.pack(each.partition, each.leader_epoch, each.offset, -1, each.max_bytes)
+    if version >= FIRST_WITH_LOG_START:
+        return _PARTITION_V5.pack(each.partition, each.offset, -1, each.max_bytes)
+    return _PARTITION_V4.pack(each.partition, each.offset, each.max_bytes)
+
+
 def _topic_name(topic: str | UUID, flexible: bool) -> bytes:
     if isinstance(topic, UUID):
         return topic.bytes
-    name = topic.encode()
-    return (encode_unsigned_varint(len(name) + 1) if flexible else _INT16.pack(len(name))) + name
+    return _string(topic, flexible)
+
+
+def _string(text: str, flexible: bool) -> bytes:
+    encoded = text.encode()
+    return (encode_unsigned_varint(len(encoded) + 1) if flexible else _INT16.pack(len(encoded))) + encoded
 
 
 def _length(length: int, flexible: bool) -> bytes:

@@ -55,7 +55,8 @@ class FakeCluster:
     logs: batches by partition, with the first offset of each. begins: log start offsets. leaders: node ids.
     errors: of a Fetch, by partition, answered once each. fetched: (node, partitions, max_wait_ms) of each Fetch.
     group_errors: of OffsetFetch, answered once each. committed: of every group, by partition.
-    silent: nodes that answer nothing. described: which nodes answered a Metadata request. asked: called at each Fetch.
+    versions: of Fetch, that were used. silent: nodes that answer nothing. described: which nodes answered a Metadata
+    request. asked: called at each Fetch.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -71,6 +72,7 @@ class FakeCluster:
         self.throttle_ms = 0
         self.silent: set[int] = set()
         self.fetched: list[tuple[int, dict[int, int], int]] = []
+        self.versions: list[int] = []
         self.described: list[int] = []
         self.ports: dict[int, int] = {}
         self.asked: Callable[[], None] = lambda: None
@@ -109,6 +111,7 @@ class FakeCluster:
         message = request.decode()
         match message:
             case FetchRequest():
+                self.versions.append(request.api_version)
                 wire.answer(request, await self._fetch(node, message))
             case MetadataRequest():
                 self.described.append(node)
@@ -192,7 +195,7 @@ class FakeCluster:
         number, offset = asked.partition, asked.fetch_offset
         if errors := self.errors.get(number):
             return FetchPartitionResponse(partition=number, error_code=errors.pop(0))
-        if topic_id != self.topic_id:
+        if topic_id is not None and topic_id != self.topic_id:
             return FetchPartitionResponse(partition=number, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
         if self.leaders[number] != node:
             return FetchPartitionResponse(partition=number, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)

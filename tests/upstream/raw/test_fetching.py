@@ -5,19 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.upstream import nodes as nodes_module
 from mesh.upstream.access import Access
 from mesh.upstream.buffers import ReceiveBuffers
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Reread
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, ReadingDown, ReadingUp, Received, Reread
 from mesh.upstream.nodes import Nodes
+from mesh.upstream.raw import fetching as fetching_module
+from mesh.upstream.raw import health as health_module
 from mesh.upstream.raw.fetching import PARKED_MS, Fetching
 from mesh.upstream.raw.reading import Reading
 from mesh.upstream.raw.rereading import Rereading
+from mesh.upstream.trouble import Trouble
+from mesh.wire.apis import ApiKey
+from mesh.wire.client.connection import ClientResponse
+from mesh.wire.client.fetch import FetchAnswer, Fetched, decode_fetch_answer
 from mesh.wire.errors import ErrorCode
 from tests.upstream.harness import run
-from tests.upstream.raw.fake_broker import TOPIC, FakeCluster, fake_cluster
+from tests.upstream.raw.fake_broker import SERVED, TOPIC, FakeCluster, fake_cluster
 
 EU = ClusterName("eu")
 TIMEOUT = 20.0
@@ -276,5 +286,178 @@ def test_a_span_is_read_again() -> None:
                     assert again[-1].error == ""
                     found = [n for e in again for b in e.batches for n in range(b.first, b.last + 1)]
                     assert found == expected
+
+    run(test)
+
+
+def twist(monkeypatch: pytest.MonkeyPatch, change: Callable[[Fetched], Fetched]) -> None:
+    """Let partitions' parts of answers say something else."""
+
+    def twisted(response: ClientResponse) -> FetchAnswer:
+        answer = decode_fetch_answer(response)
+        return replace(answer, partitions=tuple(map(change, answer.partitions)))
+
+    monkeypatch.setattr(fetching_module, "decode_fetch_answer", twisted)
+
+
+def test_a_leader_that_hangs_is_left_before_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would have a minute to answer; the others know sooner that it leads no more."""
+    monkeypatch.setattr(fetching_module, "OVERDUE", 0.05)
+    monkeypatch.setattr(nodes_module, "NEXT_AFTER", 0.05)
+
+    async def test() -> None:
+        async with fake_cluster(2, nodes=(1, 2, 3)) as cluster:
+            access = Access(request_timeout=60.0, setup_timeout=60.0, backoff=0.01, most_backoff=0.05)
+            async with reading(cluster, access) as reader:
+                await cluster.append(0, 1)
+                await reader.until_read(0, 1)
+                cluster.silent = {1}
+                cluster.leaders, cluster.epoch = [2, 3], 6
+                await cluster.append(0, 1)
+                await cluster.append(1, 1)
+                await reader.until_read(0, 2)
+                await reader.until_read(1, 1)
+
+    run(test)
+
+
+def test_the_answer_of_one_that_hung_is_not_taken_when_another_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching_module, "OVERDUE", 0.0)
+
+    async def test() -> None:
+        async with fake_cluster(1, nodes=(1, 2)) as cluster, reading(cluster) as reader:
+            await reader.until(lambda: EndReached(source(0), 0) in reader.events)
+            # Parked at 1, whose answer brings what 2 brings too.
+            cluster.leaders, cluster.epoch = [2], 6
+            await reader.until(lambda: (2, {0: 0}, PARKED_MS) in cluster.fetched)
+            await cluster.append(0, 3)
+            await reader.until_read(0, 3)
+            await cluster.append(0, 1)
+            await reader.until_read(0, 4)
+
+    run(test)
+
+
+def test_the_leader_that_an_answer_names_is_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    twist(monkeypatch, lambda part: replace(part, leader=(2, 6) if part.error_code else None))
+
+    async def test() -> None:
+        async with fake_cluster(1, nodes=(1, 2)) as cluster, reading(cluster) as reader:
+            await cluster.append(0, 1)
+            await reader.until_read(0, 1)
+            described = len(cluster.described)
+            cluster.leaders, cluster.epoch = [2], 6
+            await cluster.append(0, 1)
+            await reader.until_read(0, 2)
+            assert len(cluster.described) == described
+
+    run(test)
+
+
+def test_a_log_that_was_truncated_is_read_from_where_it_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster, reading(cluster) as reader:
+            anew: list[UpstreamPartition] = []
+            reader.fetching.made_anew = anew.append
+            for _ in range(4):
+                await cluster.append(0, 1)
+            await reader.until_read(0, 4)
+            assert reader.readings[source(0)].last_epoch >= 0
+            parts = [2]
+            twist(monkeypatch, lambda part: replace(part, diverging=parts.pop()) if parts else part)
+            await reader.until(lambda: reader.offsets(0) == [0, 1, 2, 3, 2, 3])
+            (reset,) = [event for event in reader.events if isinstance(event, PositionReset)]
+            assert (reset.start, anew) == (2, [source(0)])
+            assert "truncated" in reset.reason
+
+    run(test)
+
+
+def test_an_epoch_that_the_leader_does_not_know_is_not_insisted_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers that the offset is out of range, though it is not."""
+
+    async def test() -> None:
+        async with fake_cluster(1) as cluster, reading(cluster) as reader:
+            await cluster.append(0, 2)
+            await reader.until_read(0, 2)
+            cluster.errors[0] = [ErrorCode.OFFSET_OUT_OF_RANGE]
+            await cluster.append(0, 1)
+            await reader.until_read(0, 3)
+            assert not any(isinstance(event, PositionReset) for event in reader.events)
+
+    run(test)
+
+
+def test_a_preferred_replica_is_read_until_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with fake_cluster(1, nodes=(1, 2)) as cluster, reading(cluster) as reader:
+            preferred = [2]
+            twist(monkeypatch, lambda part: replace(part, preferred_replica=preferred.pop()) if preferred else part)
+            await reader.until(lambda: 2 in [node for node, _, _ in cluster.fetched])
+            # 2 says that it does not lead: so the leader is asked again.
+            await cluster.append(0, 2)
+            await reader.until_read(0, 2)
+            assert cluster.fetched[-1][0] == 1
+
+    run(test)
+
+
+def test_what_may_not_be_read_is_told_and_when_that_is_over() -> None:
+    async def test() -> None:
+        async with fake_cluster(2) as cluster:
+            cluster.errors[0] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+            async with reading(cluster) as reader:
+                await cluster.append(1, 1)
+                await reader.until_read(1, 1)
+                await reader.until(lambda: any(isinstance(event, ReadingDown) for event in reader.events))
+                (down,) = [event for event in reader.events if isinstance(event, ReadingDown)]
+                assert down.trouble is Trouble.NOT_AUTHORIZED
+                assert "TOPIC_AUTHORIZATION_FAILED" in down.reason
+                await reader.until(lambda: ReadingUp() in reader.events)
+
+    run(test)
+
+
+def test_brokers_that_are_down_are_told_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_module, "PATIENCE", 0.0)
+
+    async def test() -> None:
+        async with fake_cluster(1) as cluster:
+            access = Access(request_timeout=0.2, setup_timeout=0.2, backoff=0.01, most_backoff=0.05)
+            async with reading(cluster, access) as reader:
+                await reader.until(lambda: EndReached(source(0), 0) in reader.events)
+                cluster.silent = {1}
+                await reader.until(lambda: any(isinstance(event, ReadingDown) for event in reader.events))
+                cluster.silent = set()
+                await reader.until(lambda: ReadingUp() in reader.events)
+                await cluster.append(0, 1)
+                await reader.until_read(0, 1)
+
+    run(test)
+
+
+def test_a_broker_before_0_11_is_left_to_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching_module, "version_for", lambda served, has_ids: None)
+
+    async def test() -> None:
+        async with fake_cluster(1) as cluster, reading(cluster) as reader:
+            await reader.until(lambda: reader.delegated)
+            assert cluster.fetched == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("highest", [4, 6, 8, 10, 11, 12, 15])
+def test_every_version_of_fetch(monkeypatch: pytest.MonkeyPatch, highest: int) -> None:
+    monkeypatch.setitem(SERVED, ApiKey.FETCH, (4, highest))
+
+    async def test() -> None:
+        async with fake_cluster(2) as cluster:
+            await cluster.append(0, 2)
+            async with reading(cluster) as reader:
+                await reader.until_read(0, 2)
+                await cluster.append(1, 3)
+                await reader.until_read(1, 3)
+                assert {version for version in cluster.versions} == {highest}
 
     run(test)

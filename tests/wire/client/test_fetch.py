@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_writer
+from kio.schema.types import BrokerId
+from kio.serial import entity_reader, entity_writer
 
 from mesh.wire.apis import ApiKey
 from mesh.wire.client.connection import ClientRequest, ClientResponse
@@ -39,14 +40,18 @@ TOPIC_ID = UUID(int=7)
 def test_requests(version: int) -> None:
     by_id = version >= FIRST_WITH_TOPIC_IDS
     wanted = {
-        TOPIC_ID if by_id else "orders": [FetchFrom(3, 5, 1 << 40, 1 << 20), FetchFrom(0, -1, 0, 9)],
-        UUID(int=8) if by_id else "größe": [FetchFrom(1, 2, 3, 4)],
+        TOPIC_ID if by_id else "orders": [
+            FetchFrom(3, 5 if version >= 9 else -1, 1 << 40, 1 << 20),
+            FetchFrom(0, -1, 0, 9),
+        ],
+        UUID(int=8) if by_id else "größe": [FetchFrom(1, 2 if version >= 9 else -1, 3, 4)],
     }
-    request = fetch_request(version, wanted, max_wait_ms=500, max_bytes=1 << 23, read_committed=True)
+    rack = "b" if version >= 11 else ""
+    request = fetch_request(version, wanted, max_wait_ms=500, max_bytes=1 << 23, read_committed=True, rack=rack)
     read = decode_request(ApiKey.FETCH, version, Cursor(b"".join(map(bytes, request.body))))
     assert isinstance(read, FetchRequest)
     assert (read.max_wait_ms, read.min_bytes, read.max_bytes, read.isolation_level) == (500, 1, 1 << 23, 1)
-    assert (read.session_id, read.session_epoch, read.forgotten_topics, read.rack_id) == (0, -1, (), "")
+    assert (read.session_id, read.session_epoch, read.forgotten_topics, read.rack_id) == (0, -1, (), rack)
     found = {
         (topic.topic_id if by_id else topic.name): [
             FetchFrom(each.partition, each.current_leader_epoch, each.fetch_offset, each.partition_max_bytes)
@@ -58,31 +63,48 @@ def test_requests(version: int) -> None:
     assert list(found) == list(wanted)
 
 
-def body_of(version: int, records: bytes) -> bytes:
-    """kio's words for two partitions, the first with aborted transactions, the second with nothing."""
+@pytest.mark.parametrize("version", [12, 13, 14, 15, 16, 17])
+def test_the_epoch_of_the_last_batch(version: int) -> None:
+    topic = TOPIC_ID if version >= FIRST_WITH_TOPIC_IDS else "orders"
+    request = fetch_request(
+        version, {topic: [FetchFrom(0, 5, 9, 9, last_epoch=4)]}, max_wait_ms=1, max_bytes=1, read_committed=False
+    )
+    schema: Any = importlib.import_module(f"kio.schema.fetch.v{version}.request")
+    body = b"".join(map(bytes, request.body))
+    read, size = entity_reader(schema.FetchRequest)(body, 0)
+    assert size == len(body)
+    (partition,) = read.topics[0].partitions
+    assert (partition.current_leader_epoch, partition.last_fetched_epoch) == (5, 4)
+
+
+def body_of(version: int, records: bytes, **more: Any) -> bytes:
+    """kio's words for two partitions, the first with aborted transactions, the second with an error.
+
+    more: values of the second one, by kio's names.
+    """
     schema: Any = importlib.import_module(f"kio.schema.fetch.v{version}.response")
     topic: dict[str, Any] = {"topic_id": TOPIC_ID} if version >= FIRST_WITH_TOPIC_IDS else {"topic": "orders"}
 
-    def partition(number: int, error: int, aborted: Any, data: bytes | None) -> Any:
+    def partition(number: int, error: int, aborted: Any, data: bytes | None, **more: Any) -> Any:
         values: dict[str, Any] = {
             "partition_index": number,
             "error_code": ErrorCode(error),
             "high_watermark": 90,
             "last_stable_offset": 80,
-            "log_start_offset": 10,
             "aborted_transactions": aborted,
             "records": data,
+            **({"log_start_offset": 10} if version >= 5 else {}),
+            **more,
         }
         return schema.PartitionData(**values)
 
     aborted = tuple(schema.AbortedTransaction(producer_id=number, first_offset=number * 9) for number in (4, 5))
     response = schema.FetchResponse(
         throttle_time=timedelta(milliseconds=12),
-        error_code=ErrorCode.none,
-        session_id=0,
+        **({"error_code": ErrorCode.none, "session_id": 0} if version >= 7 else {}),
         responses=(
             schema.FetchableTopicResponse(
-                **topic, partitions=(partition(0, 0, aborted, records), partition(1, 6, None, None))
+                **topic, partitions=(partition(0, 0, aborted, records), partition(1, 6, None, None, **more))
             ),
         ),
     )
@@ -104,8 +126,33 @@ def test_answers(version: int) -> None:
     assert first.topic == second.topic == (TOPIC_ID if version >= FIRST_WITH_TOPIC_IDS else "orders")
     assert first.aborted == (AbortedTransaction(4, 36), AbortedTransaction(5, 45))
     assert (first.partition, first.error_code, bytes(first.records)) == (0, 0, b"records")
-    assert (first.high_watermark, first.last_stable_offset, first.log_start_offset) == (90, 80, 10)
+    assert (first.high_watermark, first.last_stable_offset, first.log_start_offset) == (
+        90,
+        80,
+        10 if version >= 5 else -1,
+    )
+    assert (first.preferred_replica, first.diverging, first.leader) == (-1, None, None)
     assert (second.partition, second.error_code, second.aborted, bytes(second.records)) == (1, 6, (), b"")
+
+
+@pytest.mark.parametrize("version", [11, 12, 13, 16, 17])
+def test_another_replica_is_to_be_read_from(version: int) -> None:
+    answer = decode(version, body_of(version, b"", preferred_read_replica=BrokerId(3)))
+    assert [each.preferred_replica for each in answer.partitions] == [-1, 3]
+
+
+@pytest.mark.parametrize("version", [12, 13, 16, 17])
+def test_where_logs_part_and_who_leads(version: int) -> None:
+    schema: Any = importlib.import_module(f"kio.schema.fetch.v{version}.response")
+    body = body_of(
+        version,
+        b"",
+        diverging_epoch=schema.EpochEndOffset(epoch=3, end_offset=77),
+        current_leader=schema.LeaderIdAndEpoch(leader_id=BrokerId(2), leader_epoch=6),
+    )
+    first, second = decode(version, body).partitions
+    assert (first.diverging, first.leader) == (None, None)
+    assert (second.diverging, second.leader) == (77, (2, 6))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,0 +1,68 @@
+"""Which assigned partitions cannot be read, though the group may work: it has connections of its own. No IO.
+
+What heals by itself within `PATIENCE` seconds, as a change of leaders does, is told to nobody. Partitions that nobody
+wants at the moment are not tried, so nothing is known of them, and nothing is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from mesh.records.spans import UpstreamPartition
+from mesh.upstream.engine import ReadingDown, ReadingUp
+from mesh.upstream.trouble import Trouble
+
+PATIENCE: Final = 10.0
+
+
+@dataclass(slots=True)
+class _Failure:
+    since: float
+    reason: str
+    trouble: Trouble
+
+
+class Health:
+    """tell: told when some partitions cannot be read, again when it is another trouble, and when it is over."""
+
+    def __init__(self, tell: Callable[[ReadingDown | ReadingUp], None]) -> None:
+        self._tell = tell
+        self._failing: dict[UpstreamPartition, _Failure] = {}
+        self._told: Trouble | None = None
+        self.is_group_down = False
+        """Whether the cluster is known to be down anyway."""
+
+    def failed(self, source: UpstreamPartition, now: float, reason: str, trouble: Trouble) -> None:
+        failure = self._failing.get(source)
+        if failure is None:
+            self._failing[source] = _Failure(now, reason, trouble)
+        else:
+            failure.reason, failure.trouble = reason, trouble
+
+    def worked(self, source: UpstreamPartition) -> None:
+        if self._failing:
+            self._failing.pop(source, None)
+
+    def look(self, now: float, wanted: Collection[UpstreamPartition]) -> None:
+        """To be called every second or so. wanted: partitions that are asked for, or would be if they could."""
+        for source in [source for source in self._failing if source not in wanted]:
+            del self._failing[source]
+        lasting = {
+            source: failure
+            for source, failure in self._failing.items()
+            if failure.trouble is Trouble.NOT_AUTHORIZED or now - failure.since >= PATIENCE
+        }
+        if not lasting:
+            # Half healed is not healed: what was told is over when nothing fails any more.
+            if self._told is not None and not self._failing:
+                self._told = None
+                self._tell(ReadingUp())
+            return
+        source, worst = min(lasting.items(), key=lambda each: (each[1].trouble is not Trouble.NOT_AUTHORIZED, each[0]))
+        if self._told is worst.trouble or (self.is_group_down and self._told is None):
+            return
+        self._told = worst.trouble
+        others = f", and {len(lasting) - 1} partitions more" if len(lasting) > 1 else ""
+        self._tell(ReadingDown(f"{source}: {worst.reason}{others}", worst.trouble))

@@ -1,0 +1,114 @@
+"""Where reading goes on when the log does not have what was to come next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+from mesh.records.spans import UpstreamPartition
+from mesh.upstream.connection import Unreachable
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset
+from mesh.upstream.nodes import Nodes
+from mesh.upstream.raw.bounds import EARLIEST, LATEST, offset_of
+from mesh.upstream.raw.leaders import Leaders
+from mesh.upstream.raw.reading import REST, Reading
+
+_ANEW = "the topic was deleted and made anew"
+
+
+class Resets:
+    """tell: takes events; made_anew: told of partitions that begin anew; go_on: some may be read again."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        readings: dict[UpstreamPartition, Reading],
+        tell: Callable[[EngineEvent], None],
+        made_anew: Callable[[UpstreamPartition], None],
+        go_on: Callable[[], None],
+        tasks: asyncio.TaskGroup,
+        leaders: Leaders,
+    ) -> None:
+        self._nodes = nodes
+        self._readings = readings
+        self._tell = tell
+        self._made_anew = made_anew
+        self._go_on = go_on
+        self._tasks = tasks
+        self._leaders = leaders
+
+    def begin_anew(self, source: UpstreamPartition, leader: int, topic_id: UUID | None) -> None:
+        """Its topic is another one than before."""
+        self._made_anew(source)
+        reading = self._readings[source] = Reading(source, 0, topic_id, leader)
+        reading.suspended = True
+        self._tasks.create_task(self._from_beginning(reading))
+
+    def out_of_range(self, reading: Reading) -> None:
+        """The log does not have the position, or knows nothing of the epoch in front of it."""
+        reading.suspended = True
+        reading.last_epoch = -1
+        self._tasks.create_task(self._where_the_log_is(reading))
+
+    def truncated(self, reading: Reading, end: int) -> None:
+        """Another leader's log goes another way from `end` on (an unclean election): what was read there is no more."""
+        reading.last_epoch = -1
+        if end < reading.position:
+            self._made_anew(reading.source)
+            reading.position, reading.told_end = end, -1
+            self._tell(PositionReset(reading.source, end, f"the log was truncated: it was read beyond {end}"))
+
+    async def _from_beginning(self, reading: Reading) -> None:
+        if (bounds := await self._bounds(reading)) is not None:
+            reading.suspended = False
+            self._reset(reading, bounds[0], _ANEW)
+
+    async def _where_the_log_is(self, reading: Reading) -> None:
+        """`suspended` until then."""
+        if (bounds := await self._bounds(reading)) is None:
+            return
+        begins, ends = bounds
+        reading.suspended = False
+        if reading.position > ends:
+            self._made_anew(reading.source)  # it may be that; and is not to be told twice
+            self._reset(reading, begins, "the log was cut off")
+            return
+        # What is missing was deleted, by retention or on demand; or it is there, and a replica had not got it yet.
+        if reading.position >= begins:
+            reading.resting_until = asyncio.get_running_loop().time() + REST
+            asyncio.get_running_loop().call_later(REST, self._go_on)
+        reading.position = max(reading.position, begins)
+        self._tell(EndReached(reading.source, reading.position))
+        self._go_on()
+
+    def _reset(self, reading: Reading, start: int, reason: str) -> None:
+        reading.position, reading.told_end = start, -1
+        self._tell(PositionReset(reading.source, start, reason))
+        self._go_on()
+
+    async def _bounds(self, reading: Reading) -> tuple[int, int] | None:
+        """Where its log begins and ends, when somebody says; None if the partition is not ours any more."""
+        while self._readings.get(reading.source) is reading:
+            bounds = await self._bounds_now(reading)
+            if bounds is not None and self._readings.get(reading.source) is reading:
+                return bounds
+            await asyncio.sleep(REST)
+        return None
+
+    async def _bounds_now(self, reading: Reading) -> tuple[int, int] | None:
+        node = self._nodes.nodes.get(reading.leader)
+        if node is None:
+            self._leaders.look()
+            return None
+        try:
+            first = await offset_of(reading.source, node, reading.epoch, EARLIEST)
+            last = await offset_of(reading.source, node, reading.epoch, LATEST)
+        except Unreachable as problem:
+            self._nodes.failed(node.asking, str(problem))
+            self._leaders.lost(reading)
+            return None
+        if first is None or last is None:
+            self._leaders.lost(reading)
+            return None
+        return first, last
