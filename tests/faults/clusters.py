@@ -9,6 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from tests.integration.kafka import KafkaCluster
@@ -142,6 +143,9 @@ class ReplicatedCluster(KafkaCluster):
             "transaction.state.log.replication.factor": "2",
             "default.replication.factor": "2",
             "min.insync.replicas": "1",
+            # What `client.rack` asks for; the rest of the machine has no racks.
+            "broker.rack": "a",
+            "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
             # A partition whose replica died must not wait for long until the other leads it.
             "replica.lag.time.max.ms": "3000",
             "leader.imbalance.check.interval.seconds": "1",
@@ -156,6 +160,7 @@ class ReplicatedCluster(KafkaCluster):
         overrides = {
             "process.roles": "broker",
             "node.id": "2",
+            "broker.rack": "b",
             "listeners": f"PLAINTEXT://127.0.0.1:{self._second_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._second_port}",
             "log.dirs": str(second / "logs"),
@@ -191,6 +196,15 @@ class ReplicatedCluster(KafkaCluster):
     def kill(self) -> None:
         self._second.kill()
         super().kill()
+
+    def hold_back_replicas_on_first(self) -> None:
+        """What the second broker leads, and whose topic has `follower.replication.throttled.replicas=*`, reaches the
+        first one so slowly that it falls behind, and is no replica in sync any more."""
+        admin = self.admin()
+        entry = ConfigEntry("follower.replication.throttled.rate", "1", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        for done in admin.incremental_alter_configs([resource]).values():
+            done.result(30)
 
     def led_by_second(self, topic: str) -> int:
         """How many partitions of a topic the second broker leads."""

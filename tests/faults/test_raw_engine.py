@@ -1,0 +1,83 @@
+"""What two brokers do to the raw engine alone: a replica that is nearer, and a log that was truncated."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from confluent_kafka import TopicCollection
+from confluent_kafka.cimpl import NewTopic
+
+from mesh.upstream.engine import PositionReset
+from mesh.upstream.raw.engine import RawEngine
+from tests.faults.clusters import ReplicatedCluster
+from tests.integration.processes import eventually
+from tests.upstream.harness import engine, new_name, produce, run
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+
+def led_by(cluster: ReplicatedCluster, topic: str) -> int:
+    admin = cluster.admin()
+    (partition,) = admin.describe_topics(TopicCollection([topic]))[topic].result(30).partitions
+    return partition.leader.id if partition.leader is not None else -1
+
+
+def in_sync(cluster: ReplicatedCluster, topic: str) -> set[int]:
+    admin = cluster.admin()
+    (partition,) = admin.describe_topics(TopicCollection([topic]))[topic].result(30).partitions
+    return {node.id for node in partition.isr}
+
+
+@pytest.mark.parametrize(("rack", "node"), [("a", 1), ("b", 2), ("", 0)])
+def test_the_replica_of_our_rack_is_read(replicated: ReplicatedCluster, rack: str, node: int) -> None:
+    """Whoever leads; without a rack it is the leader."""
+    topic = new_name("racks")
+    replicated.create_topic(topic, 1)
+    produce(replicated.bootstrap_servers, topic, 20)
+    properties = {"client.rack": rack} if rack else {}
+
+    async def test() -> None:
+        bootstrap, group = replicated.bootstrap_servers, new_name("group")
+        async with engine(bootstrap, group, topic, reads_with="raw", properties=properties) as running:
+            await running.ends()
+            assert [record.offset for record in running.records(topic)] == list(range(20))
+            assert isinstance(running.engine, RawEngine)
+            (reading,) = running.engine._readings.values()
+            assert reading.node(0.0) == (node or reading.leader)
+            await asyncio.to_thread(produce, bootstrap, topic, 5)
+            await running.until(lambda: len(running.records(topic)) == 25)
+
+    run(test)
+
+
+def test_a_log_that_an_unclean_election_truncated(replicated: ReplicatedCluster) -> None:
+    """What was read of it and is gone is told; what comes in its place is read, at offsets that were there before."""
+    topic = new_name("truncated")
+    unclean = {"unclean.leader.election.enable": "true", "follower.replication.throttled.replicas": "*"}
+    admin = replicated.admin()
+    admin.create_topics([NewTopic(topic, replica_assignment=[[2, 1]], config=unclean)])[topic].result(30)
+    eventually("the second broker leads", lambda: led_by(replicated, topic) == 2, timeout=60)
+    bootstrap = replicated.bootstrap_servers
+    produce(bootstrap, topic, 10, acks="all")
+    eventually("both have it", lambda: in_sync(replicated, topic) == {1, 2}, timeout=60)
+
+    async def test() -> None:
+        async with engine(bootstrap, new_name("group"), topic, reads_with="raw") as running:
+            await running.until(lambda: len(running.records(topic)) == 10)
+            replicated.hold_back_replicas_on_first()
+            await asyncio.to_thread(produce, bootstrap, topic, 2_000)  # more than the throttle lets through at once
+            await running.until(lambda: len(running.records(topic)) == 2_010)
+            await asyncio.to_thread(eventually, "the first is behind", lambda: in_sync(replicated, topic) == {2})
+            replicated.kill_second()
+            reset = await running.next(PositionReset)
+            assert reset.start < 2_010
+            await asyncio.to_thread(produce, bootstrap, topic, 5)
+            again = [b"%d" % number for number in range(5)]
+            await running.until(lambda: [record.value for record in running.records(topic)] == again)
+            assert running.records(topic)[0].offset == reset.start
+
+    try:
+        run(test)
+    finally:
+        replicated.start_second()
