@@ -16,7 +16,7 @@ from benchmarks.cases import CASES, NAMES, USUAL, Options, grow
 from benchmarks.curves import Curve
 from benchmarks.machine import describe
 from benchmarks.report import Results, read, show
-from benchmarks.rounds import Series
+from benchmarks.rounds import PROBLEMS, Series
 
 SHORT = 0.004
 """The part of the records with `--short`."""
@@ -76,7 +76,10 @@ def run(names: Sequence[str], options: Options, out: Path, console: Console) -> 
             machine = {**machine, "relay": bed.relay_kind}
             try:
                 for name in on_broker:
-                    add(CASES[name](bed, options))
+                    try:
+                        add(CASES[name](bed, options))
+                    except PROBLEMS as problem:
+                        add([Series(name, "", failures=[str(problem)])])
             finally:
                 bed.close()
     return done

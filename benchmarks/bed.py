@@ -90,6 +90,8 @@ class Bed:
                 "advertised.listeners": "PLAINTEXT://127.0.0.1:{port},RELAYED://127.0.0.1:" + str(relay),
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,RELAYED:PLAINTEXT",
                 # A share group's consumer learns its partitions by its second heartbeat: 5 s, unless it is sooner.
+                # Consumers that are started together are in the first generation of their group together.
+                "group.initial.rebalance.delay.ms": "400",
                 "group.share.min.heartbeat.interval.ms": "500",
                 "group.share.heartbeat.interval.ms": "500",
             },
@@ -103,7 +105,7 @@ class Bed:
 
     def records(self, topic: Topic) -> int:
         """How many a topic holds on this bed."""
-        return max(int(topic.records * self._scale), 3_000)
+        return max(int(topic.records * self._scale), 1_000 * topic.partitions)
 
     def group(self) -> str:
         """A name that nobody used before."""

@@ -30,8 +30,10 @@ SHARING = {"queued.min.messages": "20000"}
 PATIENCE = 110.0
 """Seconds. A run that takes longer is a failure, not a slow one."""
 Client = Literal["kcat", "java", "confluent", "aiokafka", "share"]
-PART = 0.9
+PART = 0.8
 """What several consumers take of a topic together: the partitions, and so the records, are not quite the same many."""
+RESOLUTION = 0.02
+"""Seconds between two samples: what came within one took no longer."""
 Samples: TypeAlias = Sequence[Sequence[float]]
 """(seconds, records so far), ascending."""
 
@@ -66,12 +68,13 @@ def consume(client: Client, bed: Bed, targets: Sequence[Target], topic: Topic, c
 
 
 def rate_of(samples: Sequence[Samples]) -> float:
-    """Records per second of all consumers together while every one of them received. Raises RuntimeError when there was
-    no such time."""
+    """Records per second of all consumers together while every one of them received; if there was no such time, from
+    the first record of any to the last."""
     begin, end = max(each[0][0] for each in samples), min(each[-1][0] for each in samples)
     if end <= begin:
-        raise RuntimeError(f"{len(samples)} consumers never received at the same time")
-    return sum(_at(each, end) - _at(each, begin) for each in samples) / (end - begin)
+        begin, end = min(each[0][0] for each in samples), max(each[-1][0] for each in samples)
+    received = sum(_at(each, end) - _at(each, begin) for each in samples)
+    return received / (end - begin) if end > begin else sum(each[-1][1] for each in samples) / RESOLUTION
 
 
 def _at(samples: Samples, moment: float) -> float:
@@ -79,7 +82,9 @@ def _at(samples: Samples, moment: float) -> float:
     index = bisect.bisect_right(samples, moment, key=lambda sample: sample[0])
     if index == len(samples):
         return samples[-1][1]
-    (before, few), (after, many) = samples[max(index - 1, 0)], samples[index]
+    if index == 0:
+        return 0.0
+    (before, few), (after, many) = samples[index - 1], samples[index]
     return few + (many - few) * (moment - before) / (after - before) if after > before else few
 
 
@@ -203,7 +208,13 @@ def _share(bed: Bed, target: Target, topic: Topic, group: str, count: int) -> li
 
 def _tool(bed: Bed, name: str, target: Target, topic: Topic, group: str, count: int) -> list[str]:
     arguments = ("--topic", topic.name, "--num-records", str(count), "--group", group, "--timeout", "30000")
-    details = ("--show-detailed-stats", "--reporting-interval", "20", "--date-format", "yyyy-MM-dd HH:mm:ss.SSS")
+    details = (
+        "--show-detailed-stats",
+        "--reporting-interval",
+        str(int(RESOLUTION * 1_000)),
+        "--date-format",
+        "yyyy-MM-dd HH:mm:ss.SSS",
+    )
     address = ("--bootstrap-server", target.bootstrap_servers)
     command = bed.broker.java(f"org.apache.kafka.tools.{name}", *address, *arguments, *details, heap="512m")
     return [part for part in command if not part.startswith("-XX:TieredStopAtLevel")]

@@ -65,6 +65,7 @@ async def _wake(bed: Bed, topic: str, clients: list[_Client]) -> float:
     for number in range(len(clients)):
         producer.produce(topic, b"wake", partition=number % PARTITIONS)
         producer.poll(0)
+    await asyncio.to_thread(producer.flush, 30)
     with anyio.move_on_after(20):
         for client in clients:
             await client.woken.wait()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from subprocess import SubprocessError
+
+from confluent_kafka import KafkaException
 
 from benchmarks.machine import DISTURBED, LoadMeter
 
@@ -82,7 +85,7 @@ class Series:
 
 
 Measure = Callable[[], Measured]
-PROBLEMS = (RuntimeError, AssertionError, OSError, TimeoutError)
+PROBLEMS = (RuntimeError, AssertionError, OSError, SubprocessError, KafkaException)
 """What a run fails with that says something about its target."""
 
 

@@ -27,9 +27,12 @@ def test_the_rate_of_several_is_that_of_the_time_when_all_of_them_receive() -> N
     assert rate_of([early, late]) == pytest.approx(100.0 + 100.0)
 
 
-def test_consumers_that_never_receive_at_the_same_time_have_no_rate() -> None:
-    with pytest.raises(RuntimeError, match="never received at the same time"):
-        rate_of([[(0.0, 1), (1.0, 9)], [(2.0, 1), (3.0, 9)]])
+def test_the_rate_of_consumers_that_never_receive_at_the_same_time_is_that_of_the_whole_time() -> None:
+    assert rate_of([[(0.0, 1), (1.0, 10)], [(4.0, 1), (5.0, 11)]]) == pytest.approx((9 + 11) / 5)
+
+
+def test_what_came_all_at_once_took_no_longer_than_a_sample() -> None:
+    assert rate_of([[(1.0, 100), (1.0, 100)]]) == pytest.approx(100 / 0.02)
 
 
 def test_the_table_of_the_consumer_tool_is_read_from_its_first_records_on() -> None:
