@@ -121,9 +121,8 @@ def _parked(consumers: int) -> Case:
 
         def measure(target: Target) -> Measured:
             found = parked.measure(bed, target, consumers, seconds)
-            woken.add(len(woken.of(target.name)), target.name, Measured(found.woken))
             options.say(f"{target.name}: {found}")
-            return Measured(found.cores)
+            return Measured(found.cores, second=found.woken)
 
         with ExitStack() as stack:
             targets = [bed.direct, *(stack.enter_context(bed.mesh(engine)) for engine in options.engines)]
@@ -132,7 +131,8 @@ def _parked(consumers: int) -> Case:
                 for target in targets
             }
             interleave(idle, measures, options.rounds, options.say)
-        woken.runs = [run for run in woken.runs if run.round]  # the first one warms up
+        for run in idle.runs:
+            woken.add(run.round, run.target, Measured(run.measured.second), run.foreign)
         return [idle, woken]
 
     return case

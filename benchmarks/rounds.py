@@ -15,13 +15,14 @@ from benchmarks.machine import DISTURBED, LoadMeter
 @dataclass(frozen=True, slots=True)
 class Measured:
     """value: what the case measures. cost: CPU seconds of the target's processes. peak: MiB of them. records and bytes
-    (of values): what was received, 0 where that is not the subject."""
+    (of values): what was received, 0 where that is not the subject. second: another value of the same run."""
 
     value: float
     cost: float = 0.0
     peak: float = 0.0
     records: int = 0
     bytes: int = 0
+    second: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
