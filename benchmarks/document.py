@@ -6,6 +6,7 @@ The results lie beside it in docs/performance/, with their pictures.
 from __future__ import annotations
 
 import shutil
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +26,7 @@ BEGIN, END = "<!-- measured: written by `make bench-document` -->", "<!-- end of
 
 def render(results: Results) -> str:
     """Everything between the two marks."""
-    parts = [_machines(results), "### What is to be reached", _goals(results)]
+    parts = [_machines(results), _disturbance(results), "### What is to be reached", _goals(results)]
     if results.series:
         parts.append("### Each case\n\nMedian, least and most of the rounds; ratios are of the same round.")
     for series in results.series:
@@ -57,6 +58,17 @@ def _machines(results: Results) -> str:
         return "Nothing was measured yet."
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     return f"Measured {when} on\n\n" + "\n".join(f"* {line}" for line in lines)
+
+
+def _disturbance(results: Results) -> str:
+    """How much others used meanwhile: a reader must know, since no rule makes a busy machine a quiet one."""
+    runs = [run for series in results.series for run in series.runs]
+    if not runs:
+        return ""
+    foreign = [run.foreign for run in runs]
+    repeated = sum(run.repeated for run in runs)
+    text = f"Others used {statistics.median(foreign):.2f} cores meanwhile (median of {len(runs)} runs; at most "
+    return f"{text}{max(foreign):.2f}); {repeated} runs were made once more for that."
 
 
 def _goals(results: Results) -> str:
