@@ -22,6 +22,7 @@ test: install ## all tests but the long ones; real brokers where Java 17 and Mav
 	$(BIN)/pytest -m "not long" $(ARGS)
 
 test-long: install ## the long tests, three at a time
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark]'
 	$(BIN)/python -m tests.clients.building
 	$(BIN)/pytest -m "long and not alone" -n 3 $(ARGS)
 	$(BIN)/pytest -m "long and alone" $(ARGS)
@@ -60,7 +61,7 @@ bench-document: install ## write what make bench measured into docs/performance.
 
 lock: ## renew requirements.lock from pyproject.toml
 	$(BIN)/pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --extra dev --extra bench --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --extra dev --extra bench --extra spark --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --no-header --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

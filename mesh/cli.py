@@ -94,6 +94,32 @@ def demo(
     raise typer.Exit(run_demo(duration=duration))
 
 
+pipeline = typer.Typer(help="Jobs for Spark that read the mesh.", no_args_is_help=True)
+app.add_typer(pipeline, name="pipeline")
+
+
+@pipeline.command()
+def landing(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to land and where, a YAML file.")],
+    available_now: Annotated[bool, typer.Option("--available-now", help="Land what is there, then end.")] = False,
+) -> None:
+    """Everything that comes goes into one Parquet table, each record once."""
+    from importlib.util import find_spec
+
+    from mesh.pipelines.landing import WrongLanding, load, run
+
+    try:
+        config = load(file)
+    except WrongLanding as problem:
+        for line in str(problem).splitlines():
+            typer.echo(f"kafka-mesh: {file}: {line}", err=True)
+        raise typer.Exit(WRONG_USAGE) from None
+    if find_spec("pyspark") is None:
+        typer.echo("kafka-mesh: Spark is not installed here: pip install 'kafka-mesh[spark]'", err=True)
+        raise typer.Exit(WRONG_USAGE)
+    run(config, available_now)
+
+
 @app.command()
 def credential(
     name: Annotated[str, typer.Argument(metavar="USER", help="The user name.")],

@@ -83,6 +83,10 @@ class Mesh:
         self._file.write_text(yaml.safe_dump(configuration, sort_keys=False))
         self._process = self._start()
 
+    @property
+    def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self._admin}"
+
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples of that name which have these labels."""
         families = text_string_to_metric_families(self._get("/metrics"))

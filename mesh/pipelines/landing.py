@@ -1,0 +1,106 @@
+"""Everything that comes goes into one Parquet table, each record once, with where it truly stands upstream.
+
+`kafka-mesh pipeline landing FILE`, or `spark-submit landing.py FILE` where kafka-mesh[spark] is installed. The table
+has the columns of the source, `ingested_at`, and `dt`, the day of the record's timestamp in UTC; it is partitioned by
+topic and dt. docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Source(Model):
+    url: str = Field(pattern=r"^https?://", description="The mesh's admin address.")
+    token: str | None = Field(default=None, repr=False, description="The admin address's token.")
+    virtual_cluster: str = Field(min_length=1)
+    group: str = Field(min_length=1)
+    topics: tuple[str, ...] = Field(min_length=1)
+    headers: bool = Field(default=True, description="Whether the table has a column for them.")
+    options: dict[str, str] = Field(default_factory=dict, repr=False, description="Further options of the source.")
+
+
+class Landing(Model):
+    source: Source
+    table: str = Field(min_length=1, description="Folder of the table: a path or URL that Spark can write to.")
+    checkpoint: str = Field(min_length=1, description="Folder of the checkpoint; as lasting as the table.")
+    trigger: float = Field(default=10.0, gt=0, le=86_400, description="Seconds between two batches at least.")
+    max_records_per_batch: int = Field(default=1_000_000, ge=1, le=100_000_000)
+    max_records_per_file: int = Field(default=0, ge=0, description="0 for one file of each task, topic and day.")
+    tasks: int = Field(default=1, ge=1, le=10_000, description="Tasks of one batch at least.")
+
+
+class WrongLanding(ValueError):
+    """Names every wrong key, and what is allowed."""
+
+
+def load(path: Path) -> Landing:
+    """Raises WrongLanding."""
+    try:
+        return Landing.model_validate(yaml.safe_load(path.read_text()))
+    except (OSError, yaml.YAMLError) as problem:
+        raise WrongLanding(str(problem)) from None
+    except ValidationError as problem:
+        found = problem.errors(include_url=False, include_input=False, include_context=False)
+        raise WrongLanding("\n".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found)) from None
+
+
+def options_of(landing: Landing) -> Mapping[str, str]:
+    """Those of the source `kafka-mesh`."""
+    source = landing.source
+    options = {
+        "mesh.admin.url": source.url,
+        "mesh.virtual.cluster": source.virtual_cluster,
+        "kafka.group.id": source.group,
+        "subscribe": ",".join(source.topics),
+        "includeHeaders": str(source.headers).lower(),
+        "maxOffsetsPerTrigger": str(landing.max_records_per_batch),
+        "minPartitions": str(landing.tasks),
+    }
+    token = {"mesh.admin.token": source.token} if source.token is not None else {}
+    return options | token | source.options
+
+
+def start(spark: SparkSession, landing: Landing, available_now: bool = False) -> StreamingQuery:
+    """available_now: land what is there, then end. Goes on where the checkpoint says."""
+    from pyspark.sql import functions
+
+    stream = spark.readStream.format("kafka-mesh").options(**options_of(landing)).load()
+    day = functions.to_date(functions.to_utc_timestamp("timestamp", spark.conf.get("spark.sql.session.timeZone")))
+    rows = stream.withColumn("ingested_at", functions.current_timestamp()).withColumn("dt", day)
+    writer = rows.writeStream.format("parquet").partitionBy("topic", "dt").queryName("kafka-mesh landing")
+    writer = writer.option("path", landing.table).option("checkpointLocation", landing.checkpoint)
+    writer = writer.option("maxRecordsPerFile", landing.max_records_per_file)
+    if available_now:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{landing.trigger:g} seconds").start()
+
+
+def run(landing: Landing, available_now: bool) -> None:
+    """In the session of spark-submit, or in a local one on all cores. Returns when the query ends, or raises why."""
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    spark: SparkSession = builder.appName("kafka-mesh landing").getOrCreate()
+    try:
+        start(spark, landing, available_now).awaitTermination()
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    run(load(Path(sys.argv[1])), "--available-now" in sys.argv[2:])

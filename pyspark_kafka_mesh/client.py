@@ -1,0 +1,144 @@
+"""The mesh's range leases over HTTP; what fails for the moment is tried again."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from http.client import HTTPException
+from typing import Any
+
+from pyspark_kafka_mesh.offsets import Offset, Range
+from pyspark_kafka_mesh.options import Options
+
+ALL = 100_000_000
+"""Offsets of one lease at most."""
+FIRST_TTL = 60.0
+"""Seconds of the first lease of a query, until it is renewed: a driver that dies before Spark has logged it comes back
+under another name, and nobody would give it up."""
+WAIT = 10.0
+"""Seconds that a request for a lease waits for something to lease."""
+ANSWER_WITHIN = 30.0
+RETRY_AFTER = 1.0
+
+
+class MeshUnavailable(RuntimeError):
+    """It did not answer, or could not do what it was asked, for as long as `mesh.timeout.seconds` allows."""
+
+
+class MeshRefused(RuntimeError):
+    """It says that this cannot be done. status: of HTTP; error: in the mesh's words."""
+
+    def __init__(self, status: int, error: str, detail: str) -> None:
+        super().__init__(f"the mesh refuses: {detail} ({error or status})")
+        self.status, self.error = status, error
+
+
+class LeaseLost(RuntimeError):
+    """Others were given records that this query had leased, since the lease had expired."""
+
+    def __init__(self, lease: str, lost: Sequence[Range]) -> None:
+        shown = ", ".join(map(str, lost[:5]))
+        super().__init__(
+            f"lease {lease} expired and others took {sum(map(len, lost))} of its offsets ({shown}); they are processed "
+            f"there and here. failOnLeaseLoss=false goes on"
+        )
+
+
+class Client:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
+        self._who = {"virtual_cluster": options.virtual_cluster, "group": options.group}
+
+    def lease(self, start: Offset, most: int | None) -> Offset:
+        """What comes after `start`; the same as `start` if there is nothing. Its holder's other leases end.
+
+        Raises MeshUnavailable, MeshRefused.
+        """
+        body = {
+            "holder": start.holder,
+            "topics": self._options.topics,
+            "max_records": min(most or ALL, ALL),
+            "ttl": self._options.ttl if start.lease is not None else min(FIRST_TTL, self._options.ttl),
+            "completed": start.lease,
+            "wait": WAIT,
+        }
+        answer = self._ask("/leases", body)
+        if not answer["ranges"]:
+            return start
+        ranges = tuple(sorted(Range.of_json(each) for each in answer["ranges"]))
+        return Offset(start.holder, answer["lease"], ranges, tuple(sorted(answer["bootstrap_servers"].items())))
+
+    def acknowledge(self, offset: Offset) -> None:
+        """Be through with a lease; may be repeated. Raises LeaseLost, MeshUnavailable, MeshRefused."""
+        self._settle(offset, "acknowledge", {})
+
+    def claim(self, offset: Offset) -> None:
+        """Go on with a lease of an earlier life. Raises LeaseLost, MeshUnavailable, MeshRefused."""
+        self._settle(offset, "claim", {"ttl": self._options.ttl, "wait": WAIT})
+
+    def renew(self, offset: Offset) -> None:
+        """Raises LeaseLost, MeshUnavailable, MeshRefused."""
+        try:
+            self._ask(f"/leases/{offset.lease}/renew", {"holder": offset.holder, "ttl": self._options.ttl})
+        except MeshRefused as refused:
+            if refused.error != "unknown_lease":
+                raise
+            self.claim(offset)  # the mesh was restarted, or the partitions went elsewhere
+
+    def backlog(self) -> dict[str, int]:
+        """Offsets that nobody holds, that are leased, and that are not acknowledged. Raises MeshUnavailable."""
+        answer = self._ask("/leases/backlog", {"topics": self._options.topics}, timeout=0.0)
+        kinds = ("available", "leased", "lag")
+        return {kind: sum(each[kind] for each in answer["partitions"]) for kind in kinds}
+
+    def _settle(self, offset: Offset, verb: str, more: dict[str, Any]) -> None:
+        body = {"holder": offset.holder, "ranges": [each.to_json() for each in offset.ranges]} | more
+        until = time.monotonic() + self._options.timeout
+        while True:
+            answer = self._ask(f"/leases/{offset.lease}/{verb}", body)
+            if answer["lost"] and self._options.fail_on_lease_loss:
+                raise LeaseLost(str(offset.lease), [Range.of_json(each) for each in answer["lost"]])
+            if not answer["absent"]:
+                return
+            if time.monotonic() > until:
+                raise MeshUnavailable(
+                    f"{len(answer['absent'])} ranges of lease {offset.lease} are not assigned to {self._options.url}"
+                )
+            time.sleep(RETRY_AFTER)
+
+    def _ask(self, path: str, body: dict[str, Any], timeout: float | None = None) -> Any:
+        until = time.monotonic() + (self._options.timeout if timeout is None else timeout)
+        while True:
+            try:
+                return self._call(path, self._who | body)
+            except urllib.error.HTTPError as answer:
+                said = _said(answer)
+                if answer.code < 500:
+                    raise MeshRefused(answer.code, said.get("error", ""), said.get("detail", str(answer))) from answer
+                problem = said.get("detail", str(answer))
+            except (OSError, HTTPException) as failure:
+                problem = str(failure)
+            if time.monotonic() >= until:
+                raise MeshUnavailable(f"{self._options.url}{path} did not do it in time: {problem}")
+            time.sleep(RETRY_AFTER)
+
+    def _call(self, path: str, body: dict[str, Any]) -> Any:
+        headers = {"Content-Type": "application/json"}
+        if self._options.token is not None:
+            headers["Authorization"] = f"Bearer {self._options.token}"
+        request = urllib.request.Request(self._options.url + path, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=ANSWER_WITHIN, context=self._context) as answer:
+            return json.load(answer)
+
+
+def _said(answer: urllib.error.HTTPError) -> dict[str, str]:
+    try:
+        said = json.load(answer)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,90 @@
+"""What stands in Spark's checkpoint: which lease a batch is, and exactly which ranges of which clusters it has.
+
+Pure values; the upstream logs and this are all that is needed to read a batch again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+VERSION = 1
+
+
+class ForeignOffset(ValueError):
+    """The checkpoint was not written by this source, or by a later version of it."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """A run of offsets of one upstream partition, both ends included."""
+
+    cluster: str
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.topic}-{self.partition} {self.first}..{self.last}"
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @staticmethod
+    def of_json(data: Mapping[str, Any]) -> Range:
+        return Range(data["cluster"], data["topic"], data["partition"], data["first"], data["last"])
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """lease: None before the first batch. bootstrap: bootstrap servers of the clusters of `ranges`, by name."""
+
+    holder: str
+    lease: str | None = None
+    ranges: tuple[Range, ...] = ()
+    bootstrap: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "holder": self.holder,
+            "lease": self.lease,
+            "ranges": [each.to_json() for each in self.ranges],
+            "bootstrap": dict(self.bootstrap),
+        }
+
+    @staticmethod
+    def of_json(data: Mapping[str, Any]) -> Offset:
+        """Raises ForeignOffset."""
+        if data.get("version") != VERSION:
+            raise ForeignOffset(f"an offset of version {VERSION} was expected in the checkpoint, not {data!r:.200}")
+        ranges = tuple(Range.of_json(each) for each in data["ranges"])
+        return Offset(data["holder"], data["lease"], ranges, tuple(sorted(data["bootstrap"].items())))
+
+
+def pieces(ranges: Sequence[Range], least: int) -> list[Range]:
+    """These ranges cut into at least `least` pieces of about the same size, if they have as many offsets; never across
+    partitions."""
+    total = sum(map(len, ranges))
+    if not total:
+        return []
+    size = max(-(-total // max(least, 1)), 1)
+    found: list[Range] = []
+    for each in ranges:
+        count = max(round(len(each) / size), 1)
+        step = -(-len(each) // count)
+        for first in range(each.first, each.last + 1, step):
+            last = min(first + step - 1, each.last)
+            found.append(Range(each.cluster, each.topic, each.partition, first, last))
+    while len(found) < min(least, total):
+        longest = max(found, key=len)
+        middle = longest.first + len(longest) // 2
+        found.remove(longest)
+        found.append(Range(longest.cluster, longest.topic, longest.partition, longest.first, middle - 1))
+        found.append(Range(longest.cluster, longest.topic, longest.partition, middle, longest.last))
+    return sorted(found)

@@ -1,0 +1,69 @@
+"""What the landing job is told; that it lands each record once is proven in tests/spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from mesh.cli import app
+from mesh.pipelines.landing import Landing, WrongLanding, load, options_of
+
+NEEDED = {
+    "source": {"url": "http://127.0.0.1:9644", "virtual_cluster": "orders", "group": "landing", "topics": ["a", "b"]},
+    "table": "/data/landing",
+    "checkpoint": "/data/landing.checkpoint",
+}
+
+
+def written(folder: Path, content: object) -> Path:
+    file = folder / "landing.yaml"
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+def test_the_options_of_the_source(tmp_path: Path) -> None:
+    landing = load(written(tmp_path, NEEDED | {"tasks": 8}))
+    assert options_of(landing) == {
+        "mesh.admin.url": "http://127.0.0.1:9644",
+        "mesh.virtual.cluster": "orders",
+        "kafka.group.id": "landing",
+        "subscribe": "a,b",
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": "1000000",
+        "minPartitions": "8",
+    }
+
+
+def test_further_options_go_before() -> None:
+    source = NEEDED["source"] | {"token": "secret", "options": {"kafka.eu.sasl.username": "me"}}  # type: ignore[operator]
+    landing = Landing.model_validate(NEEDED | {"source": source})
+    assert options_of(landing).items() >= {"mesh.admin.token": "secret", "kafka.eu.sasl.username": "me"}.items()
+    assert "secret" not in repr(landing)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({}, "source: Field required\ntable: Field required\ncheckpoint: Field required"),
+        (NEEDED | {"trigger": 0}, "trigger: Input should be greater than 0"),
+        (NEEDED | {"tabel": "x"}, "tabel: Extra inputs are not permitted"),
+        (NEEDED | {"source": NEEDED["source"] | {"topics": []}}, "source.topics: Tuple should have at least 1 item"),  # type: ignore[operator]
+    ],
+)
+def test_everything_that_is_wrong_is_named(tmp_path: Path, content: object, said: str) -> None:
+    file = written(tmp_path, content)
+    with pytest.raises(WrongLanding) as problem:
+        load(file)
+    assert said in str(problem.value)
+    result = CliRunner().invoke(app, ["pipeline", "landing", str(file)])
+    assert result.exit_code == 2
+    assert f"{file}: {said.splitlines()[0]}" in result.output
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["pipeline", "landing", str(tmp_path / "nothing.yaml")])
+    assert result.exit_code == 2
+    assert "No such file" in result.output

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_kafka_mesh.offsets import ForeignOffset, Offset, Range, pieces
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> list[Range]:
+    found, first = [], 0
+    for partition, length in enumerate(draw(st.lists(st.integers(1, 10_000), min_size=1, max_size=10))):
+        first += draw(st.integers(0, 100))
+        found.append(Range("eu", "orders", partition // 2, first, first + length - 1))
+        first += length
+    return found
+
+
+@given(ranges(), st.integers(1, 40))
+def test_pieces_are_the_ranges_and_as_many_as_asked(whole: list[Range], least: int) -> None:
+    cut = pieces(whole, least)
+    assert [(each.partition, offset) for each in cut for offset in range(each.first, each.last + 1)] == [
+        (each.partition, offset) for each in sorted(whole) for offset in range(each.first, each.last + 1)
+    ]
+    assert len(cut) >= min(least, sum(map(len, whole)))
+    longest, share = max(map(len, cut)), sum(map(len, whole)) / least
+    assert longest <= max(2 * share, 1) + 1
+
+
+def test_nothing_has_no_pieces() -> None:
+    assert pieces([], 4) == []
+
+
+def test_an_offset_outlives_the_checkpoint() -> None:
+    """Golden: a later version of the source reads the checkpoints of this one."""
+    offset = Offset("job", "lease-1", (Range("eu", "orders", 0, 5, 9),), (("eu", "eu:9092"),))
+    text = json.dumps(offset.to_json())
+    assert text == (
+        '{"version": 1, "holder": "job", "lease": "lease-1", "ranges": [{"cluster": "eu", "topic": "orders", '
+        '"partition": 0, "first": 5, "last": 9}], "bootstrap": {"eu": "eu:9092"}}'
+    )
+    assert Offset.of_json(json.loads(text)) == offset
+
+
+def test_a_checkpoint_of_another_source_is_refused() -> None:
+    with pytest.raises(ForeignOffset, match="version 1"):
+        Offset.of_json({"index": 3})
