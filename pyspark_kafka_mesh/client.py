@@ -19,6 +19,8 @@ ALL = 100_000_000
 FIRST_TTL = 60.0
 """Seconds of the first lease of a query, until it is renewed: a driver that dies before Spark has logged it comes back
 under another name, and nobody would give it up."""
+JOIN_WITHIN = 15.0
+"""Seconds in which the mesh is assigned the partitions of a group that nobody has used for a while."""
 WAIT = 10.0
 """Seconds that a request for a lease waits for something to lease."""
 ANSWER_WITHIN = 30.0
@@ -54,8 +56,9 @@ class Client:
         self._context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
         self._who = {"virtual_cluster": options.virtual_cluster, "group": options.group}
 
-    def lease(self, start: Offset, most: int | None) -> Offset:
-        """What comes after `start`; the same as `start` if there is nothing. Its holder's other leases end.
+    def lease(self, start: Offset, most: int | None, ends: Sequence[dict[str, Any]] | None = None) -> Offset:
+        """What comes after `start`; the same as `start` if there is nothing. Its holder's other leases end. ends: of
+        each partition, as `ends` has told them.
 
         Raises MeshUnavailable, MeshRefused.
         """
@@ -65,7 +68,8 @@ class Client:
             "max_records": min(most or ALL, ALL),
             "ttl": self._options.ttl if start.lease is not None else min(FIRST_TTL, self._options.ttl),
             "completed": start.lease,
-            "wait": WAIT,
+            "wait": WAIT if ends is None else 0.0,
+            "ends": ends,
         }
         answer = self._ask("/leases", body)
         if not answer["ranges"]:
@@ -89,6 +93,13 @@ class Client:
             if refused.error != "unknown_lease":
                 raise
             self.claim(offset)  # the mesh was restarted, or the partitions went elsewhere
+
+    def ends(self) -> list[dict[str, Any]]:
+        """How far the logs go now. Raises MeshUnavailable, MeshRefused."""
+        answer = self._ask("/leases/backlog", {"topics": self._options.topics, "wait": JOIN_WITHIN})
+        return [
+            {name: each[name] for name in ("cluster", "topic", "partition", "end")} for each in answer["partitions"]
+        ]
 
     def backlog(self) -> dict[str, int]:
         """Offsets that nobody holds, that are leased, and that are not acknowledged. Raises MeshUnavailable."""

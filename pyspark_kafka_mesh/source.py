@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pyspark_kafka_mesh.client import Client, MeshRefused, MeshUnavailable
@@ -51,7 +51,7 @@ class Piece(InputPartition):
     properties: Mapping[str, str]
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """On the driver one instance lives as long as the query runs; each task has a copy of a fresh one."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -74,6 +74,9 @@ class StreamReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:
         return self._driver.initial.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._driver.stop_at_the_end()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.most) if self._options.most else ReadAllAvailable()
@@ -110,12 +113,17 @@ class _Driver:
         self._renewing = Renewing(self._client)
         self._known: str | None = None
         self._acknowledged: str | None = None
+        self._ends: Sequence[dict[str, Any]] | None = None
         self.initial = Offset(uuid.uuid4().hex)
+
+    def stop_at_the_end(self) -> None:
+        """Nothing that comes later is read in this run."""
+        self._ends = self._client.ends()
 
     def after(self, start: Offset, most: int | None) -> Offset:
         """Spark asks for more: what it has is done."""
         self.acknowledge(start)
-        offset = self._client.lease(start, most)
+        offset = self._client.lease(start, most, self._ends)
         if offset is not start:
             self._known = offset.lease
             self._renewing.renew(offset)

@@ -37,7 +37,10 @@ class Holdings:
         available: list[tuple[Partition, list[Span]]] = []
         for partition in self.partitions(request.topics):
             if self._has_room(partition, request):
-                spans = available_spans(partition, has_members, distribution)[:MOST_SPANS]
+                spans = available_spans(partition, has_members, distribution)
+                if request.ends is not None:
+                    spans = _below(spans, request.ends.get(partition.source, 0))
+                spans = spans[:MOST_SPANS]
                 if has_members:
                     total = sum(map(len, spans))
                     spans = _first_of(spans, (total + (distribution.waiting == 0)) // 2)
@@ -178,6 +181,11 @@ class Holdings:
     def _changed(self, partition: Partition) -> None:
         partition.ledger.leases_changed()
         self._serving.distribution.touched.add(partition)
+
+
+def _below(spans: Sequence[Span], end: int) -> list[Span]:
+    """What of these lies below an offset."""
+    return [span if span.last < end else Span(span.first, end - 1) for span in spans if span.first < end]
 
 
 def _first_of(spans: Sequence[Span], most: int) -> list[Span]:

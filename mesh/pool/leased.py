@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
 
@@ -55,7 +55,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRequest:
-    """completed: the holder's last lease, which stays; any other of its leases ends. wait: seconds."""
+    """completed: the holder's last lease, which stays; any other of its leases ends. wait: seconds. ends: nothing at or
+    above these, and nothing of other partitions; None for all there is."""
 
     id: LeaseId
     holder: HolderId
@@ -64,6 +65,7 @@ class LeaseRequest:
     ttl: float
     completed: LeaseId | None = None
     wait: float = 0.0
+    ends: Mapping[UpstreamPartition, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,13 @@ class PartitionBacklog:
     leased: int
     lag: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseBacklog:
+    """Of each partition that is assigned to this process."""
+
+    partitions: tuple[PartitionBacklog, ...]
 
 
 def stored_leases(held: Iterable[Leased], epoch: float) -> list[StoredLease]:

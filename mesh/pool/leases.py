@@ -18,6 +18,7 @@ from mesh.pool.leased import (
     Claim,
     HolderId,
     Lease,
+    LeaseBacklog,
     Leased,
     LeaseGranted,
     LeaseId,
@@ -153,6 +154,18 @@ class Leases:
         if lease is not None and lease.holder == holder:
             self._end(lease, Cause.LEFT, now)
         self._answer(ticket, LeaseSettled())
+
+    def look(self, ticket: Ticket, topics: tuple[TopicName, ...], wait: float, now: float) -> None:
+        """Answered with LeaseBacklog, when it is known to whom the partitions are assigned, or after `wait` seconds."""
+        self._look_at(ticket, topics, now + wait, now)
+
+    def _look_at(self, ticket: Ticket, topics: tuple[TopicName, ...], until: float, now: float) -> None:
+        self._hear(now)
+        self._parked.pop(ticket, None)
+        if self._held.are_awaited(topics) and now < until:
+            self._park(ticket, until, lambda then: self._look_at(ticket, topics, until, then), now)
+        else:
+            self._answer(ticket, LeaseBacklog(tuple(self.backlog(topics))))
 
     # What is told of them
 

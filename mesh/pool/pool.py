@@ -303,6 +303,11 @@ class Pool:
             self.inflow.want(topic)
         self.leases.create(ticket, request, now)
 
+    def look_at(self, ticket: Ticket, topics: tuple[TopicName, ...], wait: float, now: float) -> None:
+        for topic in topics:
+            self.inflow.want(topic)
+        self.leases.look(ticket, topics, wait, now)
+
     def claim(self, ticket: Ticket, claim: Claim, now: float) -> None:
         for each in claim.ranges:
             if (number := self._topics.number(each.partition)) is not None:

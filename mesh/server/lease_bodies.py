@@ -58,6 +58,19 @@ class HolderBody(GroupBody):
     holder: _Holder
 
 
+class EndBody(Body):
+    """An offset of an upstream partition."""
+
+    cluster: _Name
+    topic: _Name
+    partition: Annotated[int, Field(ge=0, lt=1 << 31)]
+    end: _Offset
+
+    @property
+    def place(self) -> UpstreamPartition:
+        return UpstreamPartition(ClusterName(self.cluster), TopicName(self.topic), self.partition)
+
+
 class CreateBody(HolderBody):
     """Hold what nobody holds, at most `max_records` offsets. The holder's leases end, but for `completed`."""
 
@@ -66,6 +79,9 @@ class CreateBody(HolderBody):
     ttl: _Ttl = 1_800.0
     completed: _Holder | None = None
     wait: _Wait = 0.0
+    ends: Annotated[tuple[EndBody, ...], Field(max_length=MOST_RANGES)] | None = Field(
+        default=None, description="Nothing at or above these, and nothing of other partitions."
+    )
 
 
 class ClaimBody(HolderBody):
@@ -87,7 +103,10 @@ class AcknowledgeBody(HolderBody):
 
 
 class BacklogBody(GroupBody):
+    """wait: join the group, and wait so many seconds until its partitions are assigned; 0 changes nothing."""
+
     topics: Annotated[tuple[_Name, ...], Field(min_length=1, max_length=1_000)]
+    wait: _Wait = 0.0
 
 
 class LeaseAnswer(Body):

@@ -22,11 +22,13 @@ from mesh.pool.leased import (
     LONGEST_NAME,
     Claim,
     HolderId,
+    LeaseBacklog,
     LeaseGranted,
     LeaseId,
     LeaseRequest,
     LeaseSettled,
     NotStored,
+    PartitionBacklog,
     Range,
     UnknownLease,
 )
@@ -121,12 +123,10 @@ class LeaseApi:
             ttl=body.ttl,
             completed=LeaseId(body.completed) if body.completed is not None else None,
             wait=body.wait,
+            ends={each.place: each.end for each in body.ends} if body.ends is not None else None,
         )
         server = self._server(body)
-        for topic in wanted.topics:
-            if topic not in server.cluster.topics:
-                server.missing_topic(topic)
-                raise Refused(404, "unknown_topic", f"virtual cluster {server.name!r} has no topic {topic!r}")
+        self._refuse_unknown(server, wanted.topics)
         result = await self._ask(body, lambda pool, ticket: pool.lease(ticket, wanted, server.now()), body.wait)
         return self._granted(server, _expect(result, LeaseGranted))
 
@@ -184,12 +184,19 @@ class LeaseApi:
         )
 
     async def backlog(self, request: Request) -> BacklogAnswer:
-        """Changes nothing, and does not make the mesh join the group upstream."""
+        """Without `wait` it changes nothing, and does not make the mesh join the group upstream."""
         body = await _body(request, BacklogBody)
-        pool = self._server(body).cluster.pools.get(GroupId(body.group))
-        known = pool.leases.backlog(map(TopicName, body.topics)) if pool is not None else ()
+        server, topics = self._server(body), tuple(map(TopicName, body.topics))
+        pool = server.cluster.pools.get(GroupId(body.group))
+        known: Iterable[PartitionBacklog] = pool.leases.backlog(topics) if pool is not None else ()
+        if body.wait:
+            self._refuse_unknown(server, topics)
+            asked = await self._ask(
+                body, lambda pool, ticket: pool.look_at(ticket, topics, body.wait, server.now()), body.wait
+            )
+            known = _expect(asked, LeaseBacklog).partitions
         return BacklogAnswer(
-            active=pool is not None,
+            active=pool is not None or body.wait > 0,
             partitions=tuple(
                 PartitionAnswer(
                     cluster=each.partition.cluster,
@@ -214,6 +221,12 @@ class LeaseApi:
         raise Refused(
             404, "unknown_virtual_cluster", f"there is no virtual cluster {body.virtual_cluster!r}; there are: {known}"
         )
+
+    def _refuse_unknown(self, server: VirtualClusterServer, topics: Iterable[TopicName]) -> None:
+        for topic in topics:
+            if topic not in server.cluster.topics:
+                server.missing_topic(topic)
+                raise Refused(404, "unknown_topic", f"virtual cluster {server.name!r} has no topic {topic!r}")
 
     async def _ask(self, body: GroupBody, step: Callable[[Pool, Ticket], None], wait: float = 0.0) -> object:
         server, group = self._server(body), GroupId(body.group)

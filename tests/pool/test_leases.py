@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from mesh.pool.leased import (
     Claim,
     HolderId,
+    LeaseBacklog,
     LeaseGranted,
     LeaseId,
     LeaseRequest,
@@ -202,6 +204,26 @@ def test_a_request_waits_until_every_cluster_has_assigned_its_partitions() -> No
     world.upstream(lambda pool: pool.inflow.ends_known({source(2): 10}))
     world.advance(1.0)
     assert shown(world.answer(ticket, LeaseGranted).ranges) == [(0, 0, 9), (2, 0, 9)]
+
+
+def test_nothing_beyond_the_ends_that_a_request_names_is_leased() -> None:
+    world = world_of(ends=100)
+    wanted = replace(request("a"), ends={source(0): 7, source(1): 0, source(2): 1_000})
+    granted = ask(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now), LeaseGranted)
+    assert shown(granted.ranges) == [(0, 0, 6), (2, 0, 99)]
+    again = replace(wanted, id=LeaseId("b"), completed=LeaseId("a"))
+    assert ask(world, lambda pool, ticket: pool.lease(ticket, again, world.now), LeaseGranted).ranges == ()
+
+
+def test_who_looks_waits_for_the_partitions() -> None:
+    world = World()
+    ticket = send(world, lambda pool, ticket: pool.look_at(ticket, (ORDERS,), 5.0, world.now))
+    world.advance(1.0)
+    assert ticket not in world.answers
+    world.assign_all()
+    grow(world, 9)
+    world.advance(1.0)
+    assert [each.end for each in world.answer(ticket, LeaseBacklog).partitions] == [9] * 4
 
 
 # Until it is stored

@@ -73,11 +73,20 @@ async def leased(admin: Admin, end: int = 10, **body: object) -> Any:
     """A lease of a group that nobody has used before; its engines are assigned while the request waits."""
     asked = asyncio.ensure_future(admin.post("/leases", topics=["orders"], wait=5.0, **body))  # noqa: TID251
     await asyncio.sleep(0)
+    told(admin, end)
+    return await asked
+
+
+def told(admin: Admin, end: int) -> None:
+    """The engines are assigned their partitions, which end there."""
     for cluster in (EU, US):
         engine = admin.bench.engine(cluster)
         engine.assign()
-        engine.deliver(HighWatermarks({source(n): end for n in range(4) if source(n).cluster == cluster}))
-    return await asked
+        engine.deliver(HighWatermarks({source(n): end for n in cluster_of(cluster)}))
+
+
+def cluster_of(cluster: str) -> list[int]:
+    return [number for number in range(4) if source(number).cluster == cluster]
 
 
 def test_the_life_of_a_lease() -> None:
@@ -140,6 +149,26 @@ def test_the_backlog_is_told_without_joining_the_group() -> None:
             "lag": 10,
             "end": 10,
         }
+
+    run(test)
+
+
+def test_who_waits_for_the_backlog_joins_the_group_and_leases_up_to_there() -> None:
+    async def test(admin: Admin) -> None:
+        asked = {"virtual_cluster": "vc", "group": "shop", "topics": ["orders"], "wait": 5}
+        looked = asyncio.ensure_future(admin.call("POST", "/leases/backlog", asked))  # noqa: TID251
+        await asyncio.sleep(0)
+        told(admin, 10)
+        _, answer = await looked
+        ends = [
+            {name: each[name] for name in ("cluster", "topic", "partition", "end")} for each in answer["partitions"]
+        ]
+        assert answer["active"]
+        assert [each["end"] for each in ends] == [10] * 4
+        for cluster in (EU, US):
+            admin.bench.engine(cluster).deliver(HighWatermarks({source(n): 99 for n in cluster_of(cluster)}))
+        lease = await admin.post("/leases", topics=["orders"], ends=ends)
+        assert [each["last"] for each in lease["ranges"]] == [9] * 4
 
     run(test)
 
