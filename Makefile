@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-document clean
+.PHONY: help install demo demo-spark test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-document clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -17,6 +17,10 @@ $(STAMP): pyproject.toml requirements.lock
 
 demo: install ## the main job on embedded clusters, e.g. make demo ARGS="--duration 20"
 	@$(BIN)/kafka-mesh demo $(ARGS)
+
+demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.g. make demo-spark ARGS="--duration 30"
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark]'
+	@$(BIN)/python -m mesh.demo.landing $(ARGS)
 
 test: install ## all tests but the long ones; real brokers where Java 17 and Maven are
 	$(BIN)/pytest -m "not long" $(ARGS)

@@ -46,7 +46,12 @@ class MeshEndpoint:
     @property
     def metrics(self) -> str:
         """The URL of the metrics."""
-        return f"http://127.0.0.1:{self.admin}/metrics"
+        return f"{self.admin_url}/metrics"
+
+    @property
+    def admin_url(self) -> str:
+        """The admin address."""
+        return f"http://127.0.0.1:{self.admin}"
 
     def configuration(self, topic: str, clusters: Mapping[str, str]) -> str:
         """The file that `kafka-mesh run` takes: one topic, fed by that of the same name on all clusters.

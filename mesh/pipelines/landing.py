@@ -7,6 +7,7 @@ topic and dt. docs/spark.md.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,6 +95,7 @@ def run(landing: Landing, available_now: bool) -> None:
     """In the session of spark-submit, or in a local one on all cores. Returns when the query ends, or raises why."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # its workers need what is installed here
     builder: Any = SparkSession.builder
     spark: SparkSession = builder.appName("kafka-mesh landing").getOrCreate()
     try:
