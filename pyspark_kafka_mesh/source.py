@@ -7,7 +7,6 @@ batch is done. docs/spark.md.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pyspark_kafka_mesh.client import Client, MeshRefused, MeshUnavailable
+from pyspark_kafka_mesh.client import Client
+from pyspark_kafka_mesh.driver import Driver
 from pyspark_kafka_mesh.offsets import Offset, Range, pieces
 from pyspark_kafka_mesh.options import Options, parse
 from pyspark_kafka_mesh.reading import read
@@ -57,7 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._state: _Driver | None = None
+        self._state: Driver | None = None
 
     def __getstate__(self) -> tuple[Options, StructType]:
         return self._options, self._schema
@@ -67,9 +67,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._state = None
 
     @property
-    def _driver(self) -> _Driver:
+    def _driver(self) -> Driver:
         if self._state is None:
-            self._state = _Driver(self._options)
+            client = Client(self._options)
+            self._state = Driver(client, Renewing(client))
         return self._state
 
     def initialOffset(self) -> dict[str, Any]:
@@ -89,7 +90,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver.backlog()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self._driver.tasks(Offset.of_json(end)) if start != end else []
+        if start == end:
+            return []
+        offset = Offset.of_json(end)
+        self._driver.hold(offset)
+        bootstrap = dict(offset.bootstrap)
+        cut = pieces(offset.ranges, self._options.pieces)
+        return [Piece(each, self._properties(each.cluster, bootstrap)) for each in cut]
+
+    def _properties(self, cluster: str, bootstrap: Mapping[str, str]) -> Mapping[str, str]:
+        return {"bootstrap.servers": bootstrap[cluster], **self._options.clusters.get(cluster.lower(), {})}
 
     def commit(self, end: dict[str, Any]) -> None:
         self._driver.acknowledge(Offset.of_json(end))
@@ -102,59 +112,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Piece)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         return read(partition.range, partition.properties, self._options.fail_on_data_loss, schema)
-
-
-class _Driver:
-    """What one run of a query knows. initial: stable, since Spark asks twice; known: leased or claimed by this run."""
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._client = Client(options)
-        self._renewing = Renewing(self._client)
-        self._known: str | None = None
-        self._acknowledged: str | None = None
-        self._ends: Sequence[dict[str, Any]] | None = None
-        self.initial = Offset(uuid.uuid4().hex)
-
-    def stop_at_the_end(self) -> None:
-        """Nothing that comes later is read in this run."""
-        self._ends = self._client.ends()
-
-    def after(self, start: Offset, most: int | None) -> Offset:
-        """Spark asks for more: what it has is done."""
-        self.acknowledge(start)
-        offset = self._client.lease(start, most, self._ends)
-        if offset is not start:
-            self._known = offset.lease
-            self._renewing.renew(offset)
-        return offset
-
-    def acknowledge(self, offset: Offset) -> None:
-        if offset.lease is not None and offset.lease != self._acknowledged:
-            self._client.acknowledge(offset)
-            self._acknowledged = offset.lease
-            self._renewing.forget(offset)
-
-    def tasks(self, end: Offset) -> Sequence[Piece]:
-        if end.lease != self._known:
-            self._client.claim(end)
-            self._known = end.lease
-            self._renewing.renew(end)
-        bootstrap = dict(end.bootstrap)
-        return [
-            Piece(each, self._properties(each.cluster, bootstrap)) for each in pieces(end.ranges, self._options.pieces)
-        ]
-
-    def backlog(self) -> dict[str, int] | None:
-        """For the query's progress; it is not worth failing for."""
-        try:
-            return self._client.backlog()
-        except (MeshUnavailable, MeshRefused):
-            return None
-
-    def stop(self) -> None:
-        """Leases stay, for the next run of this query goes on with them."""
-        self._renewing.stop()
-
-    def _properties(self, cluster: str, bootstrap: Mapping[str, str]) -> Mapping[str, str]:
-        return {"bootstrap.servers": bootstrap[cluster], **self._options.clusters.get(cluster.lower(), {})}

@@ -1,0 +1,60 @@
+"""What the driver does when Spark asks: in which order that is, docs/decisions/0022 and the tests say."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark_kafka_mesh.client import Client, MeshRefused, MeshUnavailable
+from pyspark_kafka_mesh.offsets import Offset
+from pyspark_kafka_mesh.renewing import Renewing
+
+
+class Driver:
+    """What one run of a query knows. initial: stable, since Spark asks twice; known: leased or claimed by this run."""
+
+    def __init__(self, client: Client, renewing: Renewing) -> None:
+        self._client = client
+        self._renewing = renewing
+        self._known: str | None = None
+        self._acknowledged: str | None = None
+        self._ends: Sequence[dict[str, Any]] | None = None
+        self.initial = Offset(uuid.uuid4().hex)
+
+    def stop_at_the_end(self) -> None:
+        """Nothing that comes later is read in this run."""
+        self._ends = self._client.ends()
+
+    def after(self, start: Offset, most: int | None) -> Offset:
+        """Spark asks for more: what it has is done."""
+        self.acknowledge(start)
+        offset = self._client.lease(start, most, self._ends)
+        if offset is not start:
+            self._known = offset.lease
+            self._renewing.renew(offset)
+        return offset
+
+    def acknowledge(self, offset: Offset) -> None:
+        if offset.lease is not None and offset.lease != self._acknowledged:
+            self._client.acknowledge(offset)
+            self._acknowledged = offset.lease
+            self._renewing.forget(offset)
+
+    def hold(self, end: Offset) -> None:
+        """A batch is about to be read: again, if an earlier run of this query planned it."""
+        if end.lease != self._known:
+            self._client.claim(end)
+            self._known = end.lease
+            self._renewing.renew(end)
+
+    def backlog(self) -> dict[str, int] | None:
+        """For the query's progress; it is not worth failing for."""
+        try:
+            return self._client.backlog()
+        except (MeshUnavailable, MeshRefused):
+            return None
+
+    def stop(self) -> None:
+        """Leases stay, for the next run of this query goes on with them."""
+        self._renewing.stop()

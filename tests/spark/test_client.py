@@ -1,0 +1,130 @@
+"""What the driver asks of the mesh, against a server that says what a test wants it to say."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from pyspark_kafka_mesh import client as module
+from pyspark_kafka_mesh.client import Client, LeaseLost, MeshRefused, MeshUnavailable
+from pyspark_kafka_mesh.offsets import Offset, Range
+from pyspark_kafka_mesh.options import Options
+from tests.integration.processes import free_port
+
+RANGE = Range("eu", "orders", 0, 5, 9)
+HELD = Offset("job", "a", (RANGE,), (("eu", "eu:9092"),))
+DONE = {"done": [RANGE.to_json()], "lost": [], "absent": []}
+
+
+class FakeMesh:
+    """answers: what is said next, status and body; the last one again and again. asked: path, body, and token."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, Any]] = []
+        self.asked: list[tuple[str, Any, str | None]] = []
+        mesh = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                mesh.asked.append((self.path, body, self.headers["authorization"]))
+                status, answer = mesh.answers.pop(0) if len(mesh.answers) > 1 else mesh.answers[0]
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(answer).encode())
+
+            def log_message(self, format: str, *arguments: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for path, _, _ in self.asked]
+
+
+@pytest.fixture
+def mesh(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMesh]:
+    monkeypatch.setattr(module, "RETRY_AFTER", 0.01)
+    mesh = FakeMesh()
+    threading.Thread(target=mesh.server.serve_forever, daemon=True).start()
+    yield mesh
+    mesh.server.shutdown()
+    mesh.server.server_close()
+
+
+def client_of(mesh: FakeMesh, **more: Any) -> Client:
+    return Client(Options(mesh.url, "vc", ("orders",), "shop", **more))
+
+
+def test_a_lease_becomes_an_offset(mesh: FakeMesh) -> None:
+    answer = {"lease": "b", "deadline": 1.0, "ranges": [RANGE.to_json()], "bootstrap_servers": {"eu": "eu:9092"}}
+    mesh.answers = [(200, answer)]
+    assert client_of(mesh, token="secret").lease(HELD, 100) == Offset("job", "b", (RANGE,), (("eu", "eu:9092"),))
+    ((path, body, token),) = mesh.asked
+    assert (path, token) == ("/leases", "Bearer secret")
+    assert body == {
+        "virtual_cluster": "vc",
+        "group": "shop",
+        "holder": "job",
+        "topics": ["orders"],
+        "max_records": 100,
+        "ttl": 1_800.0,
+        "completed": "a",
+        "wait": module.WAIT,
+        "ends": None,
+    }
+
+
+def test_the_first_lease_of_a_query_is_short(mesh: FakeMesh) -> None:
+    mesh.answers = [(200, {"lease": "b", "deadline": 1.0, "ranges": [], "bootstrap_servers": {}})]
+    start = Offset("job")
+    assert client_of(mesh).lease(start, None) is start
+    assert mesh.asked[0][1]["ttl"] == module.FIRST_TTL
+
+
+def test_what_fails_for_the_moment_is_tried_again(mesh: FakeMesh) -> None:
+    mesh.answers = [(503, {"error": "not_stored", "detail": "later"}), (500, "x"), (200, DONE)]
+    client_of(mesh).acknowledge(HELD)
+    assert mesh.paths == ["/leases/a/acknowledge"] * 3
+    assert mesh.asked[0][1]["ranges"] == [RANGE.to_json()]
+
+
+def test_what_cannot_be_done_is_said_at_once(mesh: FakeMesh) -> None:
+    mesh.answers = [(404, {"error": "unknown_topic", "detail": "virtual cluster 'vc' has no topic 'orders'"})]
+    with pytest.raises(MeshRefused, match="has no topic 'orders'"):
+        client_of(mesh).lease(HELD, None)
+    assert len(mesh.asked) == 1
+
+
+def test_a_mesh_that_is_not_there_is_said_in_the_end() -> None:
+    options = Options(f"http://127.0.0.1:{free_port()}", "vc", ("orders",), "shop", timeout=0.0)
+    with pytest.raises(MeshUnavailable, match=r"did not do it in time: .*refused"):
+        Client(options).acknowledge(HELD)
+
+
+def test_ranges_that_moved_are_waited_for(mesh: FakeMesh) -> None:
+    mesh.answers = [(200, DONE | {"absent": [RANGE.to_json()]}), (200, DONE)]
+    client_of(mesh).claim(HELD)
+    assert mesh.paths == ["/leases/a/claim"] * 2
+    mesh.answers = [(200, DONE | {"absent": [RANGE.to_json()]})]
+    with pytest.raises(MeshUnavailable, match="1 ranges of lease a are not assigned"):
+        client_of(mesh, timeout=0.0).claim(HELD)
+
+
+def test_what_others_took_is_an_error_unless_it_may_be(mesh: FakeMesh) -> None:
+    mesh.answers = [(200, DONE | {"lost": [RANGE.to_json()]})]
+    with pytest.raises(LeaseLost, match=r"others took 5 of its offsets \(eu/orders-0 5..9\)"):
+        client_of(mesh).claim(HELD)
+    client_of(mesh, fail_on_lease_loss=False).claim(HELD)
+
+
+def test_a_lease_that_the_mesh_forgot_is_claimed_when_it_is_renewed(mesh: FakeMesh) -> None:
+    mesh.answers = [(404, {"error": "unknown_lease", "detail": "ended"}), (200, DONE)]
+    client_of(mesh).renew(HELD)
+    assert mesh.paths == ["/leases/a/renew", "/leases/a/claim"]
