@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import random
 import signal
 import ssl
@@ -225,7 +226,9 @@ class Application:
             context = watched.context
             self._watched.append(watched.files)
         access = AdminAccess(configured.token, configured.open_probes, context)
-        leases = LeaseApi(self._servers, {each.name: each.bootstrap_servers for each in self._config.clusters})
+        addresses: dict[str, str] = {each.name: each.bootstrap_servers for each in self._config.clusters}
+        is_open = configured.token is not None or _is_loopback(configured.listen.host)
+        leases = LeaseApi(self._servers, addresses, is_open)
         serve = partial(serve_admin, access=access, routes=leases.routes())
         await tasks.start(serve, configured.listen, self._readiness, self._metrics)
 
@@ -352,6 +355,14 @@ class Application:
         encrypted = server.security.tls is not None
         self._listeners.append(TlsListener(listener, server, tasks) if encrypted else listener)
         log.info("listening", virtual_cluster=server.name, role=key, address=str(address))
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _descriptors(wanted: int) -> Descriptors:

@@ -164,6 +164,7 @@ class ErrorAnswer(Body):
         "unknown_virtual_cluster",
         "unknown_topic",
         "refused_group",
+        "no_token_set",
         "unknown_lease",
         "not_stored",
         "unavailable",

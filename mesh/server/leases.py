@@ -59,6 +59,7 @@ PREFIX: Final = "/leases"
 OPENAPI: Final = "/openapi.json"
 LARGEST_BODY: Final = 1 << 20
 """Bytes."""
+NO_TOKEN: Final = "the admin address has no token (admin.token); then there are leases on loopback addresses only"
 GRACE: Final = 10.0
 """Seconds beyond what a request waits for, after which its answer is not waited for any more."""
 
@@ -87,11 +88,13 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class LeaseApi:
-    """servers: the virtual clusters, as far as they are there; clusters: bootstrap servers by name."""
+    """servers: the virtual clusters, as far as they are there; clusters: bootstrap servers by name. is_open: whether
+    somebody who reaches the address may use it; what is leased here, others do not get."""
 
-    def __init__(self, servers: list[VirtualClusterServer], clusters: dict[str, str]) -> None:
+    def __init__(self, servers: list[VirtualClusterServer], clusters: dict[str, str], is_open: bool = True) -> None:
         self._servers = servers
         self._clusters = clusters
+        self._is_open = is_open
 
     def routes(self) -> list[Route]:
         handlers = {
@@ -251,6 +254,8 @@ class LeaseApi:
     def _answered(self, handle: Callable[[Request], Awaitable[Body]]) -> Handler:
         async def answer(request: Request) -> Response:
             try:
+                if not self._is_open:
+                    raise Refused(403, "no_token_set", NO_TOKEN)
                 return JSONResponse((await handle(request)).model_dump())
             except Refused as refused:
                 return JSONResponse({"error": refused.error, "detail": refused.detail}, status_code=refused.status)

@@ -223,6 +223,18 @@ def test_the_token_of_the_admin_address_is_needed() -> None:
     run(test, token="secret")
 
 
+def test_who_has_no_token_to_bring_leases_nothing() -> None:
+    async def test(admin: Admin) -> None:
+        closed = LeaseApi([admin.bench.server], ADDRESSES, is_open=False)
+        admin.app = TokenGuard(Starlette(routes=closed.routes()), AdminAccess())
+        for operation in OPERATIONS:
+            status, answer = await admin.call(operation.method, operation.path.replace("{lease}", "x"), WHO)
+            assert (status, answer["error"]) == (403, "no_token_set")
+        assert not admin.bench.engines
+
+    run(test)
+
+
 def test_nothing_is_begun_while_the_mesh_stops() -> None:
     async def test(admin: Admin) -> None:
         admin.bench.server.drain()
