@@ -265,7 +265,7 @@ class Application:
             for name in _clusters_of(pool)
         }
         administration = UpstreamAdministration(upstream, pool.upstream_group_prefix)
-        gate = Gate(limits_of(configured.limits), self._descriptors)
+        gate = Gate(limits_of(configured.limits), self._descriptors, self._memory)
         return VirtualClusterServer(
             cluster, endpoint, self._metrics, create, refresh, self._troubles, administration, bury, security, gate=gate
         )

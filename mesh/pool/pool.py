@@ -82,6 +82,7 @@ class Pool:
         self._is_idle = False
         self.members: dict[MemberId, Member] = {}
         self.groupless: set[Member] = set()
+        self._used = now
         self._empty_since: float | None = now  # nobody has joined yet, and perhaps nobody will
         self._watch_silence(now)
         self.timers.at(now + settings.linger, self._end_if_empty)
@@ -231,6 +232,13 @@ class Pool:
                 self.serving.giving_up.release(member, list(member.windows), Cause.SILENT, now, others_first=True)
         self.timers.at(now + max(self._settings.lock_timeout / 10, 0.1), self._watch_silence)
 
+    def unused_for(self, now: float) -> float:
+        """Seconds for which nobody has fetched, since it was made at the latest; 0 while a member holds something, or
+        has a Fetch that waits."""
+        if any(member.in_flight or member.parked for member in self.all_members):
+            return 0.0
+        return now - self._used
+
     # Requests
 
     def fetch(
@@ -240,6 +248,7 @@ class Pool:
             if asked.topic is not None:
                 self.inflow.want(asked.topic)
         self.bind(member, connection)
+        self._used = now
         self.serving.fetch(member, connection, ticket, request, now)
 
     def committed_offsets(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from mesh.pool.agenda import Agenda
 from mesh.pool.client import Client
@@ -19,6 +21,9 @@ from mesh.pool.settings import PoolSettings
 from mesh.pool.slots import Slots
 from mesh.pool.topics import VirtualTopics
 from mesh.wire.errors import ErrorCode
+
+LOOK_EVERY: Final = 0.1
+"""Seconds between two looks for a pool that gives way."""
 
 
 class Pools:
@@ -45,6 +50,8 @@ class Pools:
         self._effects = effects
         self.by_group: dict[GroupId, Pool] = {}
         self.violations = 0
+        self._looked = -math.inf
+        """When a pool that gives way was looked for last."""
         self._agenda: Agenda[Pool] = Agenda()
 
     def next_deadline(self) -> float | None:
@@ -58,12 +65,12 @@ class Pools:
                 while not pool.is_closed and pool.timers.fire_next(now):
                     pass
 
-    def refusal(self, group: GroupId) -> ErrorCode:
+    def refusal(self, group: GroupId, now: float) -> ErrorCode:
         """Why a consumer may not use this group, NONE if it may."""
         error = self.rules.refusal(group)
         if error is not ErrorCode.NONE:
             return error
-        if group not in self.by_group and len(self.by_group) >= self.rules.maximum:
+        if not self._has_room_for(group, now):
             self._effects.append(Report("a group was refused: too many pools", {"group": group}, "warning"))
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         return ErrorCode.NONE
@@ -101,7 +108,7 @@ class Pools:
         Raises SlotsExhausted.
         """
         group = self.rules.group_less
-        if group is None or (group not in self.by_group and len(self.by_group) >= self.rules.maximum):
+        if group is None or not self._has_room_for(group, now):
             return None
         pool = self.of_group(group, now)
         if not self.has_room_for_groupless(pool):
@@ -130,6 +137,22 @@ class Pools:
                 pool.close_after_violation()
         if not pool.is_closed:
             self._agenda.note(pool)
+
+    def _has_room_for(self, group: GroupId, now: float) -> bool:
+        """Whether there is a pool of it, or may be one. If there are too many, one of those give way in which nobody
+        fetches: whoever can name groups could fill them all, and would only have to stay connected."""
+        if group in self.by_group or len(self.by_group) < self.rules.maximum:
+            return True
+        if now < self._looked + LOOK_EVERY:
+            return False
+        self._looked = now
+        unused = max(self.by_group.values(), key=lambda pool: pool.unused_for(now), default=None)
+        if unused is None or unused.unused_for(now) < self._settings.gives_way:
+            return False
+        self._effects.append(Report("a pool that nobody used gave way", {"group": unused.group}, "warning"))
+        with self.step(unused, now):
+            unused.end()
+        return True
 
     def _ended(self, pool: Pool) -> None:
         self._agenda.forget(pool)

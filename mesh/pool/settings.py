@@ -47,6 +47,8 @@ class PoolSettings:
     """How long spans taken from a member that lives on are kept for the others."""
     hung_after: float = 3.0
     """After which a member that asks for nothing may have lost its connection without either side having noticed."""
+    gives_way: float = 30.0
+    """How long nobody has fetched in a pool that gives way to another group when there are too many pools."""
     stranger_grace: float = 10.0
     """How long a Fetch with offsets of an earlier run is kept waiting for its group to join again."""
     epoch: float = 0.0

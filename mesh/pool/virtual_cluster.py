@@ -157,7 +157,7 @@ class VirtualCluster:
     def join(
         self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: JoinRequest, now: float
     ) -> list[Effect]:
-        error = self._pools.refusal(group)
+        error = self._pools.refusal(group, now)
         unknown = group not in self.pools or self.connections.is_anothers(connection, group, request.member_id)
         if error is ErrorCode.NONE and request.member_id and unknown:
             error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -182,7 +182,7 @@ class VirtualCluster:
         self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: ConsumerHeartbeat, now: float
     ) -> list[Effect]:
         """Of a member of the consumer protocol (KIP-848), which also joins and leaves by heartbeats."""
-        error = self._pools.refusal(group) if request.epoch == JOIN else ErrorCode.NONE
+        error = self._pools.refusal(group, now) if request.epoch == JOIN else ErrorCode.NONE
         unknown = request.epoch != JOIN and group not in self.pools
         unknown = unknown or self.connections.is_anothers(connection, group, request.member_id)
         if error is ErrorCode.NONE and unknown:
@@ -254,7 +254,7 @@ class VirtualCluster:
     ) -> tuple[CommittedOffsets, list[Effect]]:
         """Where the asking member stands. A consumer that names a group without having joined it is given a slot of
         its own in that group's pool: it is about to fetch from there (assign() mode)."""
-        error = self._pools.refusal(group)
+        error = self._pools.refusal(group, now)
         if error is ErrorCode.NONE and self.connections.is_anothers(connection, group, member_id):
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is ErrorCode.NONE and member_id and epoch >= 0:

@@ -61,7 +61,7 @@ class Admission:
             return
         self._gate.hold(connection.admitted, unread)
         (self._holding.add if unread else self._holding.discard)(connection)
-        while self._gate.unread > self.limits.unread:
+        while self._gate.unread > self._gate.most_unread:
             worst = max(self._holding, key=_unread)
             self.closed(worst, "too_much_unread")
             worst.abort()

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final, Literal, TypeAlias
 
+from mesh.pool.demand import MemoryBudget
+
 Closed: TypeAlias = Literal[
     "too_many_connections",
     "too_many_connections_of_address",
@@ -119,11 +121,17 @@ class Admitted:
 
 
 class Gate:
-    """Of one virtual cluster. descriptors: shared by all of the process."""
+    """Of one virtual cluster. descriptors, memory: shared by all of the process.
 
-    def __init__(self, limits: Limits, descriptors: Descriptors) -> None:
+    most_unread: bytes that clients may let wait for them. They count as records do, and are a quarter of the budget at
+    most: otherwise clients that do not read could keep everybody else from getting records.
+    """
+
+    def __init__(self, limits: Limits, descriptors: Descriptors, memory: MemoryBudget | None = None) -> None:
         self.limits = limits
         self._descriptors = descriptors
+        self._memory = memory or MemoryBudget(4 * limits.unread)
+        self.most_unread = min(limits.unread, self._memory.limit // 4)
         self._addresses: dict[str, Address] = {}
         self._swept_beyond = FEW_ADDRESSES
         self.connections = 0
@@ -162,6 +170,7 @@ class Gate:
     def hold(self, admitted: Admitted, unread: int) -> None:
         """So many bytes wait for the client of a connection to read them."""
         self.unread += unread - admitted.unread
+        self._memory.used += unread - admitted.unread
         admitted.unread = unread
 
     def _forget_rested(self, now: float) -> None:

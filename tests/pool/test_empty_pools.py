@@ -6,9 +6,10 @@ from mesh.pool.client import Client
 from mesh.pool.effects import GroupId, LeaveUpstream, MemberId
 from mesh.pool.membership import JoinRequest
 from mesh.pool.results import JoinResult
+from mesh.pool.rules import GROUP_LESS, GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.wire.errors import ErrorCode
-from tests.pool.harness import GROUP, World
+from tests.pool.harness import GROUP, Consumer, World
 from tests.pool.names import HOST
 
 
@@ -83,3 +84,63 @@ def test_a_commit_that_is_repeated_because_it_was_not_stored_waits_again() -> No
     assert again not in world.answers
     world.store()
     assert set(world.answer(again, object).errors.values()) == {ErrorCode.NONE}  # type: ignore[attr-defined]
+
+
+def filled(world: World) -> list[Consumer]:
+    """Strangers that have joined every group there may be, and stay connected."""
+    strangers = [world.consumer(group=GroupId(f"g{number}")) for number in range(world.cluster.rules.maximum)]
+    assert len(world.cluster.pools) == world.cluster.rules.maximum
+    return strangers
+
+
+def beating(world: World, strangers: list[Consumer], seconds: int) -> None:
+    for _ in range(seconds // 5):
+        world.advance(5)
+        for each in strangers:
+            assert each.heartbeat() is ErrorCode.NONE
+
+
+def test_groups_in_which_nobody_fetches_give_way_to_others() -> None:
+    world = World(rules=GroupRules(maximum=3))
+    strangers = filled(world)
+    consumer = world.consumer(joined=False)
+    assert consumer.join().error is ErrorCode.GROUP_MAX_SIZE_REACHED  # they have just come
+    beating(world, strangers, 40)
+    assert consumer.join().error is ErrorCode.NONE
+    assert len(world.cluster.pools) == 3
+    assert [each.heartbeat() for each in strangers].count(ErrorCode.UNKNOWN_MEMBER_ID) == 1
+    world.produce(0, 10)
+    consumer.fetch()
+    assert len(consumer.received) == 10
+
+
+def test_a_group_that_waits_or_holds_something_does_not() -> None:
+    world = World(rules=GroupRules(maximum=2, group_less=None))
+    waiting, holding = world.consumer(group=GroupId("waiting")), world.consumer()
+    world.produce(0, 10)
+    holding.fetch()
+    assert len(holding.received) == 10
+    for _ in range(8):
+        waiting.fetch(wait=10.0)
+        world.advance(5)
+        assert holding.heartbeat() is ErrorCode.NONE
+    assert world.consumer("late", joined=False, group=GroupId("late")).join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert set(world.cluster.pools) == {"waiting", GROUP}
+
+
+def test_positions_that_are_asked_for_fill_no_pools_for_ever() -> None:
+    """A group that is only named in OffsetFetch: each makes a member that is about to fetch, and never does."""
+    world = World(rules=GroupRules(maximum=3))
+    for number in range(3):
+        world.consumer(joined=False, group=GroupId(f"g{number}")).reset()
+    world.advance(40)
+    assert world.consumer(joined=False).join().error is ErrorCode.NONE
+
+
+def test_the_group_of_those_without_one_finds_room_too() -> None:
+    world = World(rules=GroupRules(maximum=3))
+    strangers = filled(world)
+    beating(world, strangers, 40)
+    groupless = world.consumer("late", joined=False, positions={0: 0, 1: 0, 2: 0, 3: 0})
+    groupless.fetch()
+    assert GROUP_LESS in world.cluster.pools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import subprocess
 from collections.abc import AsyncIterator
@@ -13,10 +14,12 @@ from typing import Any
 
 import anyio
 
+from mesh.records.decode import decode_records
 from mesh.wire.apis import ApiKey
 from tests.apis.harness import join_values
 from tests.apis.messages import Conversation
 from tests.pool.harness import GROUP, MAXIMUM, ORDERS
+from tests.records.reading import split_batches
 from tests.server.fuzz import MAX_GROWTH_KIB, child
 from tests.wire.entities import frame
 from tests.wire.fuzz import EXTREMES, hostile_request
@@ -60,6 +63,14 @@ class Victim:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    def end_records(self) -> dict[str, int]:
+        """No record comes any more to the group that behaves; how many each of its partitions has."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(file=self._process.stdin, flush=True)
+        ends: dict[str, int] = json.loads(self._process.stdout.readline())
+        return ends
+
     def stop(self) -> int:
         """Returns how many KiB it had grown. Raises AssertionError if it failed."""
         output, errors = self._process.communicate("", timeout=PATIENCE)
@@ -82,10 +93,12 @@ async def victim(*arguments: str, files: int | None = None) -> AsyncIterator[Vic
 
 
 class WellBehaved(Conversation):
-    """Joins, fetches, commits, and beats its heart, on one connection; fails at the first error."""
+    """Joins, fetches, commits, and beats its heart, on one connection; fails at the first error. values: of all records
+    that it got."""
 
     def __init__(self) -> None:
         super().__init__("well-behaved")
+        self.values: list[bytes] = []
         self.cycles = 0
         self.records = 0
         self._cycle = asyncio.Event()
@@ -114,8 +127,12 @@ class WellBehaved(Conversation):
         cycles, records = self.cycles, self.records
         with anyio.fail_after(PATIENCE):
             while self.cycles < cycles + 3 or self.records == records:
-                self._cycle.clear()
-                await self._cycle.wait()
+                await self.cycle()
+
+    async def cycle(self) -> None:
+        """Returns when it has done all it does once more."""
+        self._cycle.clear()
+        await self._cycle.wait()
 
     async def _fetch(self, positions: dict[int, int]) -> None:
         partitions = tuple(
@@ -126,8 +143,14 @@ class WellBehaved(Conversation):
         for each in answer.responses[0].partitions:
             assert each.error_code == 0
             if each.records:
-                self.records += each.high_watermark - positions[each.partition_index]
+                self._note(each.records, positions[each.partition_index])
                 positions[each.partition_index] = each.high_watermark
+
+    def _note(self, data: bytes, position: int) -> None:
+        for batch in split_batches(bytes(data)):
+            values = [record.value for record in decode_records(batch) if record.offset >= position]
+            self.values += [value for value in values if value is not None]
+        self.records = len(self.values)
 
     async def _ask(self, api_key: ApiKey, version: int, /, **values: Any) -> Any:
         with anyio.fail_after(PATIENCE):

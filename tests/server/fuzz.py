@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
+import json
 import logging
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -27,19 +29,23 @@ import uvloop
 from mesh.pool.effects import GroupId
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
-from mesh.records.spans import TopicName
+from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.server.limits import Limits
 from mesh.server.virtual_cluster import VirtualClusterServer
 from mesh.wire.apis import ApiKey
 from tests.apis.messages import request
-from tests.pool.harness import MAXIMUM
+from tests.pool.harness import GROUP, MAXIMUM
 from tests.server.fake_time import FakeTimeLoop
-from tests.server.harness import Bench
+from tests.server.harness import Bench, Peer
 from tests.wire.entities import ALL_VERSIONS, frame
 from tests.wire.fuzz import hostile_request, mutated, resident_kib
 
 MAX_GROWTH_KIB = 128 * 1024
 """How much the child may grow: pools, windows and metrics of some hundred groups."""
+CHECKPOINT = 100_000
+"""Requests after which all clients leave. What is left of them then is kept for ever."""
+MAX_KEPT = 2_000
+"""Blocks of memory more than at the checkpoint before, from the second one on: a name in a label here and there."""
 CORPUS = 1_500
 """Well-formed requests that are made at a time, from the state at that time; building them is the slowest part."""
 RENEWED_AFTER = 5_000
@@ -200,7 +206,7 @@ async def _handlers(random: Random, requests: int, seed: int) -> str:
     asyncio.get_running_loop().set_exception_handler(_fail)
     bench = Bench(PoolSettings(fast_expiry=1.0, lock_timeout=20.0), GroupRules(maximum=20), limits=UNRATIONED)
     generator, peers, closed = Generator(random, bench), [bench.peer() for _ in range(20)], 0
-    before = resident_kib()
+    before, kept = resident_kib(), [] if requests < CHECKPOINT else [await _kept(bench, peers)]
     for number in range(requests):
         at = random.randrange(len(peers))
         sent = frame(generator.next())
@@ -216,6 +222,12 @@ async def _handlers(random: Random, requests: int, seed: int) -> str:
             closed += peers[at].transport.closed
             peers[at].protocol.connection_lost(None)
             peers[at] = bench.peer()
+        if (number + 1) % CHECKPOINT == 0:
+            kept.append(await _kept(bench, peers))
+            print(f"{number + 1} requests: {kept[-1] - kept[-2]:+} blocks, {resident_kib() - before} KiB", flush=True)
+            # The first brings what is made once: names of labels, caches, tables.
+            if len(kept) > 2 and kept[-1] - kept[-2] > MAX_KEPT:
+                raise AssertionError(f"{kept[-1] - kept[-2]} blocks are kept of clients that have gone")
     growth = resident_kib() - before
     answered = sum(bench.metric("kafka_mesh_requests_total").values())
     if growth > MAX_GROWTH_KIB:
@@ -223,8 +235,25 @@ async def _handlers(random: Random, requests: int, seed: int) -> str:
     return f"{requests} requests, {answered:.0f} answered, {closed} connections closed, {growth} KiB grown"
 
 
+async def _kept(bench: Bench, peers: list[Peer]) -> int:
+    """All clients leave, and all pools end: how many blocks of memory are in use then."""
+    for number, peer in enumerate(peers):
+        if not peer.transport.closed:
+            peer.protocol.connection_lost(None)
+        await asyncio.sleep(0)
+        peers[number] = bench.peer()
+    await asyncio.sleep(3_600)
+    if bench.server.cluster.pools:
+        raise AssertionError(f"pools without members: {[*bench.server.cluster.pools]}")
+    bench.engines.clear()
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
 def _produce(random: Random, bench: Bench) -> None:
-    for engine in [each for each in bench.engines if each.last is None][-6:]:  # others were closed
+    bench.engines = [each for each in bench.engines if each.last is None]  # others were closed
+    for engine in bench.engines[-6:]:
+        engine.commands.clear()
         if not engine.assigned:
             engine.assign()
         if random.random() < 0.3:
@@ -261,21 +290,42 @@ def let_failures_through() -> None:
 
 
 async def serve(limits: Limits, descriptors: int) -> None:
-    """Until standard input ends; the port is the first line that is written, the growth in KiB the last."""
+    """Until standard input ends; the port is the first line that is written, the growth in KiB the last. A line that is
+    read ends the records, and is answered with how many each partition of the group that behaves has."""
     bench = Bench(PoolSettings(fast_expiry=1.0), GroupRules(maximum=20), limits=limits, descriptors=descriptors)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_fail)
     listener = await loop.create_server(bench.server.accept, "0.0.0.0", 0, backlog=1_024)
     before = resident_kib()
     print(listener.sockets[0].getsockname()[1], flush=True)
-    stopped = loop.run_in_executor(None, sys.stdin.read)
-    random = Random(1)
-    while not stopped.done():
-        _produce(random, bench)
+    line = loop.run_in_executor(None, sys.stdin.readline)
+    random, is_fed = Random(1), True
+    while True:
+        if line.done():
+            if not await line:
+                break
+            is_fed, line = False, loop.run_in_executor(None, sys.stdin.readline)
+            ends = {f"{each.cluster}-{each.topic}-{each.partition}": end for each, end in _fed(bench).items()}
+            print(json.dumps(ends), flush=True)
+        if is_fed:
+            _produce(random, bench)
+            _feed(random, bench)
         await asyncio.sleep(0.01)
         if bench.server.cluster.violations:
             raise AssertionError("a pool contradicted itself")
     print(resident_kib() - before, flush=True)
+
+
+def _feed(random: Random, bench: Bench) -> None:
+    """The group that behaves is fed whatever others there are."""
+    for engine in bench.engines:
+        if engine.group == GROUP and engine.assigned:
+            engine.produce_next(random.randrange(4), random.randint(1, 30))
+
+
+def _fed(bench: Bench) -> Mapping[UpstreamPartition, int]:
+    engines = [engine for engine in bench.engines if engine.group == GROUP]
+    return {source: end for engine in engines for source, end in engine.ends.items()}
 
 
 def child(*arguments: str) -> list[str]:

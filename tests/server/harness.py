@@ -278,10 +278,12 @@ class Bench:
         leave_at_once: bool = True,
         limits: Limits | None = None,
         descriptors: int = 1 << 20,
+        memory: MemoryBudget | None = None,
     ) -> None:
+        memory = memory or MemoryBudget(1 << 30)
         topics = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(EU, ORDERS), Source(US, ORDERS)))], [])
         cluster = VirtualCluster(
-            "vc", topics, rules or GroupRules(), settings or PoolSettings(), MemoryBudget(1 << 30), random.Random(7)
+            "vc", topics, rules or GroupRules(), settings or PoolSettings(), memory, random.Random(7)
         )
         self.store_at_once = store_at_once
         self.leave_at_once = leave_at_once
@@ -293,7 +295,7 @@ class Bench:
         self.troubles = Troubles((EU, US), asyncio.get_running_loop().time)
         self.metrics.add_collector(self.troubles.samples)
         self.gate = Gate(
-            limits or Limits(request_rate=1 << 40, request_rate_per_address=1 << 40), Descriptors(descriptors)
+            limits or Limits(request_rate=1 << 40, request_rate_per_address=1 << 40), Descriptors(descriptors), memory
         )
         self.server = VirtualClusterServer(
             cluster,

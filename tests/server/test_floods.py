@@ -10,13 +10,16 @@ import time
 import anyio
 import pytest
 
-from tests.server.attack import WellBehaved, victim
+from tests.pool.names import source as source_of
+from tests.pool.names import value_of
+from tests.server.attack import PATIENCE, WellBehaved, victim
 from tests.server.flood import FLOODS, IDLE, Stranger
 from tests.server.fuzz import MAX_GROWTH_KIB
 
 LEAST_SHARE = 0.25
 """Of its rate without the strangers. Three processes share two processors with whatever else the machine does."""
 FEW_FILES = 100
+MEMBERS = 4
 
 
 async def share_beside(kind: str, turns: int, seconds: float) -> float:
@@ -40,6 +43,53 @@ async def _rate(client: WellBehaved, seconds: float) -> float:
     await asyncio.sleep(seconds)
     await client.goes_on()
     return (client.cycles - cycles) / (time.monotonic() - began)
+
+
+async def group_beside(kind: str, turns: int, seconds: float) -> float:
+    """The same for a group of several members. AssertionError if one of their records is lost, or comes twice."""
+    members = [WellBehaved() for _ in range(MEMBERS)]
+    rates: dict[bool, float] = {True: 0.0, False: 0.0}
+
+    async def measure(is_beside: bool) -> None:
+        before, began = sum(each.cycles for each in members), time.monotonic()
+        await asyncio.sleep(seconds)
+        async with anyio.create_task_group() as waiting:
+            for each in members:
+                waiting.start_soon(each.goes_on)
+        rates[is_beside] += (sum(each.cycles for each in members) - before) / (time.monotonic() - began)
+
+    async with victim("--rationed") as target, anyio.create_task_group() as tasks:
+        for each in members:
+            tasks.start_soon(each.live, target.port)
+        for _ in range(turns):
+            await measure(False)
+            async with Stranger(kind, target.port):
+                await measure(True)
+        fed = await asyncio.to_thread(target.end_records)
+        wanted = {f"{source.cluster}-{source.topic}-{source.partition}": source for source in map(source_of, range(4))}
+        values = {value_of(wanted[name], offset) for name, end in fed.items() for offset in range(end)}
+        with anyio.fail_after(PATIENCE):
+            while sum(each.records for each in members) < len(values):
+                await members[0].cycle()
+        received = [value for each in members for value in each.values]
+        assert len(received) == len(values)
+        assert set(received) == values
+        tasks.cancel_scope.cancel()
+    return rates[True] / rates[False]
+
+
+@pytest.mark.parametrize("kind", ["groups", "fetch"])
+def test_a_group_loses_nothing_beside_a_flood(kind: str) -> None:
+    assert asyncio.run(group_beside(kind, turns=1, seconds=0.2)) > 0
+
+
+@pytest.mark.long
+@pytest.mark.alone
+@pytest.mark.parametrize("kind", FLOODS)
+def test_a_group_beside_a_flood(kind: str) -> None:
+    share = asyncio.run(group_beside(kind, turns=4, seconds=2.0))
+    print(f"a group of {MEMBERS} beside a flood of {kind}: {share:.2f} of the rate")
+    assert share > LEAST_SHARE
 
 
 @pytest.mark.parametrize("kind", ["fetch", "versions"])

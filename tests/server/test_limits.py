@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from mesh.pool.demand import MemoryBudget
 from mesh.server.admission import MOST_LOGGED
 from mesh.server.connection import MOST_AHEAD, MOST_QUEUED
 from mesh.server.limits import (
@@ -105,6 +106,31 @@ def test_unread_bytes_go_with_their_connection() -> None:
     assert gate.unread == 130
     gate.leave(one)
     assert gate.unread == 50
+
+
+def test_unread_bytes_count_as_records_do_and_are_a_quarter_of_the_budget_at_most() -> None:
+    memory, descriptors = MemoryBudget(1_000), Descriptors(1_000)
+    gates = [Gate(Limits(unread=unread), descriptors, memory) for unread in (100, 10_000)]
+    assert [gate.most_unread for gate in gates] == [100, 250]
+    admitted = [gate.enter("a", 0.0) for gate in gates]
+    for gate, each in zip(gates, admitted, strict=True):
+        assert isinstance(each, Admitted)
+        gate.hold(each, 80)
+    assert memory.used == 160
+    for gate, each in zip(gates, admitted, strict=True):
+        assert isinstance(each, Admitted)
+        gate.leave(each)
+    assert memory.used == 0
+
+
+@in_fake_time
+async def test_a_small_budget_bounds_what_clients_do_not_read() -> None:
+    bench = Bench(limits=Limits(), memory=MemoryBudget(6 * HIGH_WATER))
+    peers = [bench.peer() for _ in range(2)]
+    for peer in peers:
+        stop_reading(peer)
+    assert [peer.transport.closed for peer in peers].count(True) == 1
+    assert closed(bench) == {("too_much_unread",): 1}
 
 
 def test_an_address_that_comes_back_has_still_used_up_its_quota_and_many_are_not_remembered() -> None:
