@@ -111,10 +111,16 @@ class Coordinator:
         if error is ErrorCode.NONE:
             membership = self._members[member_id]
             self._hear(membership, now)
-            if membership.joining is not None:
+            if membership.joining is not None or membership.must_join_again(now):
                 error = ErrorCode.REBALANCE_IN_PROGRESS
         self._effects.append(Answer(ticket, HeartbeatResult(error)))
         return is_member
+
+    def outdate(self, member_id: MemberId, now: float) -> None:
+        """A topic that this member of the classic protocol fetches from has more partitions."""
+        membership = self._members.get(member_id)
+        if membership is not None and membership.subscription is None and membership.joining is None:
+            membership.outdated_since = now
 
     def leave(self, ticket: Ticket, members: tuple[tuple[str, str | None], ...], now: float) -> None:
         """(member id, instance id) of each; an empty member id with an instance id removes a static member."""
@@ -236,6 +242,7 @@ class Coordinator:
     def _park_join(self, membership: Membership, ticket: Ticket, now: float) -> None:
         self._answer_join(membership, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, membership.member_id))
         membership.generation += 1
+        membership.outdated_since = None
         membership.assignment = b""
         membership.joining = ticket
         if membership.session is not None:

@@ -97,15 +97,16 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """In upstream terms. oldest: the lowest offset that is not acknowledged and was received; None if there is none.
+    """In upstream terms. committed, lag: None where this process does not know, for the partition is not its own now.
+    oldest: the lowest offset that is not acknowledged and was received; None if there is none.
     holder: who holds it; None while it waits. oldest_since: since when it is held. timestamp: of its batch, ms."""
 
     name: TopicPartition
     source: UpstreamPartition
     standing: str
-    committed: int
+    committed: int | None
     end: int
-    lag: int
+    lag: int | None
     backlog: int
     oldest: int | None
     holder: str | None
@@ -212,9 +213,9 @@ def _partition(pool: Pool, source: UpstreamPartition, number: TopicPartition, he
         name=number,
         source=source,
         standing=partition.standing.value,
-        committed=ledger.stored.offset if partition.is_active else -1,
+        committed=ledger.stored.offset if partition.is_active and ledger.stored.offset >= 0 else None,
         end=partition.end,
-        lag=partition.lag,
+        lag=partition.lag if partition.is_active else None,
         backlog=sum(len(available) for available in partition.backlog.values()),
         oldest=oldest,
         holder=held.member.name if held is not None and is_held else None,

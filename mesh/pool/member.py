@@ -8,7 +8,7 @@ from mesh.pool.flow import Flow
 from mesh.pool.settings import Acknowledge
 from mesh.pool.slots import Slot, Slots, slot_of
 from mesh.pool.window import Window
-from mesh.records.spans import UpstreamPartition
+from mesh.records.spans import TopicName, UpstreamPartition
 
 
 class Member:
@@ -20,6 +20,7 @@ class Member:
     parked: its Fetches that wait to be answered.
     served: when it was last given a batch, as a count of batches given in its pool.
     asking: the sequence of its first Fetch since it was last given a batch; 0 while it does not wait.
+    outdated: topics that have more partitions than its client knows, which has not been told yet.
     heard: when it last sent a Fetch or an OffsetCommit. fetched: when it last sent a Fetch.
     away_since: when its last connection closed.
     """
@@ -38,6 +39,7 @@ class Member:
         "id",
         "in_flight",
         "instance_id",
+        "outdated",
         "parked",
         "rebalance_timeout",
         "served",
@@ -68,6 +70,7 @@ class Member:
         self.parked: set[Ticket] = set()
         self.connections: set[ConnectionId] = set()
         self.in_flight = 0
+        self.outdated: set[TopicName] = set()
         self.served = 0
         self.asking = 0
         self.rebalance_timeout = 0.0

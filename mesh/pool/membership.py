@@ -13,6 +13,8 @@ from mesh.records.spans import TopicName
 CONSUMER_PROTOCOL = "consumer"
 LARGEST_METADATA = 256 << 10
 """Bytes of subscription, and of assignment, that one member may have the coordinator keep."""
+OUTDATED_GRACE = 1.0
+"""Seconds in which a client that asked for metadata joins again by itself; librdkafka never does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,15 @@ class Membership:
     joining: Ticket | None = None
     session: Timer | None = None
     subscription: Subscription | None = None
+    outdated_since: float | None = None
+    """Since when a topic has had more partitions than it knew when it joined."""
+
+    def must_join_again(self, now: float) -> bool:
+        """Whether it was given time to find new partitions by itself, and did not. It is told once."""
+        is_due = self.outdated_since is not None and now >= self.outdated_since + OUTDATED_GRACE
+        if is_due:
+            self.outdated_since = None
+        return is_due
 
     @property
     def protocol_name(self) -> str:

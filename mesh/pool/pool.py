@@ -232,10 +232,19 @@ class Pool:
                 self.serving.giving_up.release(member, list(member.windows), Cause.SILENT, now, others_first=True)
         self.timers.at(now + max(self._settings.lock_timeout / 10, 0.1), self._watch_silence)
 
+    def partitions_grew(self, topics: frozenset[TopicName], now: float) -> None:
+        """Clients see new partitions when they ask for metadata the next time, which may be in minutes: those who fetch
+        from these topics are made to ask (docs/decisions/0021-new-partitions-are-seen-at-once.md)."""
+        for member in list(self.all_members):
+            numbers = (self._topics.number(source) for source in member.windows)
+            if outdated := {number[0] for number in numbers if number is not None} & topics:
+                self.serving.outdate(member, outdated, now)
+                self.coordinator.outdate(member.id, now)
+
     def unused_for(self, now: float) -> float:
-        """Seconds for which nobody has fetched, since it was made at the latest; 0 while a member holds something, or
-        has a Fetch that waits."""
-        if any(member.in_flight or member.parked for member in self.all_members):
+        """Seconds for which nobody has fetched, since it was made at the latest; 0 while a member holds something or
+        has a Fetch that waits, and while there are leases."""
+        if self.leases.are_wanted(now) or any(member.in_flight or member.parked for member in self.all_members):
             return 0.0
         return now - self._used
 

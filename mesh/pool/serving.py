@@ -117,6 +117,21 @@ class Serving:
         results = tuple(FetchedPartition(ErrorCode.NONE, lane.offset) for lane in fetch.lanes)
         self._effects.append(Answer(fetch.ticket, FetchResult(results)))
 
+    def outdate(self, member: Member, topics: set[TopicName], now: float) -> None:
+        """These topics have more partitions than its client knows. Every client asks for metadata when a Fetch is
+        answered that this is not the leader of a partition: the next one is, of one partition of each."""
+        member.outdated |= topics
+        for ticket in list(member.parked):
+            fetch = self.fetches[ticket]
+            for lane in fetch.lanes:
+                if lane.partition is not None and not lane.size:
+                    number = self._topics.number(lane.partition.source)
+                    if number is not None and number[0] in member.outdated:
+                        member.outdated.discard(number[0])
+                        lane.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if any(lane.error is not ErrorCode.NONE for lane in fetch.lanes):
+                self.answer(fetch, now)
+
     # What members give up
 
     def settle(self, member: Member, source: UpstreamPartition, offset: int) -> int:
@@ -212,6 +227,10 @@ class Serving:
             lane.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return lane
         window = self.window(member, source)
+        if topic in member.outdated:
+            member.outdated.discard(topic)
+            lane.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return lane
         if window.fetch is not None:
             self._supersede(self.fetches[window.fetch], now)
         if asked.offset > window.end:

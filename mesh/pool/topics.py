@@ -63,6 +63,10 @@ class VirtualTopics:
         """What stands behind partition 0, 1, … of a topic; empty for a topic that is not known."""
         return self._partitions.get(name, [])
 
+    def counts(self) -> dict[TopicName, int]:
+        """How many partitions each topic has."""
+        return {name: len(partitions) for name, partitions in self._partitions.items()}
+
     def partition(self, name: TopicName, index: int) -> UpstreamPartition | None:
         sources = self._partitions.get(name)
         return sources[index] if sources is not None and 0 <= index < len(sources) else None
@@ -89,7 +93,7 @@ class VirtualTopics:
         """Take note of all topics of one upstream cluster and their partition counts; returns whether a client would
         see a difference. A topic disappears when none of its sources exists any more."""
         self._upstream[cluster] = topics
-        before = {name: len(partitions) for name, partitions in self._partitions.items()}
+        before = self.counts()
         for name, explicit in self._explicit.items():
             self._refresh(name, explicit.sources)
         for name, source in self._by_prefix().items():
@@ -97,7 +101,7 @@ class VirtualTopics:
         for name in list(self._partitions):
             if not any(self._count(Source(p.cluster, p.topic)) for p in self._partitions[name]):
                 self._forget(name)
-        return before != {name: len(partitions) for name, partitions in self._partitions.items()}
+        return before != self.counts()
 
     def _count(self, source: Source) -> int:
         return self._upstream.get(source.cluster, {}).get(source.topic, 0)

@@ -100,10 +100,13 @@ class VirtualCluster:
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int], now: float) -> list[Effect]:
         """All topics of one upstream cluster and how many partitions each has."""
+        before = self.topics.counts()
         if self.topics.update(cluster, topics):
+            grown = frozenset(name for name, count in self.topics.counts().items() if 0 < before.get(name, 0) < count)
             for pool in list(self.pools.values()):
                 with self._pools.step(pool, now):
                     pool.inflow.topics_changed()
+                    pool.partitions_grew(grown, now)
         return self._drain()
 
     def missing_topic(self, name: TopicName) -> list[Effect]:
@@ -351,7 +354,7 @@ class VirtualCluster:
 
     def leasing(self, group: GroupId, step: Callable[[Pool], None], now: float) -> tuple[ErrorCode, list[Effect]]:
         """A holder of leases, or one about to be, asks for something; `step` does it. An error if it may not."""
-        error = self._pools.refusal(group)
+        error = self._pools.refusal(group, now)
         if error is ErrorCode.NONE:
             pool = self._pools.of_group(group, now)
             with self._pools.step(pool, now):

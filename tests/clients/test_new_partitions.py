@@ -1,0 +1,42 @@
+"""A topic gets more partitions: every client finds them within seconds, however old it lets its metadata become."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.clients.bench import Client, ClientBench
+from tests.clients.selection import clients
+from tests.integration.kafka import KafkaCluster
+from tests.integration.processes import eventually
+
+pytestmark = pytest.mark.long
+NEW = range(3, 6)
+
+
+@pytest.mark.parametrize("client", clients())
+def test_new_partitions_are_found(bench: ClientBench, client: Client) -> None:
+    bench.start_mesh()
+    member = bench.joined(client, "only", commit="sync")
+    bench.feed(300)
+    bench.account_when_all_arrived().assert_each_once()
+    cluster = bench.clusters[1]
+    cluster.grow_topic(bench.topic, 6)
+    began = time.monotonic()
+    bench.feed(600)
+
+    def found() -> set[int]:
+        return new_partitions_committed(cluster, bench.group, bench.topic)
+
+    eventually("the new partitions are consumed", lambda: found() == set(NEW), timeout=60)
+    print(f"MEASURED | {client.value} | new partitions found after | {time.monotonic() - began:.1f} s", flush=True)
+    bench.account_when_all_arrived(timeout=30).assert_nothing_lost_or_altered()
+    assert not member.events["error"], member.events
+
+
+def new_partitions_committed(cluster: KafkaCluster, group: str, topic: str) -> set[int]:
+    committed = cluster.committed(group)
+    return {partition for (name, partition), offset in committed.items() if name == topic and offset > 0}.intersection(
+        NEW
+    )
