@@ -85,9 +85,9 @@ def _partitions(pool: Mapping[str, Any]) -> Table:
             f"{each['topic']}-{each['partition']}",
             f"{each['cluster']}/{each['upstream_topic']}-{each['upstream_partition']}",
             each["standing"] if each["source"] == "up" else "source down",
-            str(each["committed"]) if each["committed"] >= 0 else "",
+            _number(each["committed"]),
             str(each["end"]),
-            str(each["lag"]) if each["standing"] == "active" else "",
+            _number(each["lag"]),
             str(each["backlog"]),
             str(oldest.get("offset", "")),
             _seconds(oldest.get("record_age_seconds")),
@@ -108,6 +108,10 @@ def _plain(text: str) -> str:
     """Clients choose their names: nothing in them may talk to the terminal, or be taken for markup."""
     shown = text if text.isprintable() else text.encode("unicode_escape").decode()
     return shown.replace("[", r"\[")
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
 
 
 def _seconds(value: float | None) -> str:

@@ -110,7 +110,7 @@ def test_what_is_not_known_is_not_shown_as_a_number() -> None:
     """Of a partition that is not this process's at the moment: its position and lag are not "-1" and "0"."""
     status = copy.deepcopy(STATUS)
     (partition,) = status["virtual_clusters"][0]["pools"][0]["partitions"]
-    partition |= {"standing": "suspended", "committed": -1, "lag": 0, "oldest_unacknowledged": None}
+    partition |= {"standing": "suspended", "committed": None, "lag": None, "oldest_unacknowledged": None}
     text = io.StringIO()
     show(status, Console(file=text, width=250))
     (row,) = (line for line in text.getvalue().splitlines() if line.startswith("orders-3"))

@@ -33,6 +33,7 @@ from mesh.pool.questions import (
 )
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
+from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.positions import committed_positions
 from mesh.upstream.properties import Properties
 from mesh.wire.errors import ErrorCode
@@ -56,8 +57,8 @@ class UpstreamAdministration:
     """The upstream clusters of one virtual cluster. prefix: what stands before a group id upstream."""
 
     def __init__(self, clusters: Mapping[ClusterName, Properties], prefix: str) -> None:
-        self._clusters = clusters
-        self._admins = {name: LazyAdmin(properties) for name, properties in clusters.items()}
+        self._clusters = {name: {**each, "logger": LOG.named(name)} for name, each in clusters.items()}
+        self._admins = {name: LazyAdmin(properties) for name, properties in self._clusters.items()}
         self._prefix = prefix
         self._readers = anyio.CapacityLimiter(GROUPS_AT_A_TIME)
 

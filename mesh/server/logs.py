@@ -96,7 +96,7 @@ def configure_logs(level: Level = "info", format: Format = "auto", stream: TextI
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(allow=("cluster", "group")), *shared],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *([] if is_console else [structlog.processors.format_exc_info]),

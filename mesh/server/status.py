@@ -30,7 +30,7 @@ def _virtual_cluster(server: VirtualClusterServer, today: float) -> Status:
                 "group": each.group,
                 "state": each.state,
                 "member_count": len(each.members),
-                "lag": sum(partition.lag for partition in each.partitions),
+                "lag": sum(partition.lag or 0 for partition in each.partitions),
                 "members": [_member(member, now) for member in each.members[:MOST_MEMBERS]],
                 "partitions": [_partition(partition, now, today) for partition in each.partitions],
             }

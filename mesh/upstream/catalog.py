@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.events import EventChannel
+from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.properties import connection_properties
 from mesh.upstream.trouble import Cause, Trouble, trouble_of
 
@@ -61,6 +62,7 @@ class TopicCatalog:
         self._properties: dict[str, Any] = {
             **connection_properties({**properties, "bootstrap.servers": bootstrap_servers}),
             "error_cb": self._complain,
+            "logger": LOG.named(cluster),
         }
         self._look = threading.Event()
         self._closed = False

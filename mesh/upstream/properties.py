@@ -41,7 +41,6 @@ _ALWAYS: Properties = {
     "message.max.bytes": 1_000_000,
     "statistics.interval.ms": 0,
     "enable.metrics.push": False,
-    "logger": LOG,
 }
 _CONNECTION = (
     *("bootstrap.", "broker.", "client.", "https.", "reconnect.", "sasl.", "security.", "socket.", "ssl."),
@@ -60,8 +59,9 @@ def consumer_properties(options: EngineOptions) -> dict[str, Any]:
     queued = max(buffer_bytes, _SMALLEST_QUEUE)
     default_session = STATIC_SESSION_MS if options.instance_id is not None else DYNAMIC_SESSION_MS
     session = options.session_timeout_ms or int(properties.get("session.timeout.ms", default_session))
-    ours = {
+    ours: dict[str, Any] = {
         "bootstrap.servers": options.bootstrap_servers,
+        "logger": LOG.named(options.cluster, options.group_id),
         "group.id": options.group_id,
         "session.timeout.ms": session,
         "isolation.level": options.isolation,
@@ -81,6 +81,7 @@ def reader_properties(options: EngineOptions) -> dict[str, Any]:
     """For a consumer that reads spans again, outside any group. librdkafka wants a group id all the same."""
     ours = {
         "bootstrap.servers": options.bootstrap_servers,
+        "logger": LOG.named(options.cluster, options.group_id),
         "group.id": options.group_id,
         "isolation.level": options.isolation,
         "queued.max.messages.kbytes": 1_024,
@@ -92,9 +93,10 @@ def reader_properties(options: EngineOptions) -> dict[str, Any]:
 
 
 def connection_properties(properties: Properties) -> dict[str, Any]:
-    """Those by which a client finds a cluster and is let in, for a client that consumes nothing."""
+    """Those by which a client finds a cluster and is let in, for a client that consumes nothing; with the logger that
+    stands there, if one does."""
     return {
         **{name: value for name, value in _CUSTOMARY.items() if name.startswith(_CONNECTION)},
-        "logger": LOG,
+        "logger": properties.get("logger", LOG),
         **{name: value for name, value in properties.items() if name.startswith(_CONNECTION)},
     }

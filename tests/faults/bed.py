@@ -13,6 +13,9 @@ from tests.integration.bench import Bench
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import eventually
 
+OF_GROUPS = {Trouble.NOT_AUTHORIZED, Trouble.ASSIGNOR, Trouble.FENCED, Trouble.COMMITS, Trouble.ENGINE_FAILED}
+"""What concerns one group on a cluster, and names it."""
+
 
 class Bed:
     """A bench, and a stopwatch whose times are printed."""
@@ -57,9 +60,19 @@ class Bed:
         described = self.standing()[trouble.value]
         assert described["what"] == WORDS[trouble].event
         assert described["reason"]
+        self.assert_a_line(trouble, described)
         labels = {"cluster": "us", "trouble": trouble.value}
         eventually("the metric", lambda: self.mesh.metric("kafka_mesh_upstream_trouble_seconds", **labels) > 0)
         return took
+
+    def assert_a_line(self, trouble: Trouble, described: dict[str, Any]) -> None:
+        """In the log stands what /readyz tells: the cluster, and the group or topic if it concerns only that."""
+        about = {name: described[name] for name in ("cluster", "group", "topic") if name in described}
+        entries = [each for each in self.mesh.log_entries() if each["event"] == WORDS[trouble].event]
+        assert any(about.items() <= each.items() for each in entries), (about, entries)
+        assert all(each["reason"] and each["meanwhile"] for each in entries)
+        if trouble in OF_GROUPS:
+            assert about["group"] == self.bench.group
 
     def until_over(self, timeout: float = 60.0) -> None:
         """Returns when /readyz tells of nothing."""

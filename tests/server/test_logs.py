@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from mesh.server.logs import VOCABULARY, configure_logs, get_logger
+from mesh.upstream.librdkafka_log import LibrdkafkaLog
 
 SOURCE = Path(__file__).parents[2] / "mesh"
 
@@ -49,6 +50,19 @@ def test_json_lines() -> None:
         "slot": 7,
         "errors": {"eu/orders-0": 27},
     }
+
+
+def test_a_line_of_librdkafka_names_the_cluster_and_the_group() -> None:
+    stream = io.StringIO()
+    configure_logs("info", "json", stream)
+    template, log = "%s [%s] %s", LibrdkafkaLog(logging.getLogger("librdkafka"))
+    log.named("eu", "billing").log(logging.WARNING, template, "SESSTMOUT", "rdkafka#consumer-1", "the session ended")
+    log.named("us").log(logging.WARNING, template, "METADATA", "rdkafka#producer-2", "odd")
+    of_group, of_cluster = entries(stream)
+    assert (of_group["cluster"], of_group["group"], of_group["logger"]) == ("eu", "billing", "librdkafka")
+    assert "the session ended" in of_group["event"]
+    assert of_cluster["cluster"] == "us"
+    assert "group" not in of_cluster
 
 
 def test_a_logger_made_before() -> None:

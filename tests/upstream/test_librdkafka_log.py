@@ -12,7 +12,9 @@ from mesh.upstream import librdkafka_log
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, TopicCatalog
 from mesh.upstream.engine import SourceDown
 from mesh.upstream.librdkafka_log import AT_MOST_EVERY, LibrdkafkaLog
+from mesh.upstream.properties import connection_properties, consumer_properties, reader_properties
 from tests.upstream.harness import CLUSTER, engine, new_name, run, source
+from tests.upstream.test_properties import options as options_of
 
 NOWHERE = "127.0.0.1:1"
 TEMPLATE = "%s [%s] %s"
@@ -86,6 +88,14 @@ class Clients(logging.Handler):
         while len(self.names) < count:
             self._told.clear()
             await self._told.wait()
+
+
+def test_every_client_of_an_engine_has_a_logger_of_its_cluster_and_group() -> None:
+    options = options_of({"client.id": "theirs"})
+    for properties in (consumer_properties(options), reader_properties(options)):
+        for made in (properties, connection_properties(properties)):
+            assert made["logger"]._names == {"cluster": options.cluster, "group": options.group_id}
+    assert "logger" in connection_properties({})
 
 
 def test_an_outage_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
