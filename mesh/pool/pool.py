@@ -234,7 +234,7 @@ class Pool:
 
     def partitions_grew(self, topics: frozenset[TopicName], now: float) -> None:
         """Clients see new partitions when they ask for metadata the next time, which may be in minutes: those who fetch
-        from these topics are made to ask (docs/decisions/0021-new-partitions-are-seen-at-once.md)."""
+        from these topics are made to ask (docs/decisions/0024-new-partitions-are-seen-at-once.md)."""
         for member in list(self.all_members):
             numbers = (self._topics.number(source) for source in member.windows)
             if outdated := {number[0] for number in numbers if number is not None} & topics:

@@ -24,8 +24,8 @@ class Feed:
         # With more in flight, a producer's first batch may be refused by a partition that is just coming up and the
         # second one accepted; the first one's retry then counts as a duplicate, and is lost as a success.
         one_by_one = {"enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
-        # One broker of several may hang: its partitions are led by another by then.
-        patience = {"socket.timeout.ms": 5_000}
+        # One broker of several may hang: its partitions are led by another by then. And a topic may grow.
+        patience = {"socket.timeout.ms": 5_000, "topic.metadata.refresh.interval.ms": 1_000}
         base = {**CLIENT_PROPERTIES, **patience, **one_by_one, "bootstrap.servers": cluster.bootstrap_servers}
         self._producers = [Producer({**base, "compression.codec": codec}) for codec in CODECS]
 
