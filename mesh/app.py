@@ -8,7 +8,7 @@ import random
 import signal
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -18,24 +18,20 @@ import anyio.abc
 
 from mesh.apis.api import Address, Endpoint
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.config.model import Admin, ClientLimits, Cluster, Config, NamedTopic, PrefixRule
+from mesh.config.model import Admin, Cluster, Config, NamedTopic
 from mesh.config.model import Pool as PoolConfig
 from mesh.config.model import VirtualCluster as VirtualClusterConfig
 from mesh.config.warnings import warnings_of
-from mesh.pool import topics as pool_topics
+from mesh.configured import clusters_of, limits_of, properties_of, rules_of, settings_of, topics_of
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.effects import GroupId
-from mesh.pool.redelivery import Redelivery
-from mesh.pool.rules import GroupRules
-from mesh.pool.settings import PoolSettings
-from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.admin import AdminAccess, serve_admin
 from mesh.server.administration import UpstreamAdministration
 from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing
 from mesh.server.leases import LeaseApi
-from mesh.server.limits import Descriptors, Gate, Limits, raise_descriptor_limit
+from mesh.server.limits import Descriptors, Gate, raise_descriptor_limit
 from mesh.server.listener_setup import ListenerSetup, admin_certificate
 from mesh.server.logs import configure_logs, get_logger
 from mesh.server.loop_lag import measure_loop_lag
@@ -154,7 +150,7 @@ class Application:
             self._catalogs[cluster.name] = TopicCatalog(
                 cluster.name,
                 cluster.bootstrap_servers,
-                _properties(cluster),
+                properties_of(cluster),
                 self._config.metadata_refresh,
                 self._catalog_event,
                 loop,
@@ -236,9 +232,9 @@ class Application:
         pool = configured.target.pool
         cluster = VirtualCluster(
             configured.name,
-            _topics(configured.name, pool),
-            _rules(pool),
-            _settings(pool),
+            topics_of(configured.name, pool),
+            rules_of(pool),
+            settings_of(pool, time.time() - asyncio.get_running_loop().time()),
             self._memory,
             random.Random(),
         )
@@ -254,15 +250,15 @@ class Application:
             return self._engine(configured.name, pool, clusters[name], group, deliver)
 
         def refresh() -> None:
-            for name in _clusters_of(pool):
+            for name in clusters_of(pool):
                 self._catalogs[name].refresh_soon()
 
         bury: Bury = bury_nothing
         if (dead := pool.dead_letters) is not None:
             bury = DeadLetterOffice(dead.topic, lambda name: self._writer(clusters[name], create=dead.create)).bury
         upstream = {
-            name: {**_properties(clusters[name]), "bootstrap.servers": clusters[name].bootstrap_servers}
-            for name in _clusters_of(pool)
+            name: {**properties_of(clusters[name]), "bootstrap.servers": clusters[name].bootstrap_servers}
+            for name in clusters_of(pool)
         }
         administration = UpstreamAdministration(upstream, pool.upstream_group_prefix)
         gate = Gate(limits_of(configured.limits), self._descriptors, self._memory)
@@ -274,7 +270,7 @@ class Application:
         writer = self._writers.get((cluster.name, create))
         if writer is None:
             loop = asyncio.get_running_loop()
-            writer = DeadLetterWriter(cluster.bootstrap_servers, _properties(cluster), create, loop)
+            writer = DeadLetterWriter(cluster.bootstrap_servers, properties_of(cluster), create, loop)
             self._writers[cluster.name, create] = writer
         return writer
 
@@ -285,7 +281,7 @@ class Application:
         options = EngineOptions(
             cluster.name,
             cluster.bootstrap_servers,
-            _properties(cluster),
+            properties_of(cluster),
             pool.upstream_group_prefix + group,
             f"kafka-mesh.{process}.{name}.{group}" if process is not None else None,
             pool.start.value,
@@ -301,7 +297,7 @@ class Application:
         return make_engine(self._engines[cluster.name], options, counted, self._buffers)
 
     def _choose_engine(self, cluster: Cluster) -> EngineName:
-        choice = choose(cluster.engine.value, _properties(cluster))
+        choice = choose(cluster.engine.value, properties_of(cluster))
         if choice.reason:
             log.warning("a cluster is read by librdkafka", cluster=cluster.name, reason=choice.reason)
         return choice.engine
@@ -374,77 +370,3 @@ def _descriptors(wanted: int) -> Descriptors:
     else:
         log.info("open files are limited", **fields)
     return descriptors
-
-
-def limits_of(limits: ClientLimits) -> Limits:
-    """The values themselves: `model_dump` writes durations and sizes as text."""
-    return Limits(**dict(limits))
-
-
-def _properties(cluster: Cluster) -> Mapping[str, str]:
-    properties = cluster.client_properties()
-    return {name: value for name, value in properties.items() if name != "bootstrap.servers"}
-
-
-def _clusters_of(pool: PoolConfig) -> set[ClusterName]:
-    names: set[ClusterName] = set()
-    for rule in pool.topics:
-        match rule:
-            case NamedTopic():
-                names |= {source.cluster for source in rule.sources}
-            case PrefixRule():
-                names.add(rule.cluster)
-    return names
-
-
-def _topics(virtual_cluster: str, pool: PoolConfig) -> VirtualTopics:
-    named: Iterable[NamedTopic] = (rule for rule in pool.topics if isinstance(rule, NamedTopic))
-    rules: Iterable[PrefixRule] = (rule for rule in pool.topics if isinstance(rule, PrefixRule))
-    return VirtualTopics(
-        virtual_cluster,
-        [
-            ExplicitTopic(
-                TopicName(topic.name), tuple(Source(source.cluster, source.topic) for source in topic.sources)
-            )
-            for topic in named
-        ],
-        [pool_topics.PrefixRule(rule.prefix, rule.cluster) for rule in rules],
-    )
-
-
-def _rules(pool: PoolConfig) -> GroupRules:
-    return GroupRules(
-        admitted=pool.groups,
-        maximum=pool.max_pools,
-        group_less=GroupId(pool.group_less) if pool.group_less is not None else None,
-        acknowledge=tuple((rule.group, rule.mode) for rule in pool.acknowledge),
-    )
-
-
-def _redelivery(pool: PoolConfig) -> Redelivery:
-    limit = pool.dead_letters.limit if pool.dead_letters is not None else None
-    backoff = pool.redelivery_backoff
-    if backoff is None:
-        return Redelivery(limit=limit)
-    return Redelivery(limit=limit, initial=backoff.initial, multiplier=backoff.multiplier, maximum=backoff.maximum)
-
-
-def _settings(pool: PoolConfig) -> PoolSettings:
-    return PoolSettings(
-        policy=pool.fairness.policy,
-        initial_window=pool.fairness.initial_window,
-        maximum_window=pool.fairness.maximum_window,
-        partition_budget=pool.budgets.partition,
-        pool_budget=pool.budgets.pool,
-        replay_budget=pool.budgets.replay,
-        join_delay=pool.join_delay,
-        fast_expiry=pool.fast_expiry,
-        lock_timeout=pool.lock_timeout,
-        commit_timeout=pool.commit_timeout,
-        redelivery=_redelivery(pool),
-        metadata_limit=pool.metadata_limit,
-        session_minimum=pool.session_timeout.minimum,
-        session_maximum=pool.session_timeout.maximum,
-        max_members=pool.max_members,
-        epoch=time.time() - asyncio.get_running_loop().time(),
-    )

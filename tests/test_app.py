@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mesh.app import limits_of
 from mesh.config.model import ClientLimits
+from mesh.configured import limits_of
 from mesh.server.limits import Limits
 
 

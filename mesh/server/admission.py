@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mesh.server.limits import Admitted, Closed, Gate, RequestQuota
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
+from mesh.server.peer import Peer
 from mesh.wire.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from mesh.server.connection import DownstreamConnection
 
 log = get_logger(__name__)
 
@@ -29,7 +27,7 @@ class Admission:
         self._metrics = metrics
         self._now = now
         self._log_quota = RequestQuota(MOST_LOGGED, now())
-        self._holding: set[DownstreamConnection] = set()
+        self._holding: set[Peer] = set()
         """Connections whose clients have not read everything."""
 
     @property
@@ -37,7 +35,7 @@ class Admission:
         """Bytes that wait for clients to read them."""
         return self._gate.unread
 
-    def enter(self, connection: DownstreamConnection) -> Admitted | None:
+    def enter(self, connection: Peer) -> Admitted | None:
         """None if there is no room for a connection."""
         admitted = self._gate.enter(connection.client_host, self._now())
         if isinstance(admitted, Admitted):
@@ -45,16 +43,16 @@ class Admission:
         self.closed(connection, admitted)
         return None
 
-    def leave(self, connection: DownstreamConnection) -> None:
+    def leave(self, connection: Peer) -> None:
         self._holding.discard(connection)
         if connection.admitted is not None:
             self._gate.leave(connection.admitted)
 
-    def take(self, connection: DownstreamConnection) -> float:
+    def take(self, connection: Peer) -> float:
         """A request of a connection was answered. Returns for how many seconds it must rest."""
         return self._gate.take(connection.admitted, self._now()) if connection.admitted is not None else 0.0
 
-    def hold(self, connection: DownstreamConnection, unread: int) -> None:
+    def hold(self, connection: Peer, unread: int) -> None:
         """So many bytes wait for a client to read them. If they are too many of all clients, the one that lets the most
         wait is closed."""
         if connection.admitted is None:
@@ -66,17 +64,17 @@ class Admission:
             self.closed(worst, "too_much_unread")
             worst.abort()
 
-    def closed(self, connection: DownstreamConnection, reason: Closed) -> None:
+    def closed(self, connection: Peer, reason: Closed) -> None:
         """A connection is being refused or closed, for a limit."""
         self._metrics.connection_closed(self._name, reason)
         self._log("a connection was closed: a limit", connection, reason, "")
 
-    def refused(self, connection: DownstreamConnection, problem: ProtocolError) -> None:
+    def refused(self, connection: Peer, problem: ProtocolError) -> None:
         """A client sent what no answer can be given to; its connection is being closed."""
         self._metrics.protocol_error(self._name, problem.reason)
         self._log("a connection was closed: protocol error", connection, problem.reason, str(problem))
 
-    def _log(self, event: str, connection: DownstreamConnection, reason: str, detail: str) -> None:
+    def _log(self, event: str, connection: Peer, reason: str, detail: str) -> None:
         # Who comes back a thousand times a second must not fill the log: all of them are in the metrics.
         if reason == "idle" or self._log_quota.take(self._now()) > 0:
             return
@@ -86,5 +84,5 @@ class Admission:
         log.warning(event, virtual_cluster=self._name, **fields)
 
 
-def _unread(connection: DownstreamConnection) -> int:
+def _unread(connection: Peer) -> int:
     return connection.admitted.unread if connection.admitted is not None else 0

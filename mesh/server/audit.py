@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mesh.apis.authorization import Refusal
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
+from mesh.server.peer import Peer
 from mesh.server.rate import Rate
 from mesh.wire.connection import Request
-
-if TYPE_CHECKING:
-    from mesh.server.connection import DownstreamConnection
 
 log = get_logger(__name__)
 
@@ -25,7 +21,7 @@ class Audit:
         self._metrics = metrics
         self._rate = Rate()
 
-    def refused(self, connection: DownstreamConnection, request: Request, refusal: Refusal, now: float) -> None:
+    def refused(self, connection: Peer, request: Request, refusal: Refusal, now: float) -> None:
         api, operation, resource_type = request.api_key.name, refusal.operation.name, refusal.resource_type.name
         self._metrics.refusal(self._virtual_cluster, api, operation, resource_type)
         left_out = self._rate.admit(now)

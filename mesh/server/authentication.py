@@ -6,18 +6,16 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mesh.apis.api import Authentication
 from mesh.security.sasl import Challenge, Failure, Slow, Success
 from mesh.security.session import Handshake, Lasting
 from mesh.server.logs import get_logger
+from mesh.server.metrics import Metrics
+from mesh.server.peer import Peer
 from mesh.server.rate import Rate
 from mesh.wire.connection import Request
-
-if TYPE_CHECKING:
-    from mesh.server.connection import DownstreamConnection
-    from mesh.server.metrics import Metrics
 
 log = get_logger(__name__)
 
@@ -42,7 +40,7 @@ class Authenticator:
         self._checks = 0
         self._rate = Rate()
 
-    def carry_out(self, connection: DownstreamConnection, effect: Authentication) -> None:
+    def carry_out(self, connection: Peer, effect: Authentication) -> None:
         """A step that the handler of a request took."""
         assert isinstance(effect.ticket, Request)
         self._take(connection, effect.ticket, effect.step)
@@ -50,7 +48,7 @@ class Authenticator:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _take(self, connection: DownstreamConnection, request: Request, step: object) -> None:
+    def _take(self, connection: Peer, request: Request, step: object) -> None:
         match step:
             case Slow(check) if self._checks < MOST_CHECKS:
                 self._checks += 1
@@ -78,18 +76,18 @@ class Authenticator:
                 assert isinstance(step, Challenge | Handshake | str)
                 self._respond(request, step)
 
-    def _soon(self, connection: DownstreamConnection, request: Request, future: Future[Success | Failure]) -> None:
+    def _soon(self, connection: Peer, request: Request, future: Future[Success | Failure]) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._checked, connection, request, future)
 
-    def _checked(self, connection: DownstreamConnection, request: Request, future: Future[Success | Failure]) -> None:
+    def _checked(self, connection: Peer, request: Request, future: Future[Success | Failure]) -> None:
         self._checks -= 1
         if future.cancelled() or connection.in_work is not request:
             return  # it has closed meanwhile
         step = connection.session.settle(future.result(), self._loop.time(), time.time())
         self._take(connection, request, step)
 
-    def _succeed(self, connection: DownstreamConnection, request: Request, step: Lasting) -> None:
+    def _succeed(self, connection: Peer, request: Request, step: Lasting) -> None:
         result = "reauthenticated" if step.is_again else "success"
         self._metrics.authentication(self._virtual_cluster, _mechanism(connection), result)
         connection.established()
@@ -102,12 +100,12 @@ class Authenticator:
         )
         self._respond(request, step)
 
-    def _fail(self, connection: DownstreamConnection, request: Request, failure: Failure) -> None:
+    def _fail(self, connection: Peer, request: Request, failure: Failure) -> None:
         if not failure.is_known:
             self._tell(connection, failure)
         self._loop.call_later(FAILURE_DELAY, self._end, connection, request, failure)
 
-    def _tell(self, connection: DownstreamConnection, failure: Failure) -> None:
+    def _tell(self, connection: Peer, failure: Failure) -> None:
         self._metrics.authentication(self._virtual_cluster, _mechanism(connection), failure.reason)
         left_out = self._rate.admit(self._loop.time())
         if left_out is not None:
@@ -123,13 +121,13 @@ class Authenticator:
                 left_out=left_out,
             )
 
-    def _end(self, connection: DownstreamConnection, request: Request, result: object) -> None:
+    def _end(self, connection: Peer, request: Request, result: object) -> None:
         """Answer, and close once that is sent."""
         if connection.in_work is request:
             self._respond(request, result)
             connection.close()
 
 
-def _mechanism(connection: DownstreamConnection) -> str:
+def _mechanism(connection: Peer) -> str:
     mechanism = connection.session.mechanism
     return mechanism.value if mechanism is not None else "none"

@@ -21,21 +21,20 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Mapping
+from typing import Final, Protocol, cast
 
 from mesh.pool.effects import ConnectionId
 from mesh.security.rules import UNLIMITED
 from mesh.security.session import Session
+from mesh.server.admission import Admission
 from mesh.server.limits import Admitted, Closed
-from mesh.server.security import peer_certificate
+from mesh.server.security import ListenerSecurity, peer_certificate
 from mesh.wire.apis import ApiKey
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ProtocolError
 from mesh.wire.frames import MAX_REQUEST_BYTES
 from mesh.wire.messages import ResponseMessage
-
-if TYPE_CHECKING:
-    from mesh.server.virtual_cluster import VirtualClusterServer
 
 MOST_QUEUED: Final = 100
 """Requests that may wait behind the one in work; beyond it nothing is read from the connection, until half are left."""
@@ -47,10 +46,43 @@ AUTHENTICATION_TIMEOUT: Final = 10.0
 """Seconds a client has to authenticate in."""
 
 
+class Server(Protocol):
+    """What a connection is one of. versions: lowest and highest of each API."""
+
+    @property
+    def admission(self) -> Admission: ...
+
+    @property
+    def security(self) -> ListenerSecurity: ...
+
+    @property
+    def versions(self) -> Mapping[ApiKey, tuple[int, int]]: ...
+
+    def now(self) -> float: ...
+
+    def connected(self, connection: DownstreamConnection) -> None:
+        """It was let in."""
+
+    def authenticated(self, connection: DownstreamConnection) -> None:
+        """It is known who its client is, for the first time or again."""
+
+    def disconnected(self, connection: DownstreamConnection) -> None:
+        """It is gone: what waits here must not be given anything any more."""
+
+    def work_soon(self, connection: DownstreamConnection) -> None:
+        """Let it take up its next request, once everything that was decided before is done."""
+
+    def handle(self, connection: DownstreamConnection, request: Request) -> None:
+        """Raises ProtocolError."""
+
+    def hurry(self, request: Request) -> None:
+        """Another request waits behind this one."""
+
+
 class DownstreamConnection(asyncio.Protocol):
     """in_work: the request that is being answered; those behind it wait. admitted: None before it was let in."""
 
-    def __init__(self, server: VirtualClusterServer, id: ConnectionId) -> None:
+    def __init__(self, server: Server, id: ConnectionId) -> None:
         self.id = id
         self.client_host = ""
         self.session = Session()
@@ -158,8 +190,7 @@ class DownstreamConnection(asyncio.Protocol):
 
     def established(self) -> None:
         """It is known who the client is, for the first time or again."""
-        assert self.session.principal is not None
-        self._server.cluster.authenticated(self.id, self.session.principal)
+        self._server.authenticated(self)
         self.judge()
         self._wire.limit_frames(MAX_REQUEST_BYTES)
         if self._door is not None:

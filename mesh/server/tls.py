@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import anyio
 import anyio.abc
@@ -21,10 +21,9 @@ from mesh.config.security import ListenerTls
 from mesh.config.security import Tls as TlsConfig
 from mesh.server.limits import network_of
 from mesh.server.logs import get_logger
+from mesh.server.metrics import Metrics
 from mesh.server.rate import Rate
-
-if TYPE_CHECKING:
-    from mesh.server.virtual_cluster import VirtualClusterServer
+from mesh.server.security import ListenerSecurity
 
 log = get_logger(__name__)
 
@@ -64,13 +63,28 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
     return context
 
 
+class Server(Protocol):
+    """To whom the connections are given."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def security(self) -> ListenerSecurity: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    def accept(self) -> asyncio.Protocol: ...
+
+
 class TlsListener:
     """Takes connections of an address, makes TLS connections of them, and gives them to a server.
 
     bound: has the address, and accepts nothing by itself.
     """
 
-    def __init__(self, bound: asyncio.Server, server: VirtualClusterServer, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, bound: asyncio.Server, server: Server, tasks: anyio.abc.TaskGroup) -> None:
         self._bound = bound
         self._server = server
         self._tasks = tasks

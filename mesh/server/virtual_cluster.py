@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, assert_never
+from typing import Any
 
 from mesh.apis import TABLE
 from mesh.apis.api import Authentication, Context, Endpoint, HandlerEffect
@@ -36,7 +36,6 @@ from mesh.pool.effects import (
     Ticket,
 )
 from mesh.pool.fetching import Delivered, FetchResult
-from mesh.pool.inflow import Assignment
 from mesh.pool.pool import Pool
 from mesh.pool.questions import Question
 from mesh.pool.results import CommitResult
@@ -54,25 +53,8 @@ from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
 from mesh.server.outcomes import error_of
 from mesh.server.security import ListenerSecurity
-from mesh.server.trouble_watch import TroubleWatch
 from mesh.server.troubles import Troubles
-from mesh.upstream.engine import (
-    Assigned,
-    Committed,
-    EndReached,
-    EngineEvent,
-    EngineFailed,
-    HighWatermarks,
-    Lost,
-    PositionReset,
-    ReadingDown,
-    ReadingUp,
-    Received,
-    Reread,
-    Revoked,
-    SourceDown,
-    SourceUp,
-)
+from mesh.server.upstream_events import UpstreamEvents
 from mesh.wire.apis import ApiKey
 from mesh.wire.connection import Request
 from mesh.wire.errors import ErrorCode, ProtocolError
@@ -95,9 +77,6 @@ QUESTIONS_AT_A_TIME = 16
 class _InWork:
     connection: DownstreamConnection
     work: Work
-
-
-OfSource: TypeAlias = SourceDown | SourceUp | ReadingDown | ReadingUp | EngineFailed
 
 
 class VirtualClusterServer:
@@ -126,8 +105,8 @@ class VirtualClusterServer:
         self._audit = Audit(self.name, metrics)
         self.served = {key: api.versions for key, api in TABLE.items()}
         self.versions = {key: (versions.lowest, versions.highest) for key, versions in self.served.items()}
-        self.engines = Engines(create, self._engine_event)
-        self._watch = TroubleWatch(cluster.name, troubles, metrics)
+        self.engines = Engines(create, lambda pool, name, event: self._upstream.happened(pool, name, event))
+        self._upstream = UpstreamEvents(cluster, self.engines, metrics, troubles, self.now, self._carry_out)
         self._refresh = refresh
         self._bury = bury
         self._administration = administration
@@ -159,6 +138,10 @@ class VirtualClusterServer:
         self._connections[connection.id] = connection
         self.cluster.connected(connection.id, connection.client_host)
         log.debug("a client connected", virtual_cluster=self.name, connection=connection.id)
+
+    def authenticated(self, connection: DownstreamConnection) -> None:
+        assert connection.session.principal is not None
+        self.cluster.authenticated(connection.id, connection.session.principal)
 
     def disconnected(self, connection: DownstreamConnection) -> None:
         del self._connections[connection.id]
@@ -294,72 +277,6 @@ class VirtualClusterServer:
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         self._carry_out(self.cluster.topics_changed(cluster, topics, self.now()))
 
-    def _engine_event(self, pool: Pool, cluster: ClusterName, event: EngineEvent) -> None:
-        now = self.now()
-        self._carry_out(self.cluster.upstream(pool, lambda pool: self._tell(pool, cluster, event, now), now))
-
-    def _tell(self, pool: Pool, cluster: ClusterName, event: EngineEvent, now: float) -> None:
-        match event:
-            case Received(partition, batches):
-                self.metrics.received(cluster, partition.topic, batches)
-                pool.inflow.received(partition, batches, now)
-            case Committed(token, errors):
-                self._watch.committed(pool.group, cluster, errors)
-                pool.commits.committed(cluster, token, errors, now)
-            case EndReached(partition, offset):
-                pool.inflow.reached_end(partition, offset)
-            case HighWatermarks(offsets):
-                pool.inflow.ends_known(offsets)
-            case Assigned(partitions):
-                assignments = [
-                    Assignment(item.partition, item.start, item.committed, item.resumed, item.end or 0)
-                    for item in partitions
-                ]
-                self._watch.assigned(pool.group, cluster)
-                pool.inflow.assigned(cluster, assignments, now)
-            case Revoked(sources):
-                pool.inflow.revoked(sources)
-            case Lost(sources):
-                pool.inflow.lost(sources)
-            case PositionReset(partition, start, reason):
-                pool.inflow.position_reset(partition, start, reason, now)
-            case Reread(partition, span, batches, complete, error):
-                pool.inflow.reread(partition, span, batches, complete, error, now)
-            case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():
-                self._tell_of_source(pool, cluster, event)
-            case _:
-                assert_never(event)
-
-    def _tell_of_source(self, pool: Pool, cluster: ClusterName, event: OfSource) -> None:
-        match event:
-            case ReadingDown(reason, trouble):
-                self._watch.reading_down(pool.group, cluster, trouble, reason)
-            case ReadingUp():
-                self._watch.reading_up(pool.group, cluster)
-            case SourceDown(reason, trouble):
-                self._watch.source_down(pool.group, cluster, trouble, reason)
-                pool.commits.source_down(cluster)
-            case SourceUp():
-                self._watch.source_up(pool.group, cluster)
-                pool.commits.source_up(cluster)
-            case EngineFailed(reason, traceback):
-                self._watch.engine_failed(pool.group, cluster, reason, traceback)
-                pool.inflow.engine_failed(cluster)
-                pool.commits.engine_failed(cluster)
-                self.engines.renew(pool, cluster)
-            case _:
-                assert_never(event)
-
-    def _buried(self, pool: Pool, effect: DeadLetterUpstream, error: str) -> None:
-        source, offset, now = effect.partition, effect.batch.first, self.now()
-        if error:
-            self.metrics.dead_letter_failed(self.name, pool.group)
-        else:
-            self.metrics.dead_letter(self.name, pool.group)
-        self._carry_out(
-            self.cluster.upstream(pool, lambda pool: pool.inflow.dead_letter_ended(source, offset, error, now), now)
-        )
-
     # The end
 
     def drain(self) -> None:
@@ -413,12 +330,12 @@ class VirtualClusterServer:
                     self.engines.subscribe(pool, effect)
             case LeaveUpstream(group, positions):
                 self.engines.close(group, positions)
-                self._watch.ended(group)
+                self._upstream.ended(group)
                 self.metrics.forget_group(self.name, group)
             case DeadLetterUpstream(group):
                 pool = self.cluster.pools.get(group)
                 if pool is not None:
-                    self._bury(effect, partial(self._buried, pool, effect))
+                    self._bury(effect, partial(self._upstream.buried, pool, effect))
             case AskUpstream(ticket, question):
                 assert isinstance(ticket, Request)
                 self._ask(ticket, question)

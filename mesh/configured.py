@@ -1,0 +1,93 @@
+"""From the configuration to what the parts of the process are told: each in its own words, which know of no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mesh.config.model import ClientLimits, Cluster, NamedTopic, PrefixRule
+from mesh.config.model import Pool as PoolConfig
+from mesh.pool import topics as pool_topics
+from mesh.pool.effects import GroupId
+from mesh.pool.redelivery import Redelivery
+from mesh.pool.rules import GroupRules
+from mesh.pool.settings import PoolSettings
+from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
+from mesh.records.spans import ClusterName, TopicName
+from mesh.server.limits import Limits
+
+
+def limits_of(limits: ClientLimits) -> Limits:
+    """The values themselves: `model_dump` writes durations and sizes as text."""
+    return Limits(**dict(limits))
+
+
+def properties_of(cluster: Cluster) -> Mapping[str, str]:
+    """librdkafka's, but for the addresses."""
+    properties = cluster.client_properties()
+    return {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+
+
+def clusters_of(pool: PoolConfig) -> set[ClusterName]:
+    """Those whose topics it has."""
+    names: set[ClusterName] = set()
+    for rule in pool.topics:
+        match rule:
+            case NamedTopic():
+                names |= {source.cluster for source in rule.sources}
+            case PrefixRule():
+                names.add(rule.cluster)
+    return names
+
+
+def topics_of(virtual_cluster: str, pool: PoolConfig) -> VirtualTopics:
+    named: Iterable[NamedTopic] = (rule for rule in pool.topics if isinstance(rule, NamedTopic))
+    rules: Iterable[PrefixRule] = (rule for rule in pool.topics if isinstance(rule, PrefixRule))
+    return VirtualTopics(
+        virtual_cluster,
+        [
+            ExplicitTopic(
+                TopicName(topic.name), tuple(Source(source.cluster, source.topic) for source in topic.sources)
+            )
+            for topic in named
+        ],
+        [pool_topics.PrefixRule(rule.prefix, rule.cluster) for rule in rules],
+    )
+
+
+def rules_of(pool: PoolConfig) -> GroupRules:
+    return GroupRules(
+        admitted=pool.groups,
+        maximum=pool.max_pools,
+        group_less=GroupId(pool.group_less) if pool.group_less is not None else None,
+        acknowledge=tuple((rule.group, rule.mode) for rule in pool.acknowledge),
+    )
+
+
+def _redelivery(pool: PoolConfig) -> Redelivery:
+    limit = pool.dead_letters.limit if pool.dead_letters is not None else None
+    backoff = pool.redelivery_backoff
+    if backoff is None:
+        return Redelivery(limit=limit)
+    return Redelivery(limit=limit, initial=backoff.initial, multiplier=backoff.multiplier, maximum=backoff.maximum)
+
+
+def settings_of(pool: PoolConfig, epoch: float) -> PoolSettings:
+    """epoch: see there."""
+    return PoolSettings(
+        policy=pool.fairness.policy,
+        initial_window=pool.fairness.initial_window,
+        maximum_window=pool.fairness.maximum_window,
+        partition_budget=pool.budgets.partition,
+        pool_budget=pool.budgets.pool,
+        replay_budget=pool.budgets.replay,
+        join_delay=pool.join_delay,
+        fast_expiry=pool.fast_expiry,
+        lock_timeout=pool.lock_timeout,
+        commit_timeout=pool.commit_timeout,
+        redelivery=_redelivery(pool),
+        metadata_limit=pool.metadata_limit,
+        session_minimum=pool.session_timeout.minimum,
+        session_maximum=pool.session_timeout.maximum,
+        max_members=pool.max_members,
+        epoch=epoch,
+    )

@@ -1,0 +1,126 @@
+"""What the engines of one virtual cluster tell: to the pool it concerns, to who counts, to who watches for troubles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, assert_never
+
+from mesh.pool.effects import DeadLetterUpstream, Effect, GroupId
+from mesh.pool.inflow import Assignment
+from mesh.pool.pool import Pool
+from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.records.spans import ClusterName
+from mesh.server.engines import Engines
+from mesh.server.metrics import Metrics
+from mesh.server.trouble_watch import TroubleWatch
+from mesh.server.troubles import Troubles
+from mesh.upstream.engine import (
+    Assigned,
+    Committed,
+    EndReached,
+    EngineEvent,
+    EngineFailed,
+    HighWatermarks,
+    Lost,
+    PositionReset,
+    ReadingDown,
+    ReadingUp,
+    Received,
+    Reread,
+    Revoked,
+    SourceDown,
+    SourceUp,
+)
+
+OfSource: TypeAlias = SourceDown | SourceUp | ReadingDown | ReadingUp | EngineFailed
+
+
+class UpstreamEvents:
+    """now: seconds. carry_out: what the pools decide."""
+
+    def __init__(
+        self,
+        cluster: VirtualCluster,
+        engines: Engines,
+        metrics: Metrics,
+        troubles: Troubles,
+        now: Callable[[], float],
+        carry_out: Callable[[Sequence[Effect]], None],
+    ) -> None:
+        self._cluster = cluster
+        self._engines = engines
+        self._metrics = metrics
+        self._watch = TroubleWatch(cluster.name, troubles, metrics)
+        self._now = now
+        self._carry_out = carry_out
+
+    def happened(self, pool: Pool, cluster: ClusterName, event: EngineEvent) -> None:
+        now = self._now()
+        self._carry_out(self._cluster.upstream(pool, lambda pool: self._tell(pool, cluster, event, now), now))
+
+    def buried(self, pool: Pool, effect: DeadLetterUpstream, error: str) -> None:
+        """A dead letter was written, or was not."""
+        source, offset, now = effect.partition, effect.batch.first, self._now()
+        if error:
+            self._metrics.dead_letter_failed(self._cluster.name, pool.group)
+        else:
+            self._metrics.dead_letter(self._cluster.name, pool.group)
+        self._carry_out(
+            self._cluster.upstream(pool, lambda pool: pool.inflow.dead_letter_ended(source, offset, error, now), now)
+        )
+
+    def ended(self, group: GroupId) -> None:
+        """The group's pool has ended."""
+        self._watch.ended(group)
+
+    def _tell(self, pool: Pool, cluster: ClusterName, event: EngineEvent, now: float) -> None:
+        match event:
+            case Received(partition, batches):
+                self._metrics.received(cluster, partition.topic, batches)
+                pool.inflow.received(partition, batches, now)
+            case Committed(token, errors):
+                self._watch.committed(pool.group, cluster, errors)
+                pool.commits.committed(cluster, token, errors, now)
+            case EndReached(partition, offset):
+                pool.inflow.reached_end(partition, offset)
+            case HighWatermarks(offsets):
+                pool.inflow.ends_known(offsets)
+            case Assigned(partitions):
+                assignments = [
+                    Assignment(item.partition, item.start, item.committed, item.resumed, item.end or 0)
+                    for item in partitions
+                ]
+                self._watch.assigned(pool.group, cluster)
+                pool.inflow.assigned(cluster, assignments, now)
+            case Revoked(sources):
+                pool.inflow.revoked(sources)
+            case Lost(sources):
+                pool.inflow.lost(sources)
+            case PositionReset(partition, start, reason):
+                pool.inflow.position_reset(partition, start, reason, now)
+            case Reread(partition, span, batches, complete, error):
+                pool.inflow.reread(partition, span, batches, complete, error, now)
+            case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():
+                self._tell_of_source(pool, cluster, event)
+            case _:
+                assert_never(event)
+
+    def _tell_of_source(self, pool: Pool, cluster: ClusterName, event: OfSource) -> None:
+        match event:
+            case ReadingDown(reason, trouble):
+                self._watch.reading_down(pool.group, cluster, trouble, reason)
+            case ReadingUp():
+                self._watch.reading_up(pool.group, cluster)
+            case SourceDown(reason, trouble):
+                self._watch.source_down(pool.group, cluster, trouble, reason)
+                pool.commits.source_down(cluster)
+            case SourceUp():
+                self._watch.source_up(pool.group, cluster)
+                pool.commits.source_up(cluster)
+            case EngineFailed(reason, traceback):
+                self._watch.engine_failed(pool.group, cluster, reason, traceback)
+                pool.inflow.engine_failed(cluster)
+                pool.commits.engine_failed(cluster)
+                self._engines.renew(pool, cluster)
+            case _:
+                assert_never(event)
