@@ -94,6 +94,7 @@ class PoolMachine(RuleBasedStateMachine):
         limit=st.sampled_from([None, 1, 2, 5]),
     )
     def begin(self, policy: Policy, window: int, replay: int, metadata: int, limit: int | None) -> None:
+        self.size = 2
         self.world = WatchedWorld(
             PoolSettings(
                 policy=policy,
@@ -233,8 +234,17 @@ class PoolMachine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         for consumer in self.consumers:
             if consumer.group is not GROUP_LESS:
-                assert consumer.heartbeat() is ErrorCode.NONE
+                told = consumer.heartbeat()
+                assert told is ErrorCode.NONE or (told is ErrorCode.REBALANCE_IN_PROGRESS and self.size > 2)
         self.world.advance(seconds)
+
+    @precondition(lambda self: self.size < 5)
+    @rule()
+    def grow(self) -> None:
+        """The topic has one more partition on eu: whoever fetches is told so, once, and loses nothing by it."""
+        self.size += 1
+        self.world.do(self.world.cluster.topics_changed(EU, {ORDERS: self.size}, self.world.now))
+        self.world.check()
 
     @precondition(lambda self: self.world.pending_stores)
     @rule(error=st.sampled_from([0, 0, 0, 14, 27]))
