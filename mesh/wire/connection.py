@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -60,17 +61,11 @@ class ServerConnection:
     __slots__ = ("_frames", "_pending", "_refusal", "_served", "_to_send", "_unanswered", "refused_versions")
 
     def __init__(self, served: Mapping[ApiKey, tuple[int, int]], limit: int = MAX_REQUEST_BYTES) -> None:
-        for api_key, (lowest, highest) in served.items():
-            if not APIS[api_key].lowest <= lowest <= highest <= APIS[api_key].highest:
-                raise ValueError(f"{api_key.name} v{lowest}-{highest} cannot be served: {APIS[api_key]}")
-        self._served: Final[dict[int, tuple[int, int]]] = {
-            int(api_key): versions for api_key, versions in served.items()
-        }
+        self._served, self._refusal = _what_is_served(tuple(served.items()))
         self._frames: Final = FrameSplitter(limit)
         self._pending: Final[deque[Request]] = deque()
         self._to_send: list[Buffer] = []
         self._unanswered = 0
-        self._refusal: Final = self._refusal_of_version()
         self.refused_versions = 0
         """How many requests were answered here, for their version of ApiVersions is not known."""
 
@@ -146,15 +141,7 @@ class ServerConnection:
 
     def _refuse_version(self, request: Request) -> None:
         self.refused_versions += 1
-        self.answer_raw(request, self._refusal)
-
-    def _refusal_of_version(self) -> list[Buffer]:
-        served = tuple(
-            ApiVersion(api_key=key, min_version=lowest, max_version=highest)
-            for key, (lowest, highest) in self._served.items()
-        )
-        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served)
-        return encode_response(ApiKey.API_VERSIONS, 0, response)
+        self.answer_raw(request, list(self._refusal))
 
     def _settle(self, request: Request, answer: list[Buffer]) -> None:
         if request._answer is not None:
@@ -165,3 +152,17 @@ class ServerConnection:
             # Whoever keeps the request must not keep its record buffers: they are used again once they have left.
             self._pending.popleft()._answer = []
             self._to_send += ready
+
+
+@lru_cache(maxsize=16)
+def _what_is_served(
+    served: tuple[tuple[ApiKey, tuple[int, int]], ...],
+) -> tuple[Mapping[int, tuple[int, int]], tuple[Buffer, ...]]:
+    """For all connections of a listener: its versions by number, and the answer to an ApiVersions of another one."""
+    for api_key, (lowest, highest) in served:
+        if not APIS[api_key].lowest <= lowest <= highest <= APIS[api_key].highest:
+            raise ValueError(f"{api_key.name} v{lowest}-{highest} cannot be served: {APIS[api_key]}")
+    keys = tuple(ApiVersion(api_key=int(key), min_version=low, max_version=high) for key, (low, high) in served)
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
+    refusal = encode_response(ApiKey.API_VERSIONS, 0, response)
+    return {int(api_key): versions for api_key, versions in served}, tuple(refusal)
