@@ -105,7 +105,7 @@ class PythonClient:
         command = [sys.executable, "-m", module, *arguments]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-        self.pid = self._process.pid
+        self._name = f"{module} {' '.join(arguments)}"
         self._watchdog = threading.Timer(PATIENCE, self._process.kill)
         self._watchdog.start()
 
@@ -119,7 +119,7 @@ class PythonClient:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self._process.args!r} ended: {self._process.communicate()[1]}")
+            raise RuntimeError(f"{self._name} ended: {self._process.communicate()[1]}")
         return line.strip()
 
     def say(self, line: str) -> None:

@@ -29,12 +29,19 @@ def render(results: Results) -> str:
     parts = [_machines(results), _disturbance(results), "### What is to be reached", _goals(results)]
     if results.series:
         parts.append("### Each case\n\nMedian, least and most of the rounds; ratios are of the same round.")
+    if any(series.unit == "records/s" for series in results.series):
+        parts.append("![throughput, ratios to direct consumption](performance/ratios.png)")
     for series in results.series:
         columns, rows = rows_of(series)
         failures = [f"Failed: {failure.splitlines()[0]}" for failure in series.failures]
-        parts += [f"**{series.case}**", _table(columns, rows) if rows else "", *failures]
+        rounds = len({run.round for run in series.runs})
+        parts += [
+            f"**{series.case}** ({rounds} round{'s' * (rounds != 1)})",
+            _table(columns, rows) if rows else "",
+            *failures,
+        ]
     if results.curves:
-        parts += ["### What grows", _curves(results.curves)]
+        parts += ["### What grows", _curves(results.curves), "![costs by size](performance/growth.png)"]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -99,6 +106,8 @@ def main(
     """Take over what was measured, and write docs/performance.md."""
     if not again:
         FOLDER.mkdir(exist_ok=True)
+        for file in FOLDER.glob("*.png"):
+            file.unlink()
         for file in (results / "results.json", *sorted(results.glob("*.png"))):
             shutil.copy(file, FOLDER / file.name)
     PAGE.write_text(put_into(PAGE.read_text(), render(read(FOLDER / "results.json"))))
