@@ -10,6 +10,7 @@ from benchmarks.report import GB, MILLION, Results
 from benchmarks.rounds import Series
 
 MESH, LIBRDKAFKA = "mesh, raw", "mesh, librdkafka"
+NOT_MEASURED = "not measured"
 BUDGET_MIB = 512
 """`budget` in the configuration: record bytes in memory."""
 CLIENTS = {"java": "Java", "confluent": "confluent-kafka", "kcat": "kcat"}
@@ -32,7 +33,7 @@ class Goal:
     def row(self, results: Results) -> list[str]:
         value = self.measure(results)
         if value is None:
-            return [self.case, self._text(self.least), self._text(self.aim), "not measured", ""]
+            return [self.case, self._text(self.least), self._text(self.aim), NOT_MEASURED, ""]
         sign = -1 if self.less_is_better else 1
         reached = "no" if sign * value < sign * self.least else "aim" if sign * value >= sign * self.aim else "yes"
         return [self.case, self._text(self.least), self._text(self.aim), self._text(value), reached]
