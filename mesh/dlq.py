@@ -52,6 +52,11 @@ class Letter:
     def name(self) -> str:
         return f"{self.place}@{self.offset}"
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether it is one record. A damaged batch is kept as the bytes that it was."""
+        return "unreadable" not in self.about
+
     def as_json(self) -> dict[str, Any]:
         return {"letter": self.name, **self.about, "timestamp": self.timestamp}
 

@@ -54,13 +54,16 @@ def redrive_letters(config: Config, wanted: Filter, dry_run: bool) -> None:
     if dry_run:
         list_letters(config, wanted, as_json=False)
         return
-    console, count = Console(stderr=True), 0
+    console, count, unreadable = Console(stderr=True), 0, 0
     for topics in dead_letter_topics(config, wanted.cluster):
-        letters = _of(topics, wanted)
-        if not letters:
+        found = _of(topics, wanted)
+        unreadable += sum(not letter.is_readable for letter in found)
+        if not any(letter.is_readable for letter in found):
             continue
         producer = topics.producer()
         ledgers = topics.ledgers()
+        # Another redrive may have done some of it until it was fenced by this one.
+        letters = [each for each in found if each.is_readable and not ledgers[each.place].is_settled(each.offset)]
         with Progress(console=console) as progress:
             task = progress.add_task(topics.cluster.name, total=len(letters))
             for place, group in itertools.groupby(letters, key=lambda letter: letter.place):
@@ -69,6 +72,8 @@ def redrive_letters(config: Config, wanted: Filter, dry_run: bool) -> None:
                     progress.advance(task, len(bundle))
                     count += len(bundle)
     typer.echo(f"{count} records are back where they came from")
+    if unreadable:
+        typer.echo(f"{unreadable} letters are damaged batches and stay: there is no record to bring back", err=True)
 
 
 def _bundles(letters: list[Letter]) -> Iterator[list[Letter]]:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from mesh.pool.caps import Caps
+from mesh.pool.cutting import Cutting
 from mesh.pool.effects import Effect, GroupId, Ticket
-from mesh.pool.ledger import keep_unsettled
 from mesh.pool.member import Member
 from mesh.pool.partition import Fetch, Lane, Partition, Standing
 from mesh.pool.settings import PoolSettings
@@ -42,10 +42,12 @@ class Distribution:
         settings: PoolSettings,
         timers: Timers,
         effects: list[Effect],
+        cutting: Cutting,
         answer: Callable[[Fetch, float], None],
     ) -> None:
         self.fetches: dict[Ticket, Fetch] = {}
         self._answer = answer
+        self._cutting = cutting
         self._room = WaitingRoom(settings.policy)
         self._served = 0
         self._freed: dict[Member, None] = {}
@@ -304,7 +306,7 @@ class Distribution:
         spans = [Span(batch.first, middle - 1), Span(middle, batch.last)]
         parts = [
             Available(piece, available.history, available.shunned)
-            for piece in keep_unsettled(partition.ledger, batch, spans)
+            for piece in self._cutting.keep(partition, batch, spans)
         ]
         for part in parts:
             if part.batch.first >= middle:

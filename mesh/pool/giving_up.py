@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 
+from mesh.pool.cutting import Cutting, can_be_cut
 from mesh.pool.dead_letters import DeadLetters
 from mesh.pool.distribution import Distribution
-from mesh.pool.ledger import keep_unsettled
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Released, Standing
 from mesh.pool.redelivery import Cause, History
@@ -26,6 +26,7 @@ class GivingUp:
         timers: Timers,
         partitions: Mapping[UpstreamPartition, Partition],
         distribution: Distribution,
+        cutting: Cutting,
         rereads: Rereads,
         dead_letters: DeadLetters,
     ) -> None:
@@ -34,6 +35,7 @@ class GivingUp:
         self._timers = timers
         self._partitions = partitions
         self._distribution = distribution
+        self._cutting = cutting
         self._rereads = rereads
         self._put_back = dead_letters.put_back
 
@@ -54,8 +56,9 @@ class GivingUp:
             for delivery in deliveries:
                 self._distribution.free(member, len(delivery))
                 if partition.standing is not Standing.ABSENT:
+                    is_first = delivery is deliveries[0]
                     parts = self._redelivery.given_up(
-                        delivery.span, delivery.history, delivery is deliveries[0], member.name, cause
+                        delivery.span, delivery.history, is_first, member.name, cause, partial(_can_be_cut, delivery)
                     )
                     self.give_up(partition, delivery, parts, shunned, now)
             if deliveries:
@@ -94,7 +97,7 @@ class GivingUp:
         if delivery.batch is None:
             partition.released.update({span.first: Released(span, histories[span.first], shunned) for span in spans})
         else:
-            for piece in keep_unsettled(partition.ledger, delivery.batch, spans):
+            for piece in self._cutting.keep(partition, delivery.batch, spans) if spans else ():
                 self._put_back(partition, Available(piece, histories[piece.first], shunned))
 
     def _rested(self, partition: Partition, released: Released, now: float) -> None:
@@ -102,3 +105,8 @@ class GivingUp:
             del partition.resting[released.span.first]
             partition.released[released.span.first] = released
             self._rereads.pump(partition)
+
+
+def _can_be_cut(delivery: Delivery) -> bool:
+    """Of what has to be read again that is found out then."""
+    return len(delivery) > 1 and (delivery.batch is None or can_be_cut(delivery.batch))

@@ -11,7 +11,7 @@ from mesh.pool.commits import Commits
 from mesh.pool.demand import Demand
 from mesh.pool.effects import Effect, GroupId, HurryUpstream, Report, SubscribeUpstream
 from mesh.pool.leases import Leases
-from mesh.pool.ledger import Ledger, keep_unsettled
+from mesh.pool.ledger import Ledger
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Standing
 from mesh.pool.serving import Serving
@@ -137,14 +137,14 @@ class Inflow:
             spans = partition.unleased(partition.ledger.receive(batch.first, batch.last))
             if partition.ahead:
                 fresh += self._given_up_ahead(partition, batch, spans)
-            else:
-                fresh += map(Available, keep_unsettled(partition.ledger, batch, spans))
+            elif spans:
+                fresh += map(Available, self._serving.cutting.keep(partition, batch, spans))
         self._serving.distribution.offer(partition, fresh, now)
 
     def _given_up_ahead(self, partition: Partition, batch: Batch, spans: list[Span]) -> list[Available]:
         """Leases gave up some of what comes now; how often counts."""
         histories = partition.fared(spans)
-        pieces = keep_unsettled(partition.ledger, batch, [span for span, _ in histories])
+        pieces = self._serving.cutting.keep(partition, batch, [span for span, _ in histories]) if histories else []
         by_first = {span.first: history for span, history in histories}
         for passed in [first for first in partition.ahead if first < partition.ledger.received]:
             del partition.ahead[passed]  # of what is left of it there is no record

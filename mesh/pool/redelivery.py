@@ -7,6 +7,7 @@ can its count reach the limit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -68,19 +69,27 @@ class Redelivery:
         return float(min(self.initial * self.multiplier ** min(history.count - 1, 64), self.maximum))
 
     def given_up(
-        self, span: Span, history: History, is_first: bool, member: str, cause: Cause
+        self,
+        span: Span,
+        history: History,
+        is_first: bool,
+        member: str,
+        cause: Cause,
+        can_be_cut: Callable[[], bool] = lambda: True,
     ) -> list[tuple[Span, History]]:
-        """What becomes of a span that a member gives up; is_first: the first that it held of its partition."""
+        """What becomes of a span that a member gives up; is_first: the first that it held of its partition. can_be_cut:
+        whether its records can be told apart, asked when that matters."""
         same = replace(history, was_sent=True, member=member, cause=cause)
         raised = replace(same, count=history.count + 1)
         match cause:
             case Cause.EXPIRED | Cause.AWAY | Cause.REPLACED | Cause.SILENT:
                 # A suspected span keeps its count while it is being cut: until the one record is found.
-                return [(span, same if self.is_suspected(history) and len(span) > 1 else raised)]
+                return [(span, same if self.is_suspected(history) and len(span) > 1 and can_be_cut() else raised)]
             case Cause.LEFT if is_first and self.limit is not None:
                 # The commonest poison is an exception, a close, and a restart: it stands at the first record.
-                first = (Span(span.first, span.first), raised)
-                return [first, (Span(span.first + 1, span.last), same)] if len(span) > 1 else [first]
+                if len(span) == 1 or not can_be_cut():
+                    return [(span, raised)]
+                return [(Span(span.first, span.first), raised), (Span(span.first + 1, span.last), same)]
             case Cause.LEFT | Cause.NEVER_FETCHED | Cause.SOUGHT:
                 return [(span, same)]
 

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from mesh.pool.cutting import Cutting
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Effect, GroupId, Report, RereadUpstream
 from mesh.pool.member import Member
@@ -13,7 +14,7 @@ from mesh.pool.partition import Partition, Released
 from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available, Delivery, Window
-from mesh.records.batch import Batch, keep_spans, rebase
+from mesh.records.batch import Batch, rebase
 from mesh.records.spans import Span, UpstreamPartition
 
 CHUNK = 5_000
@@ -88,6 +89,7 @@ class Rereads:
         settings: PoolSettings,
         timers: Timers,
         distribution: Distribution,
+        cutting: Cutting,
         replays: Replays,
         effects: list[Effect],
         ready: Callable[[Window, float], None],
@@ -97,6 +99,7 @@ class Rereads:
         self._settings = settings
         self._timers = timers
         self._distribution = distribution
+        self._cutting = cutting
         self._replays = replays
         self._effects = effects
         self._ready = ready
@@ -143,7 +146,8 @@ class Rereads:
         if not complete:
             return
         del self._under_way[source]
-        covered = _clip(request.batches, span)
+        covered, damage = self._cutting.clip(partition, request.batches, span)
+        error = error or damage
         if error:
             self._resting.add(source)
             self._timers.at(now + RETRY_AFTER, lambda _: self._rest_over(partition))
@@ -240,12 +244,3 @@ class Rereads:
 
 def _chunk(span: Span) -> Span:
     return Span(span.first, min(span.last, span.first + CHUNK - 1))
-
-
-def _clip(batches: list[Batch], span: Span) -> list[Batch]:
-    clipped: list[Batch] = []
-    for batch in batches:
-        first, last = max(batch.first, span.first), min(batch.last, span.last)
-        if first <= last:
-            clipped += keep_spans(batch, [Span(first, last)])
-    return clipped

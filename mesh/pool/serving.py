@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
+from mesh.pool.cutting import Cutting
 from mesh.pool.dead_letters import DeadLetters
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, Ticket
@@ -50,7 +51,8 @@ class Serving:
         self._parked = parked
         self._sequence = itertools.count(1)
         self.partitions: dict[UpstreamPartition, Partition] = {}
-        self.distribution = Distribution(group, settings, timers, effects, self.answer)
+        self.cutting = Cutting(group, effects)
+        self.distribution = Distribution(group, settings, timers, effects, self.cutting, self.answer)
         self.replays = Replays(settings.replay_budget)
         self.dead_letters = DeadLetters(group, settings.redelivery, timers, self.distribution, effects)
         self.rereads = Rereads(
@@ -58,12 +60,15 @@ class Serving:
             settings,
             timers,
             self.distribution,
+            self.cutting,
             self.replays,
             effects,
             self._read_again,
             self.dead_letters.put_back,
         )
-        self.giving_up = GivingUp(settings, timers, self.partitions, self.distribution, self.rereads, self.dead_letters)
+        self.giving_up = GivingUp(
+            settings, timers, self.partitions, self.distribution, self.cutting, self.rereads, self.dead_letters
+        )
 
     @property
     def fetches(self) -> Mapping[Ticket, Fetch]:

@@ -145,6 +145,8 @@ def keep_spans(batch: Batch, spans: Sequence[Span]) -> list[Batch]:
     """
     if len(spans) == 1 and (spans[0].first, spans[0].last) == (batch.first, batch.last):
         return [batch]
+    if spans and not is_intact(batch):
+        raise CorruptBatch("its checksum is not that of its bytes")  # the parts would get one that is right
     readable = unpack_batch(batch) if spans and is_compressed(batch) else batch
     pieces = (slice_batch(readable, span.first, span.last) for span in spans)
     return [piece for piece in pieces if piece is not None]

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mesh.records.batch import Batch, CorruptBatch
+from mesh.records.batch import Batch, CorruptBatch, is_intact
 from mesh.records.decode import Record, decode_records
 from mesh.records.spans import TopicName
 from mesh.upstream.properties import connection_properties
@@ -39,8 +39,9 @@ _DURABLE = {
 class DeadLetter:
     """One record that is given up.
 
-    batch: holds this record alone. about: what is told of it in headers, beside its own. ended: called on the event
-    loop with why it failed, "" if it did not.
+    batch: holds this record alone; or it is damaged, and its bytes are the value of the letter, which says
+    `unreadable`. about: what is told of it in headers, beside its own. ended: called on the event loop with
+    why it failed, "" if it did not.
     """
 
     topic: TopicName
@@ -138,8 +139,13 @@ def _make(admin: AdminClient, topic: TopicName) -> None:
 
 
 def _produce(producer: Producer, letter: DeadLetter, outcome: _Outcome) -> None:
-    record = _record(letter.batch)
-    about = [(f"kafka-mesh.{name}", value.encode()) for name, value in letter.about.items()]
+    told = dict(letter.about)
+    try:
+        record = _record(letter.batch)
+    except CorruptBatch as problem:
+        told |= {"last-offset": str(letter.batch.last), "unreadable": str(problem)}
+        record = Record(letter.batch.first, -1, False, None, bytes(letter.batch.data), ())
+    about = [(f"kafka-mesh.{name}", value.encode()) for name, value in told.items()]
     timestamp: dict[str, Any] = {"timestamp": record.timestamp} if record.timestamp >= 0 else {}
     producer.produce(
         letter.topic,
@@ -152,6 +158,8 @@ def _produce(producer: Producer, letter: DeadLetter, outcome: _Outcome) -> None:
 
 
 def _record(batch: Batch) -> Record:
+    if not is_intact(batch):
+        raise CorruptBatch("its checksum is not that of its bytes")
     return next(record for record in decode_records(batch) if batch.first <= record.offset <= batch.last)
 
 

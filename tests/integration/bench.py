@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tests.integration.consumer import ConsumerOptions
@@ -47,11 +48,14 @@ class Bench:
         *,
         upstream: Mapping[str, Mapping[str, object]] | None = None,
         name: str = "mesh",
+        process: Mapping[str, object] = MappingProxyType({"process_id": "mesh-1"}),
         **pool: object,
     ) -> Mesh:
         """A mesh in front of the clusters; relay: what clients connect to instead; upstream: further keys of clusters;
-        pool: further keys of its target."""
-        self._meshes.append(Mesh(self.clusters, [self.topic], self._folder, pool, upstream, name, relay))
+        process: of the file; pool: further keys of its target."""
+        self._meshes.append(
+            Mesh(self.clusters, [self.topic], self._folder, pool, upstream, name, relay, process=process)
+        )
         return self.mesh
 
     @property

@@ -29,6 +29,7 @@ class Member(ABC):
         self._output = folder / f"{name}.out"
         self.process = ChildProcess(command, log=folder / f"{name}.log", stdout=self._output)
         self._deliveries: list[Delivery] = []
+        self._settled = 0
         self._read = 0
         self._events: Counter[str] = Counter()
 
@@ -37,6 +38,12 @@ class Member(ABC):
         """Every record it has shown so far, in order."""
         self._catch_up()
         return self._deliveries
+
+    @property
+    def settled(self) -> list[Delivery]:
+        """What it had shown when its last commit was answered. For a member that commits what it has shown."""
+        self._catch_up()
+        return self._deliveries[: self._settled]
 
     @property
     def events(self) -> Counter[str]:
@@ -96,6 +103,8 @@ class ConfluentMember(Member):
             report = json.loads(line)
             if report["event"] != "record":
                 self._events[report["event"]] += 1
+                if report["event"] == "committed":
+                    self._settled = len(self._deliveries)
                 continue
             place = (self.name, report["partition"], report["offset"])
             self._deliveries.append(Delivery(report["id"], View.WHOLE, report["fingerprint"], *place))
@@ -130,6 +139,8 @@ class JavaMember(Member):
             report = json.loads(line)
             if event := self._EVENTS.get(report["name"]):
                 self._events["commit failed" if event == "committed" and not report["success"] else event] += 1
+                if event == "committed" and report["success"]:
+                    self._settled = len(self._deliveries)
             elif report["name"] == "record_data":
                 key, value = (None if part is None else part.encode() for part in (report["key"], report["value"]))
                 record = Record(key, value, (), 0)

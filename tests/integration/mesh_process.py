@@ -39,10 +39,11 @@ class Mesh:
         name: str = "mesh",
         relay: Relay | None = None,
         listener: Mapping[str, object] = MappingProxyType({}),
+        process: Mapping[str, object] = MappingProxyType({"process_id": "mesh-1"}),
     ) -> None:
         """pool: further keys of the pool target; upstream: keys of clusters, which go before the usual ones; name: of
-        its files; relay: what clients connect to instead; listener: further keys of the virtual cluster. Returns when
-        /readyz says so."""
+        its files; relay: what clients connect to instead; listener: further keys of the virtual cluster; process:
+        further keys of the file. Returns when /readyz says so."""
         port, coordinator, self._admin = free_port(), free_port(), free_port()
         listen = {"listen": f"127.0.0.1:{port}", "coordinator": f"127.0.0.1:{coordinator}"}
         advertise = {each: relay.stand_in_for(address) for each, address in listen.items()} if relay else listen
@@ -59,7 +60,7 @@ class Mesh:
             **pool,
         }
         configuration = {
-            "process_id": "mesh-1",
+            **process,
             "admin": {"listen": f"127.0.0.1:{self._admin}"},
             "clusters": [
                 {
@@ -112,13 +113,25 @@ class Mesh:
 
     def stop(self, timeout: float = 15.0) -> None:
         """SIGTERM; AssertionError unless it exits 0 within `timeout` seconds."""
-        self._process.signal(signal.SIGTERM)
+        self.terminate()
         code = self._process.wait(timeout)
         assert code == 0, f"kafka-mesh exited with {code}; its log ends:\n{self._process.log_tail()}"
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting."""
+        self._process.signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """kill -9."""
         self._process.kill()
+
+    def freeze(self) -> None:
+        """Let it hang without closing its connections."""
+        self._process.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """End `freeze`."""
+        self._process.signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """Start again on the same ports, after `kill` or `stop`; returns when ready."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mesh.pool.client import Client
+from mesh.pool.cutting import can_be_cut
 from mesh.pool.effects import ConnectionId, GroupId, MemberId
 from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
 from mesh.pool.membership import JoinRequest, SyncRequest
@@ -37,6 +38,8 @@ class Consumer:
     received: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(partition, virtual offset, value), in the order of their arrival."""
     principal: Principal = ANONYMOUS
+    damaged: int = 0
+    """Batches that it could not read: there it stops."""
     ticket: object | None = None
     """Of the Fetch that is parked."""
 
@@ -134,6 +137,9 @@ class Consumer:
         end = position
         for data in fetched.records:
             (batch,) = split_batches(bytes(data))
+            if not can_be_cut(batch):
+                self.damaged += 1
+                return
             for record in decode_records(batch):
                 assert record.value is not None
                 if record.offset >= position:  # clients drop what lies below their position

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from mesh.records.batch import Batch
 from mesh.records.encode import encode_batch
 from mesh.records.spans import TopicName
 from mesh.upstream.dead_letters import DeadLetter, DeadLetterWriter
@@ -16,13 +17,13 @@ ABOUT = {"offset": "7", "member": "größer"}
 RECORD = (7, 1_700_000_000_123, b"key", None, [("trace", b"\xff\0"), ("trace", None)])
 
 
-def letter(topic: str, ended: Callable[[str], None]) -> DeadLetter:
-    return DeadLetter(TopicName(topic), encode_batch(7, [RECORD]), ABOUT, ended)
+def letter(topic: str, ended: Callable[[str], None], batch: Batch | None = None) -> DeadLetter:
+    return DeadLetter(TopicName(topic), batch or encode_batch(7, [RECORD]), ABOUT, ended)
 
 
-async def write(writer: DeadLetterWriter, topic: str) -> str:
+async def write(writer: DeadLetterWriter, topic: str, batch: Batch | None = None) -> str:
     answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    writer.write(letter(topic, answered.set_result))
+    writer.write(letter(topic, answered.set_result, batch))
     async with asyncio.timeout(TIMEOUT):
         return await answered
 
@@ -50,6 +51,27 @@ def test_a_record_is_written_as_it_was_with_what_is_told_of_it(mock_cluster: str
             ("kafka-mesh.offset", b"7"),
             ("kafka-mesh.member", "größer".encode()),
         ]
+        writer.close()
+
+    run(test)
+
+
+def test_a_damaged_batch_is_written_as_the_bytes_it_is(mock_cluster: str) -> None:
+    async def test() -> None:
+        topic = new_name("dead")
+        Producer({"bootstrap.servers": mock_cluster}).list_topics(topic, timeout=TIMEOUT)  # makes it
+        writer = DeadLetterWriter(mock_cluster, {}, False, asyncio.get_running_loop())
+        batch = encode_batch(7, [RECORD, (8, *RECORD[1:])])
+        batch.data[-1] ^= 1
+        assert await write(writer, topic, batch) == ""
+        written = read_one(mock_cluster, topic)
+        assert (written.key(), written.value()) == (None, bytes(batch.data))
+        assert dict(written.headers() or ()) == {
+            "kafka-mesh.offset": b"7",
+            "kafka-mesh.member": "größer".encode(),
+            "kafka-mesh.last-offset": b"8",
+            "kafka-mesh.unreadable": b"its checksum is not that of its bytes",
+        }
         writer.close()
 
     run(test)
