@@ -30,6 +30,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.server.admin import AdminAccess, serve_admin
 from mesh.server.administration import UpstreamAdministration
 from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing
+from mesh.server.draining import answer as answer_drain
 from mesh.server.leases import LeaseApi
 from mesh.server.limits import Descriptors, Gate, raise_descriptor_limit
 from mesh.server.listener_setup import ListenerSetup, admin_certificate
@@ -66,6 +67,12 @@ class Readiness:
     servers: list[VirtualClusterServer]
     listening: bool = False
     stopping: bool = False
+    grace: float = 0.0
+    """Seconds that members of a pool have to commit when it is drained."""
+
+    def drain(self, method: str, asked: Mapping[str, str]) -> tuple[int, dict[str, object]]:
+        """What was asked of /drain."""
+        return answer_drain(self.servers, self.grace, method, asked)
 
     def problems(self) -> list[str]:
         missing = [] if self.listening else ["not listening yet"]
@@ -118,7 +125,7 @@ class Application:
         self._troubles = Troubles(names)
         self._metrics.add_collector(self._troubles.samples)
         self._servers: list[VirtualClusterServer] = []
-        self._readiness = Readiness(names, self._troubles, self._servers)
+        self._readiness = Readiness(names, self._troubles, self._servers, grace=_grace(config))
         self._listeners: list[asyncio.Server | TlsListener] = []
         self._catalogs: dict[ClusterName, TopicCatalog] = {}
         self._found: dict[ClusterName, Mapping[TopicName, int]] | None = {}
@@ -188,7 +195,11 @@ class Application:
                 self.stopping.set()
 
     async def drain(self) -> None:
-        """Stop accepting, answer parked Fetches, commit, leave the upstream groups."""
+        """Let members commit what they hold; then stop accepting, answer what waits, commit, leave upstream."""
+        for server in self._servers:
+            server.begin_stop(_grace(self._config))
+        for server in self._servers:
+            await server.drained()
         for listener in self._listeners:
             listener.close()
         for server in self._servers:
@@ -370,3 +381,8 @@ def _descriptors(wanted: int) -> Descriptors:
     else:
         log.info("open files are limited", **fields)
     return descriptors
+
+
+def _grace(config: Config) -> float:
+    """Seconds that members have to commit; to leave the upstream groups takes its time, too."""
+    return min(config.drain_grace, config.drain_timeout * 0.6)

@@ -168,21 +168,53 @@ def status(
 
     from mesh.status import StatusUnavailable, fetch, show
 
-    if (file is None) == (url is None):
-        typer.echo("kafka-mesh: name the configuration, or the admin address with --url", err=True)
-        raise typer.Exit(WRONG_USAGE)
     try:
-        if file is not None:
-            url, token = _admin_address(file)
-        assert url is not None
-        found = fetch(url, token, trust)
+        found = fetch(*_where(file, url, token), trust)
     except StatusUnavailable as problem:
-        typer.echo(f"kafka-mesh: {problem}", err=True)
-        raise typer.Exit(1) from None
+        _give_up(problem)
     if as_json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         show(found, Console(width=None if sys.stdout.isatty() else 200))
+
+
+@app.command()
+def drain(
+    group: Annotated[str, typer.Option(help="The group whose pool is meant.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="The configuration of that mesh, for its admin address.")
+    ] = None,
+    virtual_cluster: Annotated[str | None, typer.Option(help="Which one, where there are several.")] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Serve that pool again.")] = False,
+    grace: Annotated[float | None, typer.Option(min=0, help="Seconds to commit; else drain_grace.")] = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait until it is drained.")] = 60.0,
+    url: Annotated[str | None, typer.Option(help="Its admin address, e.g. http://127.0.0.1:9644.")] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="KAFKA_MESH_ADMIN_TOKEN", help="With --url: its token, better given in the environment."),
+    ] = None,
+    trust: Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust beside the system's.")] = None,
+) -> None:
+    """Let one pool of a running mesh commit what it holds and leave its upstream groups; its members stay, and wait."""
+    from mesh.drain import NotDrained
+    from mesh.drain import drain as drain_pool
+    from mesh.status import StatusUnavailable
+
+    try:
+        address, known = _where(file, url, token)
+        drain_pool(
+            address,
+            known,
+            trust,
+            group=group,
+            virtual_cluster=virtual_cluster,
+            grace=grace,
+            cancel=cancel,
+            timeout=timeout,
+            tell=typer.echo,
+        )
+    except (StatusUnavailable, NotDrained) as problem:
+        _give_up(problem)
 
 
 dlq = typer.Typer(help="What pools with dead_letters have given up.", no_args_is_help=True)
@@ -248,6 +280,16 @@ def redrive_dead_letters(
 def _give_up(problem: Exception) -> NoReturn:
     typer.echo(f"kafka-mesh: {problem}", err=True)
     raise typer.Exit(1) from None
+
+
+def _where(file: Path | None, url: str | None, token: str | None) -> tuple[str, str | None]:
+    """The admin address, by a configuration or by itself, and its token."""
+    if file is not None and url is None:
+        return _admin_address(file)
+    if url is None or file is not None:
+        typer.echo("kafka-mesh: name the configuration, or the admin address with --url", err=True)
+        raise typer.Exit(WRONG_USAGE)
+    return url, token
 
 
 def _admin_address(file: Path) -> tuple[str, str | None]:

@@ -25,26 +25,44 @@ def fetch(url: str, token: str | None = None, trusted: Path | None = None) -> Ma
 
     Raises StatusUnavailable.
     """
-    address = url.rstrip("/").removesuffix("/status") + "/status"
+    found = ask(url.rstrip("/").removesuffix("/status"), "/status", token, trusted)
+    if "virtual_clusters" not in found:
+        raise StatusUnavailable(f"{url.rstrip('/').removesuffix('/status')}/status does not answer as kafka-mesh does")
+    return found
+
+
+def ask(
+    url: str, path: str, token: str | None = None, trusted: Path | None = None, method: str = "GET"
+) -> Mapping[str, Any]:
+    """What the admin address says to one request. Raises StatusUnavailable, also for what it refuses."""
+    address = url.rstrip("/") + path
     if not address.startswith(("http://", "https://")):
         raise StatusUnavailable(f"{url} is no address: it begins with http:// or https://")
     try:
         context = ssl.create_default_context()
         if trusted is not None:
             context.load_verify_locations(trusted)
-        request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        request = urllib.request.Request(address, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=TIMEOUT, context=context) as response:
             found = json.load(response)
     except urllib.error.HTTPError as problem:
-        raise StatusUnavailable(f"{address} answers {problem.code} {problem.reason}") from problem
+        raise StatusUnavailable(_refusal(address, problem)) from problem
     except (OSError, urllib.error.URLError) as problem:
         reason = getattr(problem, "reason", problem)
         raise StatusUnavailable(f"nobody answers at {address}: {reason}") from problem
     except ValueError as problem:
         raise StatusUnavailable(f"{address} does not answer as kafka-mesh does") from problem
-    if not isinstance(found, dict) or "virtual_clusters" not in found:
+    if not isinstance(found, dict):
         raise StatusUnavailable(f"{address} does not answer as kafka-mesh does")
     return found
+
+
+def _refusal(address: str, answer: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(answer)["problem"])
+    except (ValueError, KeyError, TypeError):
+        return f"{address} answers {answer.code} {answer.reason}"
 
 
 def show(status: Mapping[str, Any], console: Console) -> None:

@@ -284,7 +284,8 @@ class Config(Model):
     log: Log = Field(default=Log(), description="What is written to standard error.")
     budget: Size = Field(default=512 << 20, description="Record bytes in memory, over all pools.")
     metadata_refresh: Duration = Field(default=5.0, description="How often upstream topics are looked at.")
-    drain_timeout: Duration = Field(default=10.0, description="How long a stop may take.")
+    drain_grace: Duration = Field(default=6.0, description="How long members have at a stop to commit what they hold.")
+    drain_timeout: Duration = Field(default=15.0, description="How long a stop may take, `drain_grace` included.")
     clusters: tuple[Cluster, ...] = Field(description="Upstream clusters.")
     virtual_clusters: tuple[VirtualCluster, ...] = Field(description="What clients connect to.")
 

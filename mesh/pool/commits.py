@@ -99,6 +99,11 @@ class Commits:
         """How many members' commits wait to be stored."""
         return len(self._pending)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to store, and nothing being stored."""
+        return not (self._pending or self._under_way or any(self._dirty.values()))
+
     def changed(self, partition: Partition) -> None:
         """Something of it may have been settled: store that with the next commit of its cluster."""
         if partition.is_active and partition.ledger.needs_storing:
@@ -185,6 +190,12 @@ class Commits:
         """Nobody will tell how the commit that is under way ends; another engine is made."""
         self._under_way.pop(cluster, None)
         self._down.discard(cluster)
+
+    def forget(self) -> None:
+        """Every engine is gone, after a last commit; nobody will tell how those before it ended."""
+        self._under_way.clear()
+        self._dirty.clear()
+        self._down.clear()
 
     def is_down(self, cluster: ClusterName) -> bool:
         """Whether an upstream cluster is known to store nothing now."""

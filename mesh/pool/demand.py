@@ -46,6 +46,8 @@ class Demand:
         """Those of them that have used up their budget."""
         self._paused: set[Partition] = set()
         self._told = 0
+        self.is_stopped = False
+        """Whether nothing is wanted at all."""
 
     def add_cluster(self, cluster: ClusterName) -> None:
         self._consuming.setdefault(cluster, True)
@@ -59,6 +61,11 @@ class Demand:
         """Its offsets begin anew in the same assignment: the engine still has it paused."""
         if partition in self._paused:
             self._resume(partition)
+
+    def leave(self) -> None:
+        """The engines are gone, and with them what they were told."""
+        self._consuming.clear()
+        self._paused.clear()
 
     def close(self) -> None:
         """The pool has ended, and keeps nothing any more."""
@@ -77,7 +84,7 @@ class Demand:
             # Somebody waits for records of another partition: only what is full must stop.
             for partition in list(full):
                 self._pause(partition)
-        stop = idle or bool(full)
+        stop = idle or self.is_stopped or bool(full)
         restart = hungry or backlog * 2 <= self._settings.pool_budget
         for cluster, consuming in self._consuming.items():
             if consuming and stop:

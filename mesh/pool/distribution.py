@@ -27,6 +27,7 @@ from mesh.records.spans import Span
 class Obstacle(Enum):
     """Why a Fetch may not have records of a partition, in words for people."""
 
+    DRAINING = "the pool is drained"
     NOT_ASSIGNED = "partition not assigned to this process"
     REBALANCE = "upstream rebalance"
     READ_AGAIN = "waits for what is read again"
@@ -58,6 +59,8 @@ class Distribution:
         self.touched: set[Partition] = set()
         """Partitions whose invariant may have changed in this step."""
         self.backlog_bytes = 0
+        self.is_stopped = False
+        """Whether no record may be given at all."""
         self.collected_bytes = 0
         """Of what Fetches hold that are not answered yet."""
 
@@ -78,6 +81,8 @@ class Distribution:
     def obstacle(self, member: Member, lane: Lane) -> Obstacle | None:
         """What keeps a member from having any record of a partition that it asks for, whether there is one or not."""
         partition = lane.partition
+        if self.is_stopped:
+            return Obstacle.DRAINING
         if partition is None or partition.standing is Standing.ABSENT:
             return Obstacle.NOT_ASSIGNED
         if partition.standing is Standing.SUSPENDED:

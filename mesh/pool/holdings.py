@@ -33,6 +33,8 @@ class Holdings:
         """Spans of at most `most` offsets in all, evenly over the partitions; while the pool has members, at most half
         of what is available of each (or, when none of them waits, the last one too)."""
         distribution = self._serving.distribution
+        if distribution.is_stopped:
+            return []
         has_members = bool(distribution.members)
         available: list[tuple[Partition, list[Span]]] = []
         for partition in self.partitions(request.topics):

@@ -62,6 +62,8 @@ class Inflow:
         self._subscribed: dict[ClusterName, frozenset[TopicName]] = {}
         self._outstanding: dict[ClusterName, set[Partition]] = {}
         self._eager: set[ClusterName] = set()
+        self._is_away = False
+        """Whether the upstream groups have been left, though there are members."""
 
     # What is consumed
 
@@ -73,6 +75,8 @@ class Inflow:
 
     def topics_changed(self) -> None:
         """Consume what stands behind the wanted topics; the set only grows while members are there."""
+        if self._is_away:
+            return
         wanted: dict[ClusterName, set[TopicName]] = {}
         for name in self._wanted:
             for source in self._topics.partitions(name):
@@ -83,6 +87,23 @@ class Inflow:
                 self._subscribed[cluster] = before | topics
                 self._demand.add_cluster(cluster)
                 self._effects.append(SubscribeUpstream(self.group, cluster, self._subscribed[cluster]))
+
+    def withdraw(self) -> None:
+        """The upstream groups are left: nothing is assigned here any more."""
+        self._is_away = True
+        self.lost(list(self._serving.partitions))
+        for partition in self._serving.partitions.values():
+            partition.is_awaited = False
+        self._subscribed.clear()
+        self._outstanding.clear()
+        self._eager.clear()
+
+    def come_back(self) -> None:
+        """Join the upstream groups again."""
+        self._is_away = False
+        for partition in self._serving.partitions.values():
+            partition.is_awaited = partition.standing is Standing.ABSENT
+        self.topics_changed()
 
     def assigned(self, cluster: ClusterName, assignments: Sequence[Assignment], now: float) -> None:
         """The whole assignment on one cluster after a rebalance."""

@@ -14,6 +14,7 @@ from mesh.pool.commits import Commits, Need
 from mesh.pool.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
 from mesh.pool.coordinator import Coordinator
 from mesh.pool.demand import Demand, MemoryBudget
+from mesh.pool.draining import Draining
 from mesh.pool.effects import (
     ConnectionId,
     Effect,
@@ -80,6 +81,16 @@ class Pool:
             group, topics, self.serving, self.commits, self.leases, self._demand, lambda: self.all_members, effects
         )
         self._is_idle = False
+        self.draining = Draining(
+            group,
+            timers,
+            self.serving,
+            self.commits,
+            self.inflow,
+            self._demand,
+            lambda: self.all_members,
+            effects,
+        )
         self.members: dict[MemberId, Member] = {}
         self.groupless: set[Member] = set()
         self._used = now
@@ -358,6 +369,7 @@ class Pool:
             self.inflow.changed(partition)
             if partition.released:
                 self.serving.rereads.pump(partition)
+        self.draining.go_on(now)
         # Nobody but holders of leases is there, who read upstream themselves.
         idle = not distribution.members and self.leases.are_wanted(now)
         if touched or idle is not self._is_idle:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -12,6 +12,7 @@ from mesh.pool.agenda import Agenda
 from mesh.pool.client import Client
 from mesh.pool.clients import Clients
 from mesh.pool.demand import MemoryBudget
+from mesh.pool.draining import Duty
 from mesh.pool.effects import Effect, GroupId, Report, Ticket
 from mesh.pool.member import Member
 from mesh.pool.partition import Fetch
@@ -52,6 +53,9 @@ class Pools:
         self.violations = 0
         self._looked = -math.inf
         """When a pool that gives way was looked for last."""
+        self.is_stopping = False
+        self.drained: set[GroupId] = set()
+        """Groups that are to get nothing here, whether they have a pool or not."""
         self._agenda: Agenda[Pool] = Agenda()
 
     def next_deadline(self) -> float | None:
@@ -92,6 +96,8 @@ class Pools:
                 self._ended,
                 now,
             )
+            if self.is_stopping or group in self.drained:
+                pool.draining.begin_away()
             self._agenda.note(pool)
         return pool
 
@@ -119,6 +125,41 @@ class Pools:
 
     def has_room_for_groupless(self, pool: Pool) -> bool:
         return len(pool.groupless) < self._settings.max_members and self._slots.has_room
+
+    def drain(self, group: GroupId, grace: float, now: float) -> None:
+        """Give this group nothing more here, until `serve_again`; its members have `grace` seconds to commit."""
+        self.drained.add(group)
+        self._begin_draining([self.by_group[group]] if group in self.by_group else [], grace, now)
+
+    def drain_all(self, grace: float, now: float) -> None:
+        """Give nothing to anybody, also of groups that are named later."""
+        self.is_stopping = True
+        self._begin_draining(list(self.by_group.values()), grace, now)
+
+    def serve_again(self, group: GroupId, now: float) -> None:
+        """Undoes `drain`."""
+        self.drained.discard(group)
+        pool = self.by_group.get(group)
+        if pool is not None and not self.is_stopping:
+            with self.step(pool, now):
+                pool.draining.cancel(now)
+
+    def duty(self, group: GroupId) -> tuple[Duty, int]:
+        """Whether a group is served here, and how many offsets its members hold."""
+        pool = self.by_group.get(group)
+        if pool is not None:
+            return pool.draining.duty, pool.draining.held
+        return Duty.DRAINED if group in self.drained else Duty.SERVING, 0
+
+    @property
+    def are_drained(self) -> bool:
+        """Whether no pool has anything left to do upstream."""
+        return all(pool.draining.duty is Duty.DRAINED for pool in self.by_group.values())
+
+    def _begin_draining(self, pools: Iterable[Pool], grace: float, now: float) -> None:
+        for pool in pools:
+            with self.step(pool, now):
+                pool.draining.begin(grace, now)
 
     @contextmanager
     def step(self, pool: Pool, now: float) -> Iterator[None]:

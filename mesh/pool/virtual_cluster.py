@@ -14,6 +14,7 @@ from mesh.pool.client import Client
 from mesh.pool.clients import Clients
 from mesh.pool.consumer_protocol import JOIN, ConsumerHeartbeat
 from mesh.pool.demand import MemoryBudget
+from mesh.pool.draining import Duty
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, RefreshTopics, Ticket
 from mesh.pool.fetching import FetchedPartition, FetchRequest, FetchResult
 from mesh.pool.identity import Connection, Connections
@@ -370,8 +371,28 @@ class VirtualCluster:
                 event(pool)
         return self._drain()
 
+    def drain_pool(self, group: GroupId, grace: float, now: float) -> list[Effect]:
+        self._pools.drain(group, grace, now)
+        return self._drain()
+
+    def serve_again(self, group: GroupId, now: float) -> list[Effect]:
+        self._pools.serve_again(group, now)
+        return self._drain()
+
+    def begin_stop(self, grace: float, now: float) -> list[Effect]:
+        """The process stops: give nothing any more. `is_drained` tells when all is committed, or the time is over."""
+        self._pools.drain_all(grace, now)
+        return self._drain()
+
+    def duty(self, group: GroupId) -> tuple[Duty, int]:
+        return self._pools.duty(group)
+
+    @property
+    def is_drained(self) -> bool:
+        return self._pools.are_drained
+
     def drain(self, now: float) -> list[Effect]:
-        """The process stops: answer what waits, and leave every upstream group."""
+        """Answer what waits, and leave every upstream group."""
         self._strangers.answer_all()
         for pool in list(self.pools.values()):
             with self._pools.step(pool, now):

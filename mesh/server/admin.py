@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -32,6 +32,7 @@ _INDEX = """kafka-mesh
 /healthz  200 while the process lives
 /status   every pool, its members and partitions, as JSON
 /leases   range leases for batch engines; described by /openapi.json
+/drain    POST, GET, DELETE: drain one pool, see docs/operations.md
 /readyz   200 when clients are served, else 503 and what is missing
 """
 
@@ -45,6 +46,9 @@ class AdminState(Protocol):
 
     def status(self) -> dict[str, object]:
         """Every pool, its members and partitions."""
+
+    def drain(self, method: str, asked: Mapping[str, str]) -> tuple[int, dict[str, object]]:
+        """The HTTP status and the answer of /drain."""
 
     def degraded(self) -> list[dict[str, object]]:
         """What is wrong upstream, though the rest goes on."""
@@ -71,8 +75,13 @@ def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -
     async def status(_request: Request) -> Response:
         return JSONResponse(state.status())
 
+    async def drain(request: Request) -> Response:
+        status_code, body = state.drain(request.method, request.query_params)
+        return JSONResponse(body, status_code=status_code)
+
     handlers = {"/": index, "/status": status, "/metrics": expose, "/healthz": healthz, "/readyz": readyz}
-    return Starlette(routes=[*(Route(path, handler) for path, handler in handlers.items()), *more])
+    routes = [Route(path, handler) for path, handler in handlers.items()]
+    return Starlette(routes=[*routes, Route("/drain", drain, methods=["GET", "POST", "DELETE"]), *more])
 
 
 @dataclass(frozen=True, slots=True, repr=False)

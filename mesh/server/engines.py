@@ -111,6 +111,10 @@ class Engines:
             # Kept here until it has ended, and nothing leaves it but a cancellation.
             self._closing[key] = loop.create_task(self._close(key, engine, last), name=f"close engine of {key}")
 
+    def is_closing(self, group: GroupId) -> bool:
+        """Whether an engine of this group is leaving its upstream group just now."""
+        return any(key[0] == group for key in self._closing)
+
     def renew(self, pool: Pool, cluster: ClusterName) -> None:
         """An engine failed: close it and make another one, which begins with nothing assigned."""
         key = (pool.group, cluster)

@@ -121,6 +121,8 @@ class VirtualClusterServer:
         self._ready: deque[DownstreamConnection] = deque()
         self._carrying_out = False
         self._draining = False
+        self._drained: asyncio.Event | None = None
+        """Of who waits for all pools to be drained."""
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
 
@@ -279,6 +281,23 @@ class VirtualClusterServer:
 
     # The end
 
+    def begin_stop(self, grace: float) -> None:
+        """Give no records any more; members have `grace` seconds to commit what they hold."""
+        self._carry_out(self.cluster.begin_stop(grace, self.now()))
+
+    async def drained(self) -> None:
+        """Wait until all that members hold is committed, or their time is over."""
+        while not self.cluster.is_drained:
+            self._drained = asyncio.Event()
+            await self._drained.wait()
+
+    def drain_pool(self, group: GroupId, grace: float) -> None:
+        """As `begin_stop`, for one group; then its upstream groups are left, and its members stay."""
+        self._carry_out(self.cluster.drain_pool(group, grace, self.now()))
+
+    def serve_again(self, group: GroupId) -> None:
+        self._carry_out(self.cluster.serve_again(group, self.now()))
+
     def drain(self) -> None:
         """Answer what waits, commit, leave the upstream groups. `engines.closed` tells when that is done.
 
@@ -316,6 +335,8 @@ class VirtualClusterServer:
                     self._work(self._ready.popleft())
         finally:
             self._carrying_out = False
+            if self._drained is not None and self.cluster.is_drained:
+                self._drained.set()
             if self._effects or self._ready:
                 self._loop.call_soon(self._carry_out, [])
             self._arm()

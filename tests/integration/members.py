@@ -29,7 +29,8 @@ class Member(ABC):
         self._output = folder / f"{name}.out"
         self.process = ChildProcess(command, log=folder / f"{name}.log", stdout=self._output)
         self._deliveries: list[Delivery] = []
-        self._settled = 0
+        self._settled: list[Delivery] = []
+        self._open = 0
         self._read = 0
         self._events: Counter[str] = Counter()
 
@@ -41,9 +42,10 @@ class Member(ABC):
 
     @property
     def settled(self) -> list[Delivery]:
-        """What it had shown when its last commit was answered. For a member that commits what it has shown."""
+        """What it had shown, and then a commit was answered, with nothing in between. For a member that commits after
+        each poll what it has shown. What was shown before it joined again it may not have committed."""
         self._catch_up()
-        return self._deliveries[: self._settled]
+        return self._settled
 
     @property
     def events(self) -> Counter[str]:
@@ -78,6 +80,13 @@ class Member(ABC):
         code = self.process.exit_code
         assert code is None, f"{self.name} ended by itself with {code}; its log ends:\n{self.process.log_tail()}"
 
+    def _note(self, event: str) -> None:
+        self._events[event] += 1
+        if event == "committed":
+            self._settled += self._deliveries[self._open :]
+        if event != "error":
+            self._open = len(self._deliveries)
+
     _clean_exits: frozenset[int] = frozenset({0})
 
     @abstractmethod
@@ -102,9 +111,7 @@ class ConfluentMember(Member):
         for line in data[:whole].splitlines():
             report = json.loads(line)
             if report["event"] != "record":
-                self._events[report["event"]] += 1
-                if report["event"] == "committed":
-                    self._settled = len(self._deliveries)
+                self._note(report["event"])
                 continue
             place = (self.name, report["partition"], report["offset"])
             self._deliveries.append(Delivery(report["id"], View.WHOLE, report["fingerprint"], *place))
@@ -138,9 +145,7 @@ class JavaMember(Member):
         for line in data[:whole].splitlines():
             report = json.loads(line)
             if event := self._EVENTS.get(report["name"]):
-                self._events["commit failed" if event == "committed" and not report["success"] else event] += 1
-                if event == "committed" and report["success"]:
-                    self._settled = len(self._deliveries)
+                self._note("commit failed" if event == "committed" and not report["success"] else event)
             elif report["name"] == "record_data":
                 key, value = (None if part is None else part.encode() for part in (report["key"], report["value"]))
                 record = Record(key, value, (), 0)

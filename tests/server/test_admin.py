@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import anyio
@@ -27,6 +27,9 @@ class State:
     def status(self) -> dict[str, object]:
         return {"virtual_clusters": []}
 
+    def drain(self, method: str, asked: Mapping[str, str]) -> tuple[int, dict[str, object]]:
+        return (200, {"method": method, **asked}) if asked else (400, {"problem": "group: name the group"})
+
     def degraded(self) -> list[dict[str, object]]:
         return self.wrong
 
@@ -36,10 +39,10 @@ def free_address() -> Address:
         return Address("127.0.0.1", listener.getsockname()[1])
 
 
-async def get(address: Address, path: str) -> tuple[int, str, bytes]:
+async def get(address: Address, path: str, method: str = "GET") -> tuple[int, str, bytes]:
     """Status, content type and body, over a connection of its own."""
     reader, writer = await asyncio.open_connection(address.host, address.port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     status, *headers = head.decode().split("\r\n")
@@ -111,6 +114,25 @@ def test_open_connections_do_not_delay_the_end() -> None:
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readuntil(b"ok\n")  # kept alive, and left open
+
+    while_served(test)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_draining_is_asked_for(method: str) -> None:
+    async def test(address: Address, state: State, metrics: Metrics) -> None:
+        status, kind, body = await get(address, "/drain?group=a%20b&virtual_cluster=vc", method)
+        assert (status, kind) == (200, "application/json")
+        assert json.loads(body) == {"method": method, "group": "a b", "virtual_cluster": "vc"}
+        assert (await get(address, "/drain", method))[0] == 400
+
+    while_served(test)
+
+
+def test_draining_is_not_asked_for_by_other_methods() -> None:
+    async def test(address: Address, state: State, metrics: Metrics) -> None:
+        assert (await get(address, "/drain?group=a", "PUT"))[0] == 405
+        assert (await get(address, "/status", "POST"))[0] == 405
 
     while_served(test)
 
