@@ -16,6 +16,7 @@ from mesh.pool.window import Delivery
 from mesh.records.batch import timestamps_of
 from mesh.records.spans import ClusterName, UpstreamPartition
 
+TASTES = "takes what is suspected of having killed members, one at a time, and nothing else"
 IDLE = 2.0
 """Seconds after which a member without a parked Fetch is said not to fetch: between two Fetches it works."""
 
@@ -168,6 +169,8 @@ def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, lane: Lane) -> str
             return obstacle.value
         case None:
             pass
+    if pool.serving.distribution.tasting.is_taster(member):
+        return TASTES
     if fetch in partition.aside:
         return "what is there is kept for other members" if not partition.is_full else "acknowledgements have gaps"
     if is_down:

@@ -39,6 +39,10 @@ class Tasting:
         elif could_taste and (taster is None or _is_idle(taster, now)):
             self._taster = member
 
+    def is_taster(self, member: Member) -> bool:
+        """Whether it is the one that gets what is suspected, and nothing else."""
+        return member is self._taster
+
     def left(self, member: Member) -> None:
         if member is self._taster:
             self._taster = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mesh.pool.partition import Standing
+from mesh.pool.partition import Partition, Standing
 from mesh.pool.pool import Pool
+from mesh.pool.states import SETTLED, State, reachable
 
 if TYPE_CHECKING:
     from tests.pool.harness import World
@@ -40,6 +41,7 @@ def check_pool(world: World, pool: Pool) -> None:
                 if not (offset in leased and ledger.is_settled(offset)):
                     assert held is not ledger.is_settled(offset), (partition, offset, places.get(offset))
             assert all(ledger.committable <= offset < ledger.received for offset in places if offset not in leased)
+            _check_transitions(world, partition, places)
     _check_waiting(pool)
     is_suspected = pool.serving.distribution.tasting.is_suspected
     assert all(p.suspects == sum(map(is_suspected, p.backlog.values())) for p in pool.partitions.values())
@@ -90,6 +92,35 @@ def _check_waiting(pool: Pool) -> None:
                 assert fetch not in partition.waiting
                 assert fetch not in partition.aside
         assert partition.waiting.keys() | partition.aside.keys() <= partition.parked.keys()
+
+
+_STATES = {
+    "backlog": State.AVAILABLE,
+    "released": State.AVAILABLE,
+    "dying": State.GIVEN_UP,
+    "resting": State.RESTING,
+    "collected": State.ACQUIRED,
+    "in flight": State.ACQUIRED,
+    "leased": State.ACQUIRED,
+}
+
+
+def _check_transitions(world: World, partition: Partition, places: dict[int, str]) -> None:
+    """Whatever has happened to an offset since it was looked at last, the table of transitions allows it."""
+    key = (world.group, partition.source)
+    ledger, before = world.states.get(key, (None, {}))
+    now = {offset: _STATES[place] for offset, place in places.items()}
+    if ledger is partition.ledger:
+        for offset, state in before.items():
+            possible = reachable(state)
+            if offset in now:
+                assert now[offset] in possible, (partition, offset, state, now[offset])
+            else:
+                assert possible & SETTLED, (partition, offset, state)
+        settled = range(partition.ledger.committable, partition.ledger.received)
+        assert not any(offset in now for offset in settled if offset not in before and offset < world.seen.get(key, 0))
+    world.states[key] = (partition.ledger, now)
+    world.seen[key] = partition.ledger.received
 
 
 def _place(places: dict[int, str], place: str, spans: list[tuple[int, int]]) -> None:

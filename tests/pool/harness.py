@@ -29,6 +29,7 @@ from mesh.pool.effects import (
 )
 from mesh.pool.fetching import FetchResult
 from mesh.pool.inflow import Assignment
+from mesh.pool.ledger import Ledger
 from mesh.pool.partition import Standing
 from mesh.pool.pool import Pool
 from mesh.pool.questions import (
@@ -46,6 +47,7 @@ from mesh.pool.questions import (
 from mesh.pool.results import CommitResult
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
+from mesh.pool.states import State
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, CommitPosition, Span, UpstreamPartition
@@ -141,6 +143,9 @@ class World:
         self.pending_rereads: list[RereadUpstream] = []
         self.dead_letters: list[DeadLetterUpstream] = []
         self.upstreams: dict[GroupId, Upstream] = defaultdict(Upstream)
+        self.states: dict[tuple[GroupId, UpstreamPartition], tuple[Ledger, dict[int, State]]] = {}
+        self.seen: dict[tuple[GroupId, UpstreamPartition], int] = {}
+        """For `check`: how it stood with each offset when it was looked at last, and how far was received."""
         self.virtual: dict[tuple[int, int], tuple[GroupId, bytes]] = {}
         """What was ever given at a virtual offset, and to which group."""
         for cluster in (EU, US):

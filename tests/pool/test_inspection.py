@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from mesh.pool.inspection import IDLE, MemberView, PartitionView, PoolView, attributed, known_ends, view, why_nothing
+from mesh.pool.inspection import (
+    IDLE,
+    TASTES,
+    MemberView,
+    PartitionView,
+    PoolView,
+    attributed,
+    known_ends,
+    view,
+    why_nothing,
+)
+from mesh.pool.redelivery import Redelivery
 from mesh.pool.settings import PoolSettings
 from tests.pool.harness import EU, US, Consumer, World, source
 
@@ -113,3 +124,21 @@ def test_ends_that_some_pool_knows() -> None:
     assert known_ends(world.cluster.pools, source(0)) is None
     world.upstream(lambda pool: pool.inflow.ends_known({source(0): 5}))
     assert known_ends(world.cluster.pools, source(0)) == 5
+
+
+def test_a_member_that_tastes_is_said_to() -> None:
+    """It is given nothing although records wait: they wait for the others, and it for what is suspected."""
+    world = World(PoolSettings(redelivery=Redelivery(limit=2), linger=1_000.0))
+    doomed = world.consumer("doomed")
+    world.produce(0, count=4)
+    doomed.fetch(partitions=[0], wait=0.0)
+    doomed.disconnect()
+    world.advance(3.0)
+    taster = world.consumer("taster")
+    taster.fetch(partitions=[0], wait=0.0)
+    assert len(taster.received) == 2
+    taster.fetch(partitions=[0], wait=30.0)
+    assert reason(world, taster) == TASTES
+    world.produce(0, count=4)
+    assert taster.is_parked
+    assert reason(world, taster) == TASTES
