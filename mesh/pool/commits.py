@@ -234,8 +234,8 @@ class Commits:
         ledger = partition.ledger
         limit = self.metadata_limit(partition.source.cluster)
         leases = stored_leases(partition.leased.values(), self._epoch)
-        packed = pack(partition.source, ledger.committable, ledger, limit, leases)
-        is_full = packed.covered is not None or len(packed.text) > FULL * limit
+        packed = pack(partition.source, ledger.committable, ledger, limit, leases, ledger.counts, int(FULL * limit))
+        is_full = packed.covered is not None or packed.used > FULL * limit
         if partition.is_full and not is_full:
             relieved.append(partition)
         elif is_full and not partition.is_full:

@@ -30,10 +30,13 @@ class DeadLetters:
 
     def put_back(self, partition: Partition, available: Available) -> None:
         """What was given up goes back to its backlog, unless it was delivered in vain often enough."""
-        if self._redelivery.is_over(available.history):
+        if self.is_over(available):
             self._bury(partition, available)
         else:
             self._distribution.put(partition, available)
+
+    def is_over(self, available: Available) -> bool:
+        return self._redelivery.is_over(available.history)
 
     def _bury(self, partition: Partition, available: Available) -> None:
         """Until it is written it is nobody's, and not settled."""

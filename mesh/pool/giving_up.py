@@ -88,6 +88,7 @@ class GivingUp:
         shunned: Slot | None,
         now: float,
     ) -> None:
+        self._count(partition, parts)
         histories = {span.first: history for span, history in parts}
         resting = [(span, seconds) for span, history in parts if (seconds := self._redelivery.rest(history))]
         for span, seconds in resting:
@@ -99,6 +100,13 @@ class GivingUp:
         else:
             for piece in self._cutting.keep(partition, delivery.batch, spans) if spans else ():
                 self._put_back(partition, Available(piece, histories[piece.first], shunned))
+
+    def _count(self, partition: Partition, parts: list[tuple[Span, History]]) -> None:
+        """Only who gives records up needs to know after a restart how often they came, and how far they were cut."""
+        for span, history in parts if self._redelivery.limit is not None else ():
+            if history.count:
+                partition.ledger.count(span, history.count)
+                self._distribution.touched.add(partition)
 
     def _rested(self, partition: Partition, released: Released, now: float) -> None:
         if partition.resting.get(released.span.first) is released:

@@ -13,7 +13,8 @@ from mesh.pool.effects import Effect, GroupId, HurryUpstream, Report, SubscribeU
 from mesh.pool.leases import Leases
 from mesh.pool.ledger import Ledger
 from mesh.pool.member import Member
-from mesh.pool.partition import Partition, Standing
+from mesh.pool.partition import Partition, Released, Standing
+from mesh.pool.redelivery import History
 from mesh.pool.serving import Serving
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available
@@ -163,13 +164,19 @@ class Inflow:
         self._serving.distribution.offer(partition, fresh, now)
 
     def _given_up_ahead(self, partition: Partition, batch: Batch, spans: list[Span]) -> list[Available]:
-        """Leases gave up some of what comes now; how often counts."""
+        """Leases gave up some of what comes now, or members did before the mesh was restarted; how often counts. What
+        has come too often is not given any more."""
         histories = partition.fared(spans)
         pieces = self._serving.cutting.keep(partition, batch, [span for span, _ in histories]) if histories else []
         by_first = {span.first: history for span, history in histories}
         for passed in [first for first in partition.ahead if first < partition.ledger.received]:
             del partition.ahead[passed]  # of what is left of it there is no record
-        return [Available(piece, by_first[piece.first]) for piece in pieces]
+        fresh = [Available(piece, by_first[piece.first]) for piece in pieces]
+        dead_letters = self._serving.dead_letters
+        for available in fresh:
+            if dead_letters.is_over(available):
+                dead_letters.put_back(partition, available)
+        return [available for available in fresh if not dead_letters.is_over(available)]
 
     def reached_end(self, source: UpstreamPartition, offset: int) -> None:
         partition = self._serving.partitions.get(source)
@@ -228,7 +235,11 @@ class Inflow:
             known = Unpacked()
         # A log that was cut off may have other records there by now.
         end = assignment.end or sys.maxsize
-        partition.ledger = Ledger(assignment.start, committed, [run for run in known.runs if run.last < end])
+        runs = [run for run in known.runs if run.last < end]
+        counts = [each for each in known.counts if each.span.last < end]
+        partition.ledger = Ledger(assignment.start, committed, runs, counts)
+        for each in counts:
+            partition.ahead[each.span.first] = Released(each.span, History(each.count), None)
         self._leases.restore(partition, known.leases, end, now)
 
     def _lose(self, partition: Partition) -> None:

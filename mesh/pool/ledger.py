@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sortedcontainers import SortedDict
 
+from mesh.pool.counts import Counted, Counts
+from mesh.pool.nearest import around, before
 from mesh.records.batch import Batch, keep_spans
 from mesh.records.spans import CommitPosition, Span
 
@@ -28,16 +30,24 @@ class Ledger:
     stored: what is known to be committed upstream, NOTHING if nothing is.
     """
 
-    __slots__ = ("_covered", "_settled", "_stored_version", "committable", "received", "stored", "version")
+    __slots__ = ("_counts", "_covered", "_settled", "_stored_version", "committable", "received", "stored", "version")
 
-    def __init__(self, position: int, stored: CommitPosition = NOTHING, settled: Iterable[Span] = ()) -> None:
-        """settled: spans above `position` that were settled and stored in an earlier life."""
+    def __init__(
+        self,
+        position: int,
+        stored: CommitPosition = NOTHING,
+        settled: Iterable[Span] = (),
+        counts: Iterable[Counted] = (),
+    ) -> None:
+        """settled: spans above `position` that were settled and stored in an earlier life; counts: what was delivered
+        in vain in one."""
         self.committable = position
         self.received = position
         self.stored = stored
         self.version = 0
         self._settled: SortedDict[int, int] = SortedDict()
         self._covered: int | None = None
+        self._counts = Counts(counts)
         for span in settled:
             self.settle(span.first, span.last)
         self._stored_version = self.version if stored.offset >= position else -1
@@ -85,20 +95,14 @@ class Ledger:
             return
         self.version += 1
         first = max(first, self.committable)
+        if self._counts:
+            self._counts.forget(Span(first, last))
         spans = self._settled
-        index = spans.bisect_left(first)
-        if index > 0:
-            before, end = spans.peekitem(index - 1)
-            if end >= first - 1:
-                first, last = before, max(last, end)
-                del spans[before]
-        index = spans.bisect_left(first)
-        while index < len(spans):
-            start, end = spans.peekitem(index)
-            if start > last + 1:
-                break
-            last = max(last, end)
-            del spans[start]
+        lower = before(spans, first)
+        if lower is not None and spans[lower] >= first - 1:
+            first, last = lower, max(last, spans.pop(lower))
+        while (start := next(spans.irange(first, last + 1), None)) is not None:
+            last = max(last, spans.pop(start))
         if first == self.committable:
             self.committable = last + 1
         else:
@@ -111,18 +115,27 @@ class Ledger:
         """What of [first, last] is not settled, ascending."""
         found: list[Span] = []
         position = max(first, self.committable)
-        index = max(self._settled.bisect_right(position) - 1, 0)
-        while position <= last and index < len(self._settled):
-            start, end = self._settled.peekitem(index)
-            if start > last:
+        for start in around(self._settled, position):
+            if start > last or position > last:
                 break
             if start > position:
                 found.append(Span(position, start - 1))
-            position = max(position, end + 1)
-            index += 1
+            position = max(position, self._settled[start] + 1)
         if position <= last:
             found.append(Span(position, last))
         return found
+
+    # What was delivered in vain
+
+    @property
+    def counts(self) -> Counts:
+        """Of what is not settled."""
+        return self._counts
+
+    def count(self, span: Span, count: int) -> None:
+        """This span was delivered so often in vain; that is stored, too."""
+        self.version += 1
+        self._counts.note(span, count)
 
     # What is stored upstream
 

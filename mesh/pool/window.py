@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sortedcontainers import SortedDict
 
 from mesh.pool.effects import Ticket
+from mesh.pool.nearest import around, before
 from mesh.pool.redelivery import UNSENT, History
 from mesh.pool.slots import Slot
 from mesh.records.batch import Batch
@@ -120,9 +121,7 @@ class Window:
 
     def sent_from(self, offset: int) -> Iterator[Delivery]:
         """The deliveries that hold `offset` or come after it, in order."""
-        index = max(self._deliveries.bisect_right(offset) - 1, 0)
-        # One after the other: a Fetch takes a few of what may be a million.
-        for virtual in self._deliveries.islice(index):
+        for virtual in around(self._deliveries, offset):
             delivery = self._deliveries[virtual]
             if delivery.end > offset:
                 yield delivery
@@ -175,15 +174,15 @@ class Window:
     def strip(self, delivery: Delivery) -> None:
         """Give up the bytes of a delivery; what is then one run without bytes becomes one delivery."""
         delivery.batch = None
-        index = self._deliveries.bisect_left(delivery.virtual)
-        if index == 0:
+        virtual = before(self._deliveries, delivery.virtual)
+        if virtual is None:
             return
-        before: Delivery = self._deliveries.peekitem(index - 1)[1]
-        follows = before.end == delivery.virtual and before.last + 1 == delivery.first
-        if before.batch is None and follows and before.history.count == delivery.history.count:
+        lower: Delivery = self._deliveries[virtual]
+        follows = lower.end == delivery.virtual and lower.last + 1 == delivery.first
+        if lower.batch is None and follows and lower.history.count == delivery.history.count:
             del self._deliveries[delivery.virtual]
             delivery.held = False
-            before.last = delivery.last
+            lower.last = delivery.last
 
     def replace(self, delivery: Delivery, parts: list[Delivery]) -> int:
         """A delivery's bytes were read again, in other batches; what is in none of them is gone upstream.

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.pool.acknowledged import LONGEST, ForeignMetadata, Unpacked, pack, unpack
+from mesh.pool.counts import Counted
 from mesh.records.spans import Span
 from tests.pool.harness import source
 
@@ -31,6 +32,36 @@ def test_the_form_that_is_stored() -> None:
     assert packed.text == "kafka-mesh/1 100 BAa-AdAP 23f0e578"
     assert packed.covered is None
     assert unpack(HERE, 100, packed.text).runs == (Span(102, 104), Span(200, 1_199))
+
+
+COUNTS = [Counted(Span(100, 100), 4), Counted(Span(150, 169), 2)]
+
+
+def test_the_form_with_counts() -> None:
+    packed = pack(HERE, 100, [Span(102, 104), Span(200, 1_199)], 4_000, (), COUNTS, 3_000)
+    assert packed.text == "kafka-mesh/3 100 BAa-AdAP  AAIIYigE c4ea3653"
+    assert packed.used == len("kafka-mesh/1 100 BAa-AdAP 23f0e578"), "counts never make a partition wait"
+    known = unpack(HERE, 100, packed.text)
+    assert known == Unpacked((Span(102, 104), Span(200, 1_199)), (), tuple(COUNTS))
+    alone = pack(HERE, 100, [], 4_000, (), COUNTS, 3_000)
+    assert unpack(HERE, 100, alone.text) == Unpacked((), (), tuple(COUNTS))
+
+
+@given(runs(), st.lists(st.integers(1, 9), min_size=40, max_size=40), st.integers(0, 200))
+def test_counts_take_the_room_that_is_left_highest_first(
+    case: tuple[int, list[Span]], numbers: list[int], room: int
+) -> None:
+    base, spans = case
+    counts = [Counted(span, number) for span, number in zip(spans, numbers, strict=False)]
+    packed = pack(HERE, base, (), LONGEST, (), counts, room)
+    assert len(packed.text) <= room
+    kept = unpack(HERE, base, packed.text).counts
+    assert list(kept) == [each for each in counts if each in kept]
+    left_out = [each.count for each in counts if each not in kept]
+    assert max(left_out, default=0) <= min((each.count for each in kept), default=9)
+    assert packed.covered is None
+    both = unpack(HERE, base, pack(HERE, base, spans, LONGEST, (), counts, LONGEST).text)
+    assert (list(both.runs), list(both.counts)) == (spans, counts)
 
 
 @given(runs())
@@ -66,7 +97,8 @@ def test_metadata_of_others_says_nothing(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("kafka-mesh/3 100 BAa-AdAP 23f0e578", "version 3"),
+        ("kafka-mesh/4 100 BAa-AdAP 23f0e578", "version 4"),
+        ("kafka-mesh/3 100 BAa-AdAP 23f0e578", "damaged"),
         ("kafka-mesh/1 100 BAa-AdAP 23f0e579", "damaged"),
         ("kafka-mesh/1 100 BAa-AdAP", "damaged"),
         ("kafka-mesh/1", "damaged"),

@@ -313,7 +313,7 @@ def test_a_dead_letter_says_what_it_was_and_how_it_fared() -> None:
 def test_it_is_settled_when_it_was_written() -> None:
     world = given_up()
     world.check()
-    assert not world.stored
+    assert not world.stored.get(source(0))
     world.bury()
     assert world.stored == {source(0): 1}
     assert len(world.reports(GIVEN_UP)) == 1
@@ -323,7 +323,7 @@ def test_it_is_settled_when_it_was_written() -> None:
 def test_one_that_cannot_be_written_stays_and_is_tried_again() -> None:
     world = given_up()
     world.bury("no such topic")
-    assert not world.stored
+    assert not world.stored.get(source(0))
     world.check()
     assert [e.level for e in world.effects if isinstance(e, Report) and "dead letter" in e.event] == ["warning"]
     world.advance(5.0)
@@ -340,5 +340,68 @@ def test_one_whose_partition_went_away_is_the_next_owners() -> None:
     world.assign(EU)
     world.advance(6.0)
     assert not world.dead_letters
-    assert not world.stored
+    assert not world.stored.get(source(0))
     world.check()
+
+
+def restarted(before: World, settings: PoolSettings) -> tuple[World, Consumer]:
+    """Another mesh, which knows what is stored upstream, and a member that waits."""
+    world = World(settings)
+    upstream, new = before.upstreams[before.group], world.upstreams[world.group]
+    new.stored.update(upstream.stored)
+    new.metadata.update(upstream.metadata)
+    new.logs.update(upstream.logs)
+    consumer = world.consumer()
+    consumer.fetch(partitions=[0], wait=100.0)
+    return world, consumer
+
+
+def test_a_restart_goes_on_counting() -> None:
+    """A mesh that is restarted every day must not begin anew with a record that kills somebody every day."""
+    settings = PoolSettings(redelivery=Redelivery(limit=4), linger=1_000.0)
+    bad, restarts = value_of(source(0), 3), 0
+    world, consumer = restarted(World(), settings)
+    while True:
+        world.produce(0)
+        while consumer.received and bad not in [value for _, _, value in consumer.received]:
+            consumer.commit({0: consumer.positions[0]})
+            consumer.received.clear()
+            consumer.fetch(partitions=[0], wait=0.0)
+        if world.dead_letters:
+            break
+        assert consumer.received, "there is something left to die of"
+        die(consumer)
+        if world.dead_letters:
+            break
+        restarts += 1
+        world, consumer = restarted(world, settings)
+    (letter,) = world.dead_letters
+    assert [record.value for record in decode_records(letter.batch)] == [bad]
+    assert letter.history.count == 4
+    assert restarts >= 4
+
+
+def test_counts_are_forgotten_with_their_records() -> None:
+    world, consumer = begin(count=4)
+    die(consumer)
+    assert world.upstreams[world.group].metadata[source(0)].startswith("kafka-mesh/3 0 ")
+    other = world.consumer("other")
+    other.fetch(partitions=[0], wait=0.0)
+    other.commit({0: other.positions[0]})
+    assert world.upstreams[world.group].metadata[source(0)] == ""
+
+
+def test_without_a_limit_nothing_is_counted_upstream() -> None:
+    world, consumer = begin(Redelivery())
+    die(consumer)
+    assert not world.upstreams[world.group].metadata.get(source(0))
+
+
+def test_what_reached_the_limit_before_a_restart_is_given_up_at_once() -> None:
+    world = given_up(limit=3)
+    assert not world.stored.get(source(0))
+    again, consumer = restarted(world, PoolSettings(redelivery=Redelivery(limit=3), linger=1_000.0))
+    again.produce(0)
+    assert value_of(source(0), 0) not in [value for _, _, value in consumer.received]
+    (letter,) = again.dead_letters
+    assert (letter.batch.first, letter.batch.last, letter.history.count) == (0, 0, 3)

@@ -242,6 +242,7 @@ async def test_a_dead_letter_is_settled_when_it_was_written() -> None:
     bench.engine(EU).produce(0, first=0, count=1)
     assert peer.answer(fetch).responses[0].partitions[0].records
     peer.leave()
+    await asyncio.sleep(0)  # that it was delivered in vain is stored
     ((effect, ended),) = bench.dead_letters
     assert (effect.partition, effect.batch.first) == (source(0), 0)
     ended("no such topic")
