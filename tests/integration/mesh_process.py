@@ -111,6 +111,11 @@ class Mesh:
         """How many records the members with that client.id hold without having committed them."""
         return self.metric("kafka_mesh_in_flight_records", client_id=client_id)
 
+    @property
+    def file(self) -> Path:
+        """Its configuration."""
+        return self._file
+
     def stop(self, timeout: float = 15.0) -> None:
         """SIGTERM; AssertionError unless it exits 0 within `timeout` seconds."""
         self.terminate()
