@@ -67,11 +67,14 @@ class Readiness:
     servers: list[VirtualClusterServer]
     listening: bool = False
     stopping: bool = False
+    may_drain: bool = False
     grace: float = 0.0
     """Seconds that members of a pool have to commit when it is drained."""
 
     def drain(self, method: str, asked: Mapping[str, str]) -> tuple[int, dict[str, object]]:
-        """What was asked of /drain."""
+        """What was asked of /drain. Who reaches the address without a token must not stop a pool."""
+        if not self.may_drain and method != "GET":
+            return 403, {"problem": "the admin address has no token (admin.token): pools are drained on loopback only"}
         return answer_drain(self.servers, self.grace, method, asked)
 
     def problems(self) -> list[str]:
@@ -235,6 +238,7 @@ class Application:
         access = AdminAccess(configured.token, configured.open_probes, context)
         addresses: dict[str, str] = {each.name: each.bootstrap_servers for each in self._config.clusters}
         is_open = configured.token is not None or _is_loopback(configured.listen.host)
+        self._readiness.may_drain = is_open
         leases = LeaseApi(self._servers, addresses, is_open)
         serve = partial(serve_admin, access=access, routes=leases.routes())
         await tasks.start(serve, configured.listen, self._readiness, self._metrics)

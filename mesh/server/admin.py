@@ -76,6 +76,9 @@ def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -
         return JSONResponse(state.status())
 
     async def drain(request: Request) -> Response:
+        if "origin" in request.headers and request.method != "GET":
+            # A browser, made to by some page: on loopback there may be no token in its way.
+            return JSONResponse({"problem": "pages in browsers drain nothing"}, status_code=403)
         status_code, body = state.drain(request.method, request.query_params)
         return JSONResponse(body, status_code=status_code)
 

@@ -129,6 +129,19 @@ def test_draining_is_asked_for(method: str) -> None:
     while_served(test)
 
 
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_a_page_in_a_browser_drains_nothing(method: str) -> None:
+    async def test(address: Address, state: State, metrics: Metrics) -> None:
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        head = f"{method} /drain?group=a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        request = f"{head}Origin: https://evil.example\r\n\r\n"
+        writer.write(request.encode())
+        assert (await reader.readline()).split()[1] == b"403"
+        writer.close()
+
+    while_served(test)
+
+
 def test_draining_is_not_asked_for_by_other_methods() -> None:
     async def test(address: Address, state: State, metrics: Metrics) -> None:
         assert (await get(address, "/drain?group=a", "PUT"))[0] == 405
