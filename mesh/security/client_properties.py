@@ -29,6 +29,7 @@ _HONOURED: Final = frozenset(
         "socket.connection.setup.timeout.ms",
         "socket.timeout.ms",
         "ssl.ca.location",
+        "ssl.ca.pem",
         "ssl.certificate.location",
         "ssl.endpoint.identification.algorithm",
         "ssl.key.location",
@@ -43,6 +44,9 @@ _ABOUT_OTHER_THINGS: Final = frozenset(
         *("broker.address.ttl", "socket.keepalive.enable", "socket.nagle.disable"),
         *("topic.metadata.propagation.max.ms", "topic.metadata.refresh.fast.interval.ms"),
         *("topic.metadata.refresh.sparse", "retry.backoff.ms", "retry.backoff.max.ms"),
+        *("api.version.request", "api.version.request.timeout.ms", "connections.max.idle.ms", "socket.max.fails"),
+        *("socket.send.buffer.bytes", "socket.receive.buffer.bytes", "receive.message.max.bytes"),
+        "max.in.flight.requests.per.connection",
     }
 )
 """The group, librdkafka's own log, and pace: nothing that decides which records are read or who is let in."""

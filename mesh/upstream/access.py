@@ -63,6 +63,9 @@ def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
             context.load_verify_locations(capath=location)
         else:
             context.load_verify_locations(cafile=location)
+    elif authorities := properties.get("ssl.ca.pem"):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=authorities)
     if properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
         context.check_hostname = False
     if properties.get("enable.ssl.certificate.verification", "true").lower() in ("false", "f", "0"):

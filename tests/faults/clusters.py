@@ -82,6 +82,11 @@ class SecuredCluster(KafkaCluster):
         self._rules(principal, ResourceType.TOPIC, topic, AclOperation.READ)
         self._rules(principal, ResourceType.GROUP, group, AclOperation.READ)
 
+    def allow_but_not_to_read(self, principal: str, group: str, topic: str) -> None:
+        """Be a member of this group, and see the topic."""
+        self._rules(principal, ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
+        self._rules(principal, ResourceType.GROUP, group, AclOperation.READ)
+
     def allow_topic(self, principal: str, topic: str) -> None:
         """Read this topic, with no group."""
         self._rules(principal, ResourceType.TOPIC, topic, AclOperation.READ)

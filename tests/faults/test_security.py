@@ -83,6 +83,25 @@ def test_group_not_authorized(bed_with_security: Bed) -> None:
     bed.assert_nothing_lost(may_repeat=True)
 
 
+def test_topic_may_not_be_read(bed_with_security: Bed) -> None:
+    """The group works, and is assigned partitions; only the records are withheld."""
+    bed, watch, cluster = bed_with_security, Stopwatch("topic may not be read"), secured(bed_with_security)
+    cluster.allow_but_not_to_read(USER, bed.bench.group, bed.bench.topic)
+    bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
+    bed.members()
+    bed.bench.feed(300, clusters=[bed.us])
+    watch.note(TOLD, bed.until_told(Trouble.NOT_AUTHORIZED))
+    assert "authorization" in bed.standing()[Trouble.NOT_AUTHORIZED.value]["reason"].lower()
+    assert bed.mesh.metric("kafka_mesh_upstream_up", cluster="us") == 1
+    bed.flows("eu")
+    cluster.allow_topic(USER, bed.bench.topic)
+    with watch.measure(FLOWS):
+        bed.flows("us")
+    bed.until_over()
+    bed.assert_told_once(Trouble.NOT_AUTHORIZED)
+    bed.assert_nothing_lost()
+
+
 def test_group_not_authorized_any_more(bed_with_security: Bed) -> None:
     """Its commits fail at once, and members are told to send theirs again; at the end of its session it is put out."""
     bed, watch, cluster = bed_with_security, Stopwatch("authorization taken away"), secured(bed_with_security)

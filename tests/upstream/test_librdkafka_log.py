@@ -109,7 +109,7 @@ def test_an_outage_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
         logger.setLevel(logging.DEBUG)
         try:
             catalog = TopicCatalog(CLUSTER, NOWHERE, {}, 600, told.put_nowait, asyncio.get_running_loop())
-            async with engine(NOWHERE, new_name("group"), "any") as running:
+            async with engine(NOWHERE, new_name("group"), "any", reads_with="librdkafka") as running:
                 running.engine.reread(source("any"), Span(0, 1))
                 await running.next(SourceDown)
                 async with asyncio.timeout(30):

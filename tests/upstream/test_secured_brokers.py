@@ -137,6 +137,18 @@ def test_records_come_over_our_own_connections(doors: Doors, protocol: str, mech
     run(test)
 
 
+def test_authorities_may_stand_in_the_property_itself(doors: Doors) -> None:
+    properties = doors.properties("SASL_SSL", "PLAIN", ssl_ca_pem=doors.authority.certificate.read_text())
+    del properties["ssl.ca.location"]
+
+    async def test() -> None:
+        link = BrokerLink("localhost", doors.ports["SASL_SSL"], access_of(properties))
+        assert await link.versions()
+        link.close()
+
+    run(test)
+
+
 def has_come(running: RunningEngine, topic: str, count: int) -> bool:
     return [record.offset for record in running.records(topic)] == list(range(count))
 

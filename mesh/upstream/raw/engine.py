@@ -16,12 +16,17 @@ from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
+    Committed,
     CommitToken,
+    EndReached,
     EngineEvent,
     EngineFailed,
     EngineOptions,
+    HighWatermarks,
     Lost,
     PositionReset,
+    Received,
+    Reread,
     Revoked,
     SourceDown,
     SourceUp,
@@ -140,6 +145,9 @@ class RawEngine:
                 self._fetching.health.is_group_down = True
             case SourceUp():
                 self._fetching.health.is_group_down = False
+            case Received() | EndReached() | Committed() | HighWatermarks() | Reread():
+                self._tell(event)
+                return
             case PositionReset(source, start, _):
                 # Its topic was made anew; whatever id that has now, it is the right one.
                 self._readings[source] = Reading(source, start)

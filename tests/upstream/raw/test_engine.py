@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import Producer
 
 from mesh.records.spans import CommitPosition
 from mesh.upstream.engine import EndReached, Received, Revoked
+from mesh.upstream.raw.engine import RawEngine
 from tests.upstream.harness import engine, new_name, produce, run, source
 
 
@@ -27,6 +29,26 @@ def test_records_commits_and_going_on(mock_cluster: str) -> None:
             assert [event.offset for event in running.all(EndReached) if event.partition == source(topic)] == [50]
 
     run(test)
+
+
+def test_leaders_on_several_brokers() -> None:
+    host = Producer({"test.mock.num.brokers": 3, "log_level": 0})
+    brokers = host.list_topics(timeout=10).brokers.values()
+    bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    topics = [new_name("topic") for _ in range(10)]  # their leaders are drawn by lot
+    for topic in topics:
+        produce(bootstrap, topic, 20)
+
+    async def test() -> None:
+        async with engine(bootstrap, new_name("group"), *topics, reads_with="raw") as running:
+            await running.ends(40)
+            for topic in topics:
+                assert [record.offset for record in running.records(topic)] == list(range(20))
+            assert isinstance(running.engine, RawEngine)
+            assert len({reading.leader for reading in running.engine._readings.values()}) > 1
+
+    run(test)
+    del host
 
 
 @pytest.mark.long
