@@ -24,7 +24,7 @@ def address() -> Iterator[str]:
         producer.poll(0)
     for number in range(100):
         key = b"k%d" % number if number % 2 else None
-        headers: list[tuple[str, bytes | None]] = [("n", b"%d" % number), ("nothing", None)]
+        headers: list[tuple[str, str | bytes | None]] = [("n", b"%d" % number), ("nothing", None)]
         producer.produce("short", b"%d" % number, key, partition=0, timestamp=1_000 + number, headers=headers)
     producer.flush()
     yield f"{broker.host}:{broker.port}"
