@@ -16,6 +16,7 @@ from tests.clients.building import SOURCES
 from tests.clients.test_alone import COMMITS_WITHOUT_WAITING
 from tests.clients.test_consumer_protocol import WITH_CONSUMER_PROTOCOL
 from tests.clients.test_deaths import LASTING, STATIC
+from tests.clients.test_new_partitions import FINDING_NEW_PARTITIONS
 from tests.clients.test_rewinds import (
     PAUSING,
     SEEKING,
@@ -43,6 +44,7 @@ PARTIAL: dict[str, Collection[Client]] = {
     "test_static_member_of_the_consumer_protocol": WITH_CONSUMER_PROTOCOL,
     "test_assigned_with_group": ASSIGNS_WITH_GROUP,
     "test_kcat_until_the_end": (Client.KCAT,),
+    "test_new_partitions_are_found": FINDING_NEW_PARTITIONS,
 }
 """Tests that do not run with every client."""
 WITH_EVERY_CLIENT = {
