@@ -13,7 +13,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from tests.integration.kafka import KafkaCluster
-from tests.integration.processes import ChildProcess, eventually, free_port
+from tests.integration.processes import START, ChildProcess, eventually, free_port
 
 PASSWORD = "store-pass"
 USER = "mesh"
@@ -181,7 +181,7 @@ class ReplicatedCluster(KafkaCluster):
         command = self.java("kafka.Kafka", str(self._second_properties), heap="768m")
         self._second = ChildProcess(command, log=self.folder / "second.log")
         admin = self.admin()
-        eventually("two brokers", lambda: len(admin.list_topics(timeout=5).brokers) == 2, timeout=60)
+        eventually("two brokers", lambda: len(admin.list_topics(timeout=5).brokers) == 2, timeout=START)
 
     def kill_second(self) -> None:
         """kill -9."""

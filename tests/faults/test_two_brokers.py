@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.bed import Bed, Stopwatch
 from tests.faults.clusters import ReplicatedCluster
-from tests.integration.processes import eventually
+from tests.integration.processes import START, eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 FLOWS = "until records flow again"
@@ -16,7 +16,7 @@ def led_by_second(bed: Bed) -> ReplicatedCluster:
     """Returns when the broker that a test takes away leads partitions of the topic."""
     cluster = bed.us
     assert isinstance(cluster, ReplicatedCluster)
-    eventually("the second broker leads", lambda: cluster.led_by_second(bed.bench.topic), timeout=60)
+    eventually("the second broker leads", lambda: cluster.led_by_second(bed.bench.topic), timeout=START)
     return cluster
 
 

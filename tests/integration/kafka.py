@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.integration.processes import ChildProcess, eventually, free_port
+from tests.integration.processes import START, ChildProcess, eventually, free_port
 
 # A killed broker may register again when its old session has expired: 3 s instead of 9.
 _PROPERTIES = """process.roles=broker,controller
@@ -97,7 +97,7 @@ class KafkaCluster:
             *arguments,
         ]
 
-    def run_tool(self, class_name: str, *arguments: str, timeout: float = 60.0) -> str:
+    def run_tool(self, class_name: str, *arguments: str, timeout: float = START) -> str:
         """Run one of Kafka's command-line tools; its standard output. Raises RuntimeError when it fails."""
         done = subprocess.run(self.java(class_name, *arguments), capture_output=True, text=True, timeout=timeout)
         if done.returncode:
@@ -201,4 +201,4 @@ class KafkaCluster:
             except KafkaException:
                 return False
 
-        eventually(f"broker {self.name} answers", answers, timeout=60)
+        eventually(f"broker {self.name} answers", answers, timeout=START)

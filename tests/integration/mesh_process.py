@@ -17,7 +17,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.kafka import KafkaCluster
-from tests.integration.processes import ChildProcess, eventually, free_port
+from tests.integration.processes import START, ChildProcess, eventually, free_port
 from tests.integration.relay import Relay
 
 ENGINE = os.environ.get("KAFKA_MESH_TEST_ENGINE", "librdkafka")
@@ -155,7 +155,7 @@ class Mesh:
                 return False
 
         try:
-            eventually("/readyz", is_ready, timeout=20)
+            eventually("/readyz", is_ready, timeout=START)
         except AssertionError:
             process.kill()
             raise

@@ -15,6 +15,10 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 
+START = 120.0
+"""Seconds within which a process must have started. No test is about that, and where several test processes start
+brokers at once it was seen to take more than 60."""
+
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 

@@ -18,7 +18,7 @@ from tests.apis.messages import Conversation
 from tests.integration.jars import kafka_jars
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import Mesh
-from tests.integration.processes import eventually, free_port
+from tests.integration.processes import START, eventually, free_port
 
 MINE, SECRET, MISSING, OTHER = "mine", "secret", "missing", "other"
 PASSWORD: Final = "sesam"
@@ -187,7 +187,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
         admin = broker.admin()  # must outlive its futures
         for future in admin.create_acls(list(bindings())).values():
             future.result(20)
-        eventually("the broker coordinates groups", lambda: _coordinates(broker), timeout=60)
+        eventually("the broker coordinates groups", lambda: _coordinates(broker), timeout=START)
         listener = {
             "sasl": {
                 "mechanisms": ["PLAIN"],
