@@ -95,6 +95,7 @@ class Bed:
                 "group.share.min.heartbeat.interval.ms": "500",
                 "group.share.heartbeat.interval.ms": "500",
             },
+            is_measured=True,
         )
         prefer(self.broker.pid)
         self.direct = Target("direct", self.broker.bootstrap_servers, (self.broker.pid,))
