@@ -175,7 +175,10 @@ def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, lane: Lane) -> str
         return "what is there is kept for other members" if not partition.is_full else "acknowledgements have gaps"
     if is_down:
         return f"source {partition.source.cluster} is down"
-    return "no backlog" if partition.ledger.received >= partition.end else "records are on their way"
+    if partition.ledger.received >= partition.end:
+        return "no backlog"
+    stalled = partition.source in pool.stalls
+    return "records are there upstream, but do not come" if stalled else "records are on their way"
 
 
 def _member(pool: Pool, member: Member, now: float) -> MemberView:

@@ -37,6 +37,7 @@ from mesh.pool.results import TopicPartition
 from mesh.pool.serving import Serving
 from mesh.pool.settings import Acknowledge, PoolSettings
 from mesh.pool.slots import SLOTS, Slots, is_end, slot_of
+from mesh.pool.stalls import Stalls
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
 from mesh.records.spans import CommitPosition, TopicName, UpstreamPartition
@@ -80,6 +81,7 @@ class Pool:
         self.inflow = Inflow(
             group, topics, self.serving, self.commits, self.leases, self._demand, lambda: self.all_members, effects
         )
+        self.stalls = Stalls(group, self.serving.partitions, self.commits.is_down, timers, effects, now)
         self._is_idle = False
         self.draining = Draining(
             group,

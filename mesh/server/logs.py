@@ -29,6 +29,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "deadline": "seconds that were given for something",
     "descriptors": "open files that this process may have",
     "detail": "what exactly, in words; `reason` is the kind",
+    "end": "the upstream offset at which a log ends, as far as it is known",
     "errors": "Kafka error codes, by upstream partition",
     "exception": "a traceback",
     "generation": "generation of a group, downstream or upstream",
@@ -41,6 +42,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "mechanism": "name of a SASL mechanism",
     "meanwhile": "what kafka-mesh does while a trouble lasts",
     "member": "member id in its group",
+    "members": "ids of members, the first few",
     "offset": "an upstream offset",
     "offsets": "a number of offsets",
     "operation": "what a client wanted to do, in Kafka's words",
@@ -49,6 +51,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "path": "of a file",
     "principal": "who a client is: User:NAME",
     "reason": "why, one of a fixed set where it is counted too",
+    "received": "the upstream offset up to which a partition was received",
     "records": "a number of records",
     "resource": "name of what a client wanted to use",
     "resource_type": "TOPIC, GROUP or CLUSTER",
@@ -58,12 +61,14 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "since": "when something began, as an ISO 8601 time",
     "slot": "number that identifies a member",
     "span": "FIRST..LAST, upstream offsets",
+    "standing": "active, suspended in a rebalance, or absent: whether a partition is this process's",
     "start": "the upstream offset at which reading goes on",
     "topic": "name of a topic",
     "traceback": "a traceback as text; written as `exception`",
     "trouble": "kind of a trouble with an upstream cluster, as in the metric of that name",
     "version": "version of kafka-mesh, or of a Kafka API",
     "virtual_cluster": "a virtual cluster, as the configuration names it",
+    "waiting": "how many members wait",
 }
 """Keys of log entries and what they mean."""
 

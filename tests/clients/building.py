@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.jars import kafka_jars
+from tests.integration.jars import kafka_jars, missing_programs
 
 SOURCES = Path(__file__).parent
 _CACHE = SOURCES.parents[1] / ".cache" / "clients"
@@ -25,6 +25,8 @@ def java_classes() -> Path:
         _run("javac", "-cp", f"{kafka_jars()}/*", "-d", folder, SOURCES / "java" / "Member.java")
 
     _require("javac", "the Java client needs a JDK")
+    if missing := missing_programs():
+        pytest.skip(f"the Java client needs Kafka's jars; not found: {', '.join(missing)}")
     return _built("java", compile_into)
 
 

@@ -57,3 +57,15 @@ def kafka_jars() -> Path:
             if not jars.is_dir():
                 raise
     return jars
+
+
+def main() -> None:
+    """`python -m tests.integration.jars`: before several test processes want them at once, and Maven for each."""
+    if missing := missing_programs():
+        print(f"no real brokers: {', '.join(missing)} not found")
+    else:
+        kafka_jars()
+
+
+if __name__ == "__main__":
+    main()
