@@ -92,8 +92,8 @@ class ClientBench(Bench):
         member.until_assigned()
         return member
 
-    def account(self, timeout: float = 30.0) -> Account:
-        """What became of all records, as soon as nothing is missing."""
+    def account(self, timeout: float = 60.0) -> Account:
+        """What became of all records, as soon as nothing is missing, or nothing more has come for so many seconds."""
         return self.account_when_all_arrived(timeout=timeout)
 
     def assert_no_errors_of_the_mesh(self) -> None:

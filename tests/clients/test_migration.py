@@ -71,7 +71,7 @@ def unsettled(bench: ClientBench, change: Callable[[], object]) -> Ids:
     }
     with bench.feeding(1_500, rate=500):
         change()
-    bench.account(timeout=60).assert_nothing_lost_or_altered()
+    bench.account().assert_nothing_lost_or_altered()
     bench.until_all_committed()
     return {
         identity
@@ -89,7 +89,7 @@ def settled(bench: ClientBench, receivers: list[Member]) -> None:
         return all(len(member.deliveries) > counts[member.name] for member in receivers)
 
     eventually("each of them gets records", all_receive)
-    bench.account(timeout=60).assert_nothing_lost_or_altered()
+    bench.account().assert_nothing_lost_or_altered()
     bench.until_all_committed()
     idle = [member for member in bench.members if member not in receivers]
     assert not [member.name for member in idle if len(member.deliveries) > counts[member.name]]

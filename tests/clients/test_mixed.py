@@ -18,10 +18,10 @@ def test_one_group_of_all_clients(bench: ClientBench) -> None:
         for client in Client:
             bench.joined(client, client.value.strip("@").replace("/", "-"))
         bench.java("verifiable").until_assigned()
-    bench.account(timeout=60).assert_each_once()
+    bench.account().assert_each_once()
     before = {member.name: len(member.deliveries) for member in bench.members}
     bench.feed(9_000, rate=1_500)
-    bench.account(timeout=60).assert_each_once()
+    bench.account().assert_each_once()
     for member in bench.members:
         assert len(member.deliveries) - before[member.name] >= 100, member.name  # of 800
         assert not member.events["revoked"] + member.events["lost"] + member.events["error"], member.events
@@ -48,7 +48,7 @@ def test_restarted_mesh_under_all_clients(bench: ClientBench) -> None:
         return all(len(member.deliveries) > before[member.name] for member in bench.members)
 
     eventually("each gets records again", all_go_on, interval=0.2, timeout=60)
-    bench.account(timeout=60).assert_nothing_lost_or_altered()
+    bench.account().assert_nothing_lost_or_altered()
     bench.until_all_committed()
     for member in bench.members:
         member.assert_running()

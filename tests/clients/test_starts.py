@@ -42,7 +42,7 @@ def test_reset_of_a_group(bench: ClientBench, client: Client) -> None:
     members = [bench.joined(client, reset, reset=reset, group=group) for reset, group in groups.items()]
     bench.feed(500)
     for member, group in zip(members, groups.values(), strict=True):
-        bench.account_when_all_arrived(timeout=30, members=[member]).assert_each_once()
+        bench.account_when_all_arrived(members=[member]).assert_each_once()
         assert not member.events["error"], member.events
         bench.until_all_committed(group)
 

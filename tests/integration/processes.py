@@ -96,7 +96,7 @@ def free_port() -> int:
             return port
 
 
-def eventually(what: str, probe: Callable[[], Value | None], *, timeout: float = 30.0, interval: float = 0.05) -> Value:
+def eventually(what: str, probe: Callable[[], Value | None], *, timeout: float = 60.0, interval: float = 0.05) -> Value:
     """The first value of `probe` that is true; AssertionError naming `what` and the last value after `timeout`."""
     deadline = time.monotonic() + timeout
     while True:
