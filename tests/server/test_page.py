@@ -19,13 +19,13 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.integration.mesh_process import ENGINE
-from tests.integration.processes import ChildProcess, eventually, free_port
+from tests.integration.processes import START, ChildProcess, eventually, free_port
 
 TOKEN: Final = "a-token-for-the-page"
 HOSTILE: Final = "<img src=x onerror=alert(1)>"
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
-PATIENCE: Final = 40
+PATIENCE: Final = START
 
 
 @dataclass
