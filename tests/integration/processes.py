@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +24,10 @@ brokers at once it was seen to take more than 60."""
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+_PORTS: set[int] = set()
+"""Those this process has been given."""
+_PORTS_FILE: int | None = None
+_PORTS_LOCK = threading.Lock()
 
 
 def _die_with_parent() -> None:
@@ -83,17 +90,39 @@ class ChildProcess:
 def free_port() -> int:
     """A loopback port nobody listens on, below the range from which the kernel takes ports for outgoing connections.
 
-    So it is still free when a killed server is started again on it.
+    So it is still free when a killed server is started again on it. And it is this process's until that ends: a broker
+    takes seconds until it listens, in which another test process would find the same port free.
     """
-    while True:
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+    with _PORTS_LOCK:
+        while True:
+            port = random.SystemRandom().randrange(20_000, 32_000)
+            if port not in _PORTS and _reserve(port) and _is_free(port):
+                _PORTS.add(port)
+                return port
+
+
+def _reserve(port: int) -> bool:
+    """Makes it ours, if it is nobody's: a lock on the byte of that number of a file that all test processes have, which
+    ends with the process."""
+    global _PORTS_FILE
+    if _PORTS_FILE is None:
+        path = Path(tempfile.gettempdir(), f"kafka-mesh-ports-{os.getuid()}")
+        _PORTS_FILE = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.lockf(_PORTS_FILE, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def eventually(what: str, probe: Callable[[], Value | None], *, timeout: float = 60.0, interval: float = 0.05) -> Value:
