@@ -22,13 +22,14 @@ demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark]'
 	@$(BIN)/python -m mesh.demo.landing $(ARGS)
 
-test: install ## all tests but the long ones; real brokers where Java 17 and Maven are
-	$(BIN)/pytest -m "not long" $(ARGS)
+test: install ## all tests but the long ones, two at a time; real brokers where Java 17 and Maven are
+	$(BIN)/python -m tests.integration.jars
+	$(BIN)/pytest -m "not long" -n 2 --dist loadfile $(ARGS)
 
 test-long: install ## the long tests, three at a time
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark]'
 	$(BIN)/python -m tests.clients.building
-	$(BIN)/pytest -m "long and not alone" -n 3 $(ARGS)
+	$(BIN)/pytest -m "long and not alone" -n 3 --dist loadgroup $(ARGS)
 	$(BIN)/pytest -m "long and alone" $(ARGS)
 
 test-clients: install ## every client of docs/clients.md on real brokers, three tests at a time

@@ -10,7 +10,7 @@ from tests.faults.clusters import USER, SecuredCluster
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import eventually
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.xdist_group("secured")]
 TOLD, FLOWS = "until it is told", "until records flow again"
 
 

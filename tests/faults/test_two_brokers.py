@@ -8,7 +8,7 @@ from tests.faults.bed import Bed, Stopwatch
 from tests.faults.clusters import ReplicatedCluster
 from tests.integration.processes import START, eventually
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.xdist_group("replicated")]
 FLOWS = "until records flow again"
 
 

@@ -20,6 +20,8 @@ from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import START, eventually, free_port
 
+# One broker and one mesh for all of them.
+pytestmark = pytest.mark.xdist_group("authorization")
 MINE, SECRET, MISSING, OTHER = "mine", "secret", "missing", "other"
 PASSWORD: Final = "sesam"
 PARTITION: Final = {"partition_index": 0, "partition": 0, "timestamp": -2, "current_leader_epoch": -1}
