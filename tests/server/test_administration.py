@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +90,11 @@ async def test_a_cluster_that_does_not_answer(
         cluster.silent = {1}
         answer = await asked(cluster, groups, sources)
     assert answer.errors == {group: {EU: ErrorCode.COORDINATOR_NOT_AVAILABLE} for group in groups}
+
+
+def test_no_admin_client_is_asked_for_positions() -> None:
+    """Nor in tests: it ends them without a trace (docs/decisions/0018)."""
+    root, request = Path(__file__).parents[2], ".list_consumer_group_" + "offsets("
+    files = [file for folder in ("mesh", "tests", "benchmarks") for file in (root / folder).rglob("*.py")]
+    assert len(files) > 100
+    assert [file for file in files if request in file.read_text()] == []
