@@ -133,6 +133,7 @@ class Fetching:
             self._tell,
             lambda source: self.made_anew(source),
             self.wake,
+            self._rest,
             tasks,
             self._leaders,
         )
@@ -343,5 +344,6 @@ class Fetching:
             events.append(EndReached(reading.source, progress.end))
 
     def _rest(self, reading: Reading, seconds: float) -> None:
+        # Woken a millisecond later: a lane that is woken by the last bit of a sum too early would sleep on for ever.
         reading.resting_until = self._loop.time() + seconds
         self._loop.call_later(seconds + 0.001, self.wake)

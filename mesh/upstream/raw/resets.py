@@ -18,7 +18,8 @@ _ANEW = "the topic was deleted and made anew"
 
 
 class Resets:
-    """tell: takes events; made_anew: told of partitions that begin anew; go_on: some may be read again."""
+    """tell: takes events; made_anew: told of partitions that begin anew; go_on: some may be read again; rest: lets one
+    rest for so many seconds, and go on then."""
 
     def __init__(
         self,
@@ -27,6 +28,7 @@ class Resets:
         tell: Callable[[EngineEvent], None],
         made_anew: Callable[[UpstreamPartition], None],
         go_on: Callable[[], None],
+        rest: Callable[[Reading, float], None],
         tasks: asyncio.TaskGroup,
         leaders: Leaders,
     ) -> None:
@@ -35,6 +37,7 @@ class Resets:
         self._tell = tell
         self._made_anew = made_anew
         self._go_on = go_on
+        self._rest = rest
         self._tasks = tasks
         self._leaders = leaders
 
@@ -76,8 +79,7 @@ class Resets:
             return
         # What is missing was deleted, by retention or on demand; or it is there, and a replica had not got it yet.
         if reading.position >= begins:
-            reading.resting_until = asyncio.get_running_loop().time() + REST
-            asyncio.get_running_loop().call_later(REST, self._go_on)
+            self._rest(reading, REST)
         reading.position = max(reading.position, begins)
         self._tell(EndReached(reading.source, reading.position))
         self._go_on()
