@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from mesh.app import Readiness
-from mesh.config.model import ClientLimits
+from structlog.testing import capture_logs
+
+from mesh.app import Application, Readiness
+from mesh.config.model import ClientLimits, Config
 from mesh.configured import limits_of
 from mesh.server.limits import Limits
 from mesh.server.troubles import Troubles
@@ -21,3 +23,24 @@ def test_nobody_without_a_token_stops_a_pool_from_afar() -> None:
     assert readiness.drain("POST", {"group": "billing"})[0] == 403
     assert readiness.drain("DELETE", {"group": "billing"})[0] == 403
     assert readiness.drain("GET", {"group": "billing"})[0] == 400, "there is no virtual cluster here"
+
+
+def test_one_line_names_the_property_for_which_librdkafka_reads_a_cluster() -> None:
+    forbidding = {"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
+    clusters = [
+        {"name": "eu", "bootstrap_servers": "eu:9092", "engine": "auto"},
+        {"name": "us", "bootstrap_servers": "us:9092", "engine": "auto", "properties": forbidding},
+    ]
+    topic = {"name": "orders", "from": [{"cluster": "eu", "topic": "orders"}]}
+    shop = {
+        "name": "shop",
+        "listen": "127.0.0.1:19092",
+        "coordinator": "127.0.0.1:19093",
+        "target": {"pool": {"topics": [topic], "groups": ["*"]}},
+    }
+    config = Config.model_validate({"clusters": clusters, "virtual_clusters": [shop]})
+    with capture_logs() as logs:
+        Application(config)
+    (line,) = [entry for entry in logs if entry["event"] == "a cluster is read by librdkafka"]
+    assert (line["log_level"], line["cluster"]) == ("warning", "us")
+    assert line["reason"].startswith("sasl.mechanism is OAUTHBEARER")

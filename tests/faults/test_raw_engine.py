@@ -56,7 +56,7 @@ def test_a_log_that_an_unclean_election_truncated(replicated: ReplicatedCluster)
     topic = new_name("truncated")
     unclean = {"unclean.leader.election.enable": "true", "follower.replication.throttled.replicas": "*"}
     admin = replicated.admin()
-    admin.create_topics([NewTopic(topic, replica_assignment=[[2, 1]], config=unclean)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, replica_assignment=[[2, 1]], config=unclean)])[topic].result(30)
     eventually("the second broker leads", lambda: led_by(replicated, topic) == 2, timeout=60)
     bootstrap = replicated.bootstrap_servers
     produce(bootstrap, topic, 10, acks="all")

@@ -21,7 +21,7 @@ from tests.integration.processes import START, ChildProcess, eventually, free_po
 from tests.integration.relay import Relay
 
 ENGINE = os.environ.get("KAFKA_MESH_TEST_ENGINE", "librdkafka")
-"""`raw` or `librdkafka`: what reads the records in all tests that start a mesh."""
+"""`auto`, `raw` or `librdkafka`: what reads the records in all tests that start a mesh."""
 KAFKA_MESH = Path(sys.executable).with_name("kafka-mesh")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,15 @@ def content(batch: Batch) -> bytes:
     return bytes(batch.data)
 
 
-@pytest.mark.parametrize("engine", ["raw", "librdkafka"])
-def test_the_engine_that_is_configured_carries_the_bytes(kafka: KafkaCluster, tmp_path: Path, engine: str) -> None:
+@pytest.mark.parametrize(("configured", "engine"), [({}, "raw"), ({"engine": "librdkafka"}, "librdkafka")])
+def test_the_engine_that_is_configured_carries_the_bytes(
+    kafka: KafkaCluster, tmp_path: Path, configured: Mapping[str, str], engine: str
+) -> None:
+    """Without a word about it, batches pass undecoded."""
     topic = f"carried-{engine}"
     kafka.create_topic(topic, 1)
     produce_with_all_codecs(kafka.bootstrap_servers, topic)
-    mesh = Mesh([kafka], [topic], tmp_path, {}, {kafka.name: {"engine": engine}})
+    mesh = Mesh([kafka], [topic], tmp_path, {}, {kafka.name: {"engine": "auto", **configured}})
     try:
         stored = asyncio.run(fetch_all(kafka.bootstrap_servers, topic, RECORDS * len(CODECS)))
         received = asyncio.run(fetch_all(mesh.bootstrap_servers, topic, RECORDS * len(CODECS)))

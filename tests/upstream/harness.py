@@ -12,8 +12,9 @@ from typing import Any, Literal, TypeVar
 import uvloop
 from confluent_kafka import Producer
 
+from mesh.records.batch import Batch
 from mesh.records.decode import Record, decode_records
-from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.choice import make_engine
 from mesh.upstream.engine import (
@@ -27,11 +28,14 @@ from mesh.upstream.engine import (
     EngineName,
     EngineOptions,
     Received,
+    Reread,
 )
 
 CLUSTER = ClusterName("eu")
 TIMEOUT = 30.0
-ENGINE: EngineName = "raw" if os.environ.get("KAFKA_MESH_TEST_ENGINE") == "raw" else "librdkafka"
+_SWITCH = os.environ.get("KAFKA_MESH_TEST_ENGINE")
+ENGINE: EngineName = "raw" if _SWITCH == "raw" else "librdkafka"
+"""What tests run with that are about any engine."""
 
 Event = TypeVar("Event", bound=EngineEvent)
 Value = TypeVar("Value")
@@ -139,7 +143,18 @@ class RunningEngine:
             if event.partition == source(topic, partition)
             for batch in event.batches
             for record in decode_records(batch)
+            if batch.first <= record.offset <= batch.last
         ]
+
+    async def reread(self, partition: UpstreamPartition, span: Span) -> tuple[list[Reread], list[Batch]]:
+        """All that a command to read again brings, and the batches of it."""
+        self.events = [event for event in self.events if not isinstance(event, Reread)]
+        self.engine.reread(partition, span)
+        await self.until(lambda: any(event.complete for event in self.all(Reread)))
+        pieces = self.all(Reread)
+        assert [piece.complete for piece in pieces] == [*[False] * (len(pieces) - 1), True]
+        assert all(piece.span == span for piece in pieces)
+        return pieces, [batch for piece in pieces for batch in piece.batches]
 
 
 @asynccontextmanager

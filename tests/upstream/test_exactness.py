@@ -13,7 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 from mesh.records.batch import seal
 from mesh.records.encode import PlainRecord, encode_batch
 from mesh.records.spans import Span
-from mesh.upstream.engine import EndReached, PositionReset, Received, Reread
+from mesh.upstream.engine import EndReached, EngineName, PositionReset, Received
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import engine, new_name, produce, run, source
 
@@ -24,9 +24,12 @@ HEADERS: tuple[list[tuple[str, str | bytes | None]], ...] = (
     [("trace", b"1"), ("trace", None), ("trace", b""), ("größe", b"\xff\x00")],
 )
 
+BOTH = pytest.mark.parametrize("reads_with", ["raw", "librdkafka"])
 
+
+@BOTH
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_keys_values_headers_and_times(kafka: KafkaCluster, codec: str) -> None:
+def test_keys_values_headers_and_times(kafka: KafkaCluster, reads_with: EngineName, codec: str) -> None:
     topic = new_name("topic")
     kafka.create_topic(topic, 1)
     written: list[tuple[Any, ...]] = []
@@ -42,7 +45,7 @@ def test_keys_values_headers_and_times(kafka: KafkaCluster, codec: str) -> None:
     assert producer.flush(30) == 0
 
     async def test() -> None:
-        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic, reads_with=reads_with) as running:
             await running.ends()
             read = [
                 (each.offset, each.timestamp, each.log_append_time, each.key, each.value, each.headers)
@@ -53,7 +56,8 @@ def test_keys_values_headers_and_times(kafka: KafkaCluster, codec: str) -> None:
     run(test)
 
 
-def test_log_append_times(kafka: KafkaCluster) -> None:
+@BOTH
+def test_log_append_times(kafka: KafkaCluster, reads_with: EngineName) -> None:
     topic = new_name("topic")
     kafka.create_topic(topic, 1, {"message.timestamp.type": "LogAppendTime"})
     stored: dict[int, int] = {}
@@ -69,7 +73,7 @@ def test_log_append_times(kafka: KafkaCluster) -> None:
     assert producer.flush(30) == 0
 
     async def test() -> None:
-        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic, reads_with=reads_with) as running:
             await running.ends()
             records = running.records(topic)
             assert all(record.log_append_time for record in records)
@@ -79,7 +83,8 @@ def test_log_append_times(kafka: KafkaCluster) -> None:
     run(test)
 
 
-def test_transactions(kafka: KafkaCluster) -> None:
+@BOTH
+def test_transactions(kafka: KafkaCluster, reads_with: EngineName) -> None:
     """Aborted records and control records are passed over, and the end behind them is reached."""
     topic = new_name("topic")
     kafka.create_topic(topic, 1)
@@ -93,23 +98,23 @@ def test_transactions(kafka: KafkaCluster) -> None:
         (producer.abort_transaction if number % 2 else producer.commit_transaction)(30)
 
     async def test() -> None:
-        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic, reads_with=reads_with) as running:
             await running.ends()
             assert [record.value for record in running.records(topic)] == [
                 b"%d" % number for number in (0, 2, 4) for _ in range(10)
             ]
             assert running.all(EndReached)[-1].offset == 66
             # The abort of the last transaction is at 65, and nothing of it is left to be read again.
-            running.engine.reread(source(topic), Span(40, 65))
-            again = await running.next(Reread)
-            assert [batch.record_count for batch in again.batches] == [10]
-            assert (again.complete, again.error) == (True, "")
+            pieces, again = await running.reread(source(topic), Span(40, 65))
+            assert [batch.record_count for batch in again] == [10]
+            assert pieces[-1].error == ""
             assert running.all(PositionReset) == []
 
     run(test)
 
 
-def test_records_that_were_deleted_are_passed_over(kafka: KafkaCluster) -> None:
+@BOTH
+def test_records_that_were_deleted_are_passed_over(kafka: KafkaCluster, reads_with: EngineName) -> None:
     topic = new_name("topic")
     kafka.create_topic(topic, 1)
     produce(kafka.bootstrap_servers, topic, 100)
@@ -118,20 +123,20 @@ def test_records_that_were_deleted_are_passed_over(kafka: KafkaCluster) -> None:
     done.result(30)
 
     async def test() -> None:
-        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic, reads_with=reads_with) as running:
             assert (await running.assigned())[0].start == 40
             await running.ends()
             assert [record.offset for record in running.records(topic)] == list(range(40, 100))
             for span, left in ((Span(0, 39), []), (Span(30, 44), [40, 41, 42, 43, 44])):
-                running.engine.reread(source(topic), span)
-                again = await running.next(Reread)
-                assert (again.span, again.complete, again.error) == (span, True, "")
-                assert [offset for batch in again.batches for offset in range(batch.first, batch.last + 1)] == left
+                pieces, again = await running.reread(source(topic), span)
+                assert pieces[-1].error == ""
+                assert [offset for batch in again for offset in range(batch.first, batch.last + 1)] == left
 
     run(test)
 
 
-def test_a_big_record_is_a_batch_by_itself(kafka: KafkaCluster) -> None:
+@BOTH
+def test_a_big_record_is_a_batch_by_itself(kafka: KafkaCluster, reads_with: EngineName) -> None:
     topic = new_name("topic")
     kafka.create_topic(topic, 1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -140,33 +145,60 @@ def test_a_big_record_is_a_batch_by_itself(kafka: KafkaCluster) -> None:
     assert producer.flush(30) == 0
 
     async def test() -> None:
-        async with engine(kafka.bootstrap_servers, new_name("group"), topic, buffer_bytes=64 << 10) as running:
+        async with engine(
+            kafka.bootstrap_servers, new_name("group"), topic, reads_with=reads_with, buffer_bytes=64 << 10
+        ) as running:
             await running.ends()
             batches = [batch for event in running.all(Received) for batch in event.batches]
             big = next(batch for batch in batches if len(batch.data) > 900_000)
-            assert (big.first, big.last) == (1, 1)
+            # What its producer put together stays together with the raw engine.
+            assert (big.first, big.last) == ((0, 3) if reads_with == "raw" else (1, 1))
             assert [record.offset for record in running.records(topic)] == [0, 1, 2, 3]
 
     run(test)
 
 
-def test_a_long_span_comes_in_pieces(kafka: KafkaCluster) -> None:
+@BOTH
+def test_batches_above_the_size_of_a_fetch(kafka: KafkaCluster, reads_with: EngineName) -> None:
+    """A broker answers with one of them all the same, that of the partition that was asked for first (KIP-74)."""
+    topic = new_name("topic")
+    kafka.create_topic(topic, 2, {"max.message.bytes": "8000000"})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": 8_000_000})
+    for partition in (0, 1):
+        for size in (3_000_000, 10, 2_000_000):
+            producer.produce(topic, bytes(size), partition=partition)
+            assert producer.flush(30) == 0
+
+    async def test() -> None:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic, reads_with=reads_with) as running:
+            await running.ends(2)
+            for partition in (0, 1):
+                read = running.records(topic, partition)
+                assert [(record.offset, len(record.value or b"")) for record in read] == [
+                    (0, 3_000_000),
+                    (1, 10),
+                    (2, 2_000_000),
+                ]
+
+    run(test)
+
+
+@BOTH
+def test_a_long_span_comes_in_pieces(kafka: KafkaCluster, reads_with: EngineName) -> None:
     topic = new_name("topic")
     kafka.create_topic(topic, 1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, "batch.size": 16_000})
     for _ in range(1_000):
         producer.produce(topic, bytes(1_000))
     assert producer.flush(30) == 0
 
     async def test() -> None:
-        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
-            running.engine.reread(source(topic), Span(0, 999))
-            await running.until(lambda: [event for event in running.all(Reread) if event.complete])
-            pieces = running.all(Reread)
-            assert [piece.complete for piece in pieces] == [False, False, False, True]
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic, reads_with=reads_with) as running:
+            await running.assigned()
+            pieces, again = await running.reread(source(topic), Span(0, 999))
+            assert len(pieces) >= 4
             assert all(sum(len(batch.data) for batch in piece.batches) < 300_000 for piece in pieces)
-            firsts = [batch.first for piece in pieces for batch in piece.batches]
-            lasts = [batch.last for piece in pieces for batch in piece.batches]
+            firsts, lasts = [batch.first for batch in again], [batch.last for batch in again]
             assert firsts == [0, *(last + 1 for last in lasts[:-1])]
             assert lasts[-1] == 999
 
@@ -189,7 +221,7 @@ def test_a_header_name_that_is_not_utf_8_costs_the_headers_only(kafka: KafkaClus
     produce_batch(kafka.bootstrap_servers, topic, bytes(data))
 
     async def test() -> None:
-        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic, reads_with="librdkafka") as running:
             await running.ends()
             assert [(record.value, record.headers) for record in running.records(topic)] == [
                 (b"%d" % number, () if number in bad else (("name", b"x"),)) for number in range(200)

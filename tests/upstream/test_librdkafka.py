@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -21,9 +22,11 @@ from mesh.upstream.engine import (
 )
 from mesh.upstream.trouble import Trouble
 from tests.integration.kafka import KafkaCluster
-from tests.upstream.harness import CLUSTER, RunningEngine, engine, new_name, produce, run, source
+from tests.upstream import harness
+from tests.upstream.harness import CLUSTER, ENGINE, RunningEngine, new_name, produce, run, source
 
 PARTITIONS = 4
+engine = partial(harness.engine, reads_with=ENGINE)
 
 
 def test_records_arrive_in_order_and_the_end_is_told(kafka: KafkaCluster) -> None:
