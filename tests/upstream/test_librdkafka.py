@@ -35,7 +35,7 @@ def test_records_arrive_in_order_and_the_end_is_told(kafka: KafkaCluster) -> Non
     produce(kafka.bootstrap_servers, topic, 2_000, partition=1)
 
     async def test() -> None:
-        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic, reads_with="librdkafka") as running:
             assigned = await running.assigned()
             assert {number: each.start for number, each in assigned.items()} == dict.fromkeys(range(PARTITIONS), 0)
             assert assigned[1].end == 2_000
@@ -158,7 +158,7 @@ def test_a_span_is_read_again_beside_the_normal_reading(kafka: KafkaCluster) -> 
     produce(kafka.bootstrap_servers, topic, 500)
 
     async def test() -> None:
-        async with engine(kafka.bootstrap_servers, new_name("group"), topic) as running:
+        async with engine(kafka.bootstrap_servers, new_name("group"), topic, reads_with="librdkafka") as running:
             await running.ends(PARTITIONS)
             running.events.clear()
             running.engine.reread(source(topic), Span(100, 149))

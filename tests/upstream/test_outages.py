@@ -67,10 +67,10 @@ def test_a_broker_that_hangs(broker: KafkaCluster, topic: str, monkeypatch: pyte
             try:
                 pending = asyncio.ensure_future(running.commit({source(topic): CommitPosition(7)}))  # noqa: TID251
                 running.engine.reread(source(topic), Span(0, 9))
-                failed = await running.next(Reread)
+                failed = (await running.until(lambda: running.all(Reread)))[-1]
                 assert (failed.batches, failed.complete) == ((), True)
                 assert failed.error
-                await running.next(SourceDown)
+                await running.until(lambda: running.all(SourceDown))
                 running.engine.set_consuming(False)
                 running.engine.set_consuming(True)
             finally:
