@@ -146,6 +146,7 @@ def test_what_people_see(browser: Chrome, estate: Estate) -> None:
     until(browser, lambda: text(browser, "#state") == "no answer")
 
 
+@pytest.mark.long
 def test_it_is_live(browser: Chrome, estate: Estate) -> None:
     signed_in(browser, estate)
 
@@ -165,6 +166,7 @@ def look(browser: Chrome, size: tuple[int, int], colours: str) -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
+@pytest.mark.long
 def test_it_fits_and_complains_of_nothing(browser: Chrome, estate: Estate, tmp_path: Path) -> None:
     signed_in(browser, estate)
     until(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".pool"))
