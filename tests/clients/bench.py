@@ -81,8 +81,8 @@ class ClientBench(Bench):
         group = {"group": self.group, **script}
         chosen = Script(bootstrap_servers=address, client_id=name, topic=self.topic, **group)
         if client is Client.KCAT:
-            return self._joined(KcatMember(name, _kcat(chosen), self._folder))
-        command = [*_command(client), chosen.to_json()]
+            return self._joined(KcatMember(name, kcat_arguments(chosen), self._folder))
+        command = [*command_of(client), chosen.to_json()]
         view = View.WITHOUT_NULL if client is Client.SEGMENTIO else View.WHOLE
         return self._joined(ScriptedMember(name, command, self._folder, view))
 
@@ -103,7 +103,8 @@ class ClientBench(Bench):
         assert not (errors := [line for line in lines if '"level": "error"' in line]), errors
 
 
-def _command(client: Client) -> list[str]:
+def command_of(client: Client) -> list[str]:
+    """What runs a consumer of that client; its argument is a script."""
     match client:
         case Client.AIOKAFKA | Client.KAFKA_PYTHON | Client.CONFLUENT:
             library = client.value.partition("-kafka")[0].replace("-", "_")
@@ -121,7 +122,8 @@ def _command(client: Client) -> list[str]:
             raise ValueError("kcat takes arguments, not a script")
 
 
-def _kcat(script: Script) -> list[str]:
+def kcat_arguments(script: Script) -> list[str]:
+    """All but the format."""
     properties = {
         "client.id": script.client_id,
         "auto.offset.reset": {"none": "error"}.get(script.reset, script.reset),

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import signal
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
 from tests.clients.script import Script
+
+DEAD = 70
+"""The exit code of a process that died of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,10 @@ class Consumer(ABC):
 
     def commit_without_waiting(self) -> None:
         """All that was polled."""
+        raise NotImplementedError(f"{type(self).__name__} cannot")
+
+    def commit_positions(self, positions: Mapping[int, int]) -> bool:
+        """These next offsets, by partition; waits for the answer, and tells whether it was good for all of them."""
         raise NotImplementedError(f"{type(self).__name__} cannot")
 
     @abstractmethod
@@ -74,6 +83,9 @@ class Run:
         self._start = start
         self._handled = 0
         self._uncommitted: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
+        """What was handled and not committed of the partitions that it was assigned last and still has."""
+        self._assignment = 0
         self._has_acted = not script.act
         self._stopped = False
         self._is_commit_due = False
@@ -96,6 +108,9 @@ class Run:
 
     def _round(self, consumer: Consumer) -> None:
         seen = consumer.poll()
+        if self._assignment != assignment():
+            self._assignment = assignment()
+            self._positions.clear()
         for record in seen:
             self._handle(record, consumer)
         sys.stdout.flush()
@@ -109,6 +124,15 @@ class Run:
                 self._uncommitted.clear()
                 report("committed")
 
+        elif self._positions and self._script.commit == "positions":
+            self._commit_positions(consumer)
+
+    def _commit_positions(self, consumer: Consumer) -> None:
+        positions = dict(self._positions)
+        if consumer.commit_positions(positions) and self._assignment == assignment():
+            self._positions.clear()
+            report("committed", offsets=positions)
+
     @property
     def _commits(self) -> bool:
         return self._has_acted or self._script.act != "seek"
@@ -117,6 +141,10 @@ class Run:
         self._handled += 1
         show(record)
         self._uncommitted.setdefault(record.partition, record.offset)
+        self._positions[record.partition] = record.offset + 1
+        if self._script.dies_of and (record.value or b"").startswith(self._script.dies_of.encode()):
+            sys.stdout.flush()
+            os._exit(DEAD)
         consumer.sleep(self._script.seconds_per_record)
         if self._has_acted or self._handled != self._script.act_after:
             return
@@ -146,6 +174,7 @@ def show(record: Seen) -> None:
     """Write the line of a record; not flushed."""
     line = {
         "event": "record",
+        "at": time.monotonic(),
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
@@ -157,9 +186,21 @@ def show(record: Seen) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
 
 
-def report(event: str, partitions: Iterable[int] = (), text: str = "") -> None:
-    """Write the line of anything else."""
-    sys.stdout.write(json.dumps({"event": event, "partitions": sorted(partitions), "text": text}) + "\n")
+_reported: Counter[str] = Counter()
+
+
+def assignment() -> int:
+    """Another number whenever partitions were assigned or taken away."""
+    return sum(_reported[event] for event in ("assigned", "revoked", "lost"))
+
+
+def report(
+    event: str, partitions: Iterable[int] = (), text: str = "", offsets: Mapping[int, int] | None = None
+) -> None:
+    """Write the line of anything else; offsets: the next ones by partition, for what was committed."""
+    _reported[event] += 1
+    line = {"event": event, "at": time.monotonic(), "partitions": sorted(partitions), "text": text}
+    sys.stdout.write(json.dumps(line | ({"offsets": offsets} if offsets is not None else {})) + "\n")
     sys.stdout.flush()
 
 

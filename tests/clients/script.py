@@ -2,7 +2,8 @@
 
 A consumer takes the JSON of `Script` as its only argument and writes a JSON line for whatever happens: `record` with
 all there is to see of it (bytes in base64), `assigned`, `revoked`, `lost`, `committed`, `commit failed`, `acted`,
-`error`. SIGTERM closes it.
+`error`. SIGTERM closes it. `at` is when (seconds of the machine's monotonic clock; the four clients that know
+`positions`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ class Script:
     protocol: `consumer` is that of KIP-848, for clients that have it; `session_timeout` is the coordinator's then.
     commit: `auto` is the client's own, every `commit_interval`; `sync` after each poll; `async` after each poll,
     without waiting for an answer (confluent-kafka, kafka-python, kafka-clients). Before an act that is to find
-    something un-committed, `sync` commits nothing.
+    something un-committed, `sync` commits nothing. `positions` is `sync`, but says what is to be committed, and reports
+    it when the answer was good (aiokafka, kafka-python, confluent-kafka, kafka-clients).
+    dies_of: a record whose value begins so ends the process at once with exit code 70, after it was reported (the same
+    four); "" for none.
     act: what to do once, after the poll in which record number `act_after` was handled:
     pause: all partitions, poll for a moment, resume;  seek: back to the first record it has not committed;
     throw: out of the handler of that record, close, and start anew (kafkajs, sarama: they start anew by themselves);
@@ -35,13 +39,14 @@ class Script:
     partitions: int = 0
     assignor: Literal["", "range", "roundrobin", "cooperative-sticky"] = ""
     reset: Literal["earliest", "latest", "none"] = "earliest"
-    commit: Literal["auto", "sync", "async", "none"] = "auto"
+    commit: Literal["auto", "sync", "async", "none", "positions"] = "auto"
     commit_interval: int = 500
     instance_id: str | None = None
     protocol: Literal["classic", "consumer"] = "classic"
     session_timeout: int = 10_000
     max_poll_interval: int = 300_000
     records_per_poll: int = 100
+    dies_of: str = ""
     seconds_per_record: float = 0.0
     act: Literal["", "pause", "seek", "throw", "stall"] = ""
     act_after: int = 0

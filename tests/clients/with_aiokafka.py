@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -61,6 +61,15 @@ class AiokafkaConsumer(Consumer):
         try:
             self._wait(self._consumer.commit())
         except KafkaError as failure:  # also while the mesh is away
+            report("commit failed", text=str(failure))
+            return False
+        return True
+
+    def commit_positions(self, positions: Mapping[int, int]) -> bool:
+        offsets = {TopicPartition(self._script.topic, each): offset for each, offset in positions.items()}
+        try:
+            self._wait(self._consumer.commit(offsets))
+        except KafkaError as failure:
             report("commit failed", text=str(failure))
             return False
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, KafkaException, TopicPartition
 from confluent_kafka import Consumer as Librdkafka
@@ -67,6 +67,18 @@ class ConfluentConsumer(Consumer):
             report("commit failed", text=str(failure))
             return False
         return True
+
+    def commit_positions(self, positions: Mapping[int, int]) -> bool:
+        offsets = [TopicPartition(self._script.topic, each, offset) for each, offset in positions.items()]
+        try:
+            answer = self._consumer.commit(offsets=offsets, asynchronous=False) or []
+        except KafkaException as failure:
+            report("commit failed", text=str(failure))
+            return False
+        failed = [f"{each.partition}: {each.error}" for each in answer if each.error]
+        if failed:
+            report("commit failed", text=", ".join(failed))
+        return not failed
 
     def commit_without_waiting(self) -> None:
         self._consumer.commit(asynchronous=True)

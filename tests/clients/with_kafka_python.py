@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaError
+from kafka.structs import OffsetAndMetadata
 
 from tests.clients.consuming import Consumer, Seen, report, run
 from tests.clients.script import Script
@@ -67,6 +68,15 @@ class KafkaPythonConsumer(Consumer):
         try:
             self._consumer.commit()
         except KafkaError as failure:  # also while the mesh is away
+            report("commit failed", text=str(failure))
+            return False
+        return True
+
+    def commit_positions(self, positions: Mapping[int, int]) -> bool:
+        offsets = {TopicPartition(self._topic, each): OffsetAndMetadata(at, "", -1) for each, at in positions.items()}
+        try:
+            self._consumer.commit(offsets)
+        except KafkaError as failure:
             report("commit failed", text=str(failure))
             return False
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -41,7 +41,7 @@ class Feed:
                 time.sleep(ahead)  # the rate is the subject
             self._send()
         for producer in self._producers:
-            assert producer.flush(60) == 0, f"{len(producer)} records not stored on {self.cluster.name} after 60 s"
+            assert producer.flush(120) == 0, f"{len(producer)} records not stored on {self.cluster.name} after 120 s"
         if self._failed:
             raise KafkaException(self._failed[0])
 
@@ -84,6 +84,15 @@ def upstream_records(cluster: KafkaCluster, *topics: str, may_repeat: bool = Fal
 
     may_repeat: a broker was killed while it was fed, which may make even an idempotent producer store a record again.
     """
+    stored: dict[str, Stored] = {}
+    for each in stored_upstream(cluster, *topics):
+        assert may_repeat or each.record.id not in stored, f"{each.record.id} is stored twice"
+        stored[each.record.id] = each
+    return stored
+
+
+def stored_upstream(cluster: KafkaCluster, *topics: str) -> Iterator[Stored]:
+    """The same one by one, also what is stored twice; what was aborted, or its transaction is open, is left out."""
     properties = {
         **CLIENT_PROPERTIES,
         "bootstrap.servers": cluster.bootstrap_servers,
@@ -95,7 +104,6 @@ def upstream_records(cluster: KafkaCluster, *topics: str, may_repeat: bool = Fal
     metadata = consumer.list_topics(timeout=10).topics
     unfinished = {(topic, partition) for topic in topics for partition in metadata[topic].partitions}
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in unfinished])
-    stored: dict[str, Stored] = {}
     deadline = time.monotonic() + 60
     while unfinished:
         assert time.monotonic() < deadline, f"no end of {unfinished} on {cluster.name}"
@@ -105,11 +113,8 @@ def upstream_records(cluster: KafkaCluster, *topics: str, may_repeat: bool = Fal
                     raise KafkaException(error)
                 unfinished.discard(_place(message)[:2])
                 continue
-            record = Record.of(message)
-            assert may_repeat or record.id not in stored, f"{record.id} is stored twice"
-            stored[record.id] = Stored(record, cluster.name, *_place(message))
+            yield Stored(Record.of(message), cluster.name, *_place(message))
     consumer.close()
-    return stored
 
 
 def _place(message: Message) -> tuple[str, int, int]:

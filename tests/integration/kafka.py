@@ -80,6 +80,7 @@ class KafkaCluster:
         self._more: Mapping[str, str] = more or {}
         self._is_measured = is_measured
         self.configure({})
+        self._prober = self.admin()
         self.cluster_id = _cluster_id()
         self.run_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(self._properties))
         self._process = self._start()
@@ -128,9 +129,13 @@ class KafkaCluster:
 
     def restart(self) -> None:
         """Start again on the same folder and ports, after `kill` or `stop`; returns when the broker answers."""
-        assert self._process.exit_code is not None, "restart() is for a broker that was stopped or killed"
-        self._process = self._start()
+        self.launch()
         self.wait_until_up()
+
+    def launch(self) -> None:
+        """`restart` without waiting."""
+        assert self._process.exit_code is not None, "only a broker that was stopped or killed is started again"
+        self._process = self._start()
 
     @property
     def pid(self) -> int:
@@ -155,7 +160,18 @@ class KafkaCluster:
         """Create a topic; returns when every partition has a leader."""
         admin = self.admin()
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
-        admin.create_topics([topic])[name].result(30)
+
+        def is_created() -> bool:
+            try:
+                admin.create_topics([topic])[name].result(30)
+            except KafkaException as failure:
+                # On a busy machine the controller takes a broker that is late with a heartbeat for one that is gone.
+                if failure.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                    raise
+                return False
+            return True
+
+        eventually(f"creation of {name}", is_created, interval=0.2)
 
         def is_led() -> bool:
             seen = admin.list_topics(name, timeout=5).topics[name].partitions
@@ -204,17 +220,16 @@ class KafkaCluster:
 
     def wait_until_up(self) -> None:
         """Returns when a metadata request is answered with a broker in it."""
-        admin = self.admin()
+        eventually(f"broker {self.name} answers", self.is_up, timeout=START)
 
-        def answers() -> bool:
-            if self._process.exit_code is not None:
-                raise RuntimeError(f"the broker {self.name} ended; its log ends:\n{self._process.log_tail()}")
-            try:
-                return bool(admin.list_topics(timeout=1).brokers)
-            except KafkaException:
-                return False
-
-        eventually(f"broker {self.name} answers", answers, timeout=START)
+    def is_up(self, timeout: float = 1.0) -> bool:
+        """Whether it answers within so many seconds; RuntimeError when its process has ended."""
+        if self._process.exit_code is not None:
+            raise RuntimeError(f"the broker {self.name} ended; its log ends:\n{self._process.log_tail()}")
+        try:
+            return bool(self._prober.list_topics(timeout=timeout).brokers)
+        except KafkaException:
+            return False
 
 
 def _cluster_id() -> str:

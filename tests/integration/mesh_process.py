@@ -82,7 +82,8 @@ class Mesh:
             ],
         }
         self._file.write_text(yaml.safe_dump(configuration, sort_keys=False))
-        self._process = self._start()
+        self._process = self._launched()
+        self._until_ready()
 
     @property
     def admin_url(self) -> str:
@@ -90,9 +91,13 @@ class Mesh:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples of that name which have these labels."""
+        return sum(value for found, value in self.samples(name) if labels.items() <= found.items())
+
+    def samples(self, name: str) -> list[tuple[Mapping[str, str], float]]:
+        """All samples of that name: labels and value."""
         families = text_string_to_metric_families(self._get("/metrics"))
         samples = (sample for family in families for sample in family.samples if sample.name == name)
-        return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+        return [(sample.labels, sample.value) for sample in samples]
 
     def readiness(self) -> dict[str, Any]:
         """What /readyz says, and its status under `status`."""
@@ -101,6 +106,11 @@ class Mesh:
                 return {**json.load(response), "status": response.status}
         except urllib.error.HTTPError as refusal:
             return {**json.load(refusal), "status": refusal.code}
+
+    def status(self) -> dict[str, Any]:
+        """What /status says."""
+        found: dict[str, Any] = json.loads(self._get("/status"))
+        return found
 
     def log_entries(self) -> list[dict[str, Any]]:
         """All it has logged."""
@@ -126,6 +136,11 @@ class Mesh:
         """SIGTERM, without waiting."""
         self._process.signal(signal.SIGTERM)
 
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.exit_code
+
     def kill(self) -> None:
         """kill -9."""
         self._process.kill()
@@ -138,28 +153,39 @@ class Mesh:
         """End `freeze`."""
         self._process.signal(signal.SIGCONT)
 
+    @property
+    def pid(self) -> int:
+        """The process that runs now."""
+        return self._process.pid
+
     def restart(self) -> None:
         """Start again on the same ports, after `kill` or `stop`; returns when ready."""
-        assert self._process.exit_code is not None, "restart() is for a mesh that was stopped or killed"
-        self._process = self._start()
+        self.launch()
+        self._until_ready()
 
-    def _start(self) -> ChildProcess:
-        process = ChildProcess([KAFKA_MESH, "run", self._file], log=self._log)
+    def launch(self) -> None:
+        """`restart` without waiting."""
+        assert self._process.exit_code is not None, "only a mesh that was stopped or killed is started again"
+        self._process = self._launched()
 
-        def is_ready() -> bool:
-            code = process.exit_code
-            assert code is None, f"kafka-mesh exited with {code}; its log ends:\n{process.log_tail()}"
-            try:
-                return bool(self._get("/readyz"))
-            except OSError:
-                return False
-
+    def is_ready(self) -> bool:
+        """Whether /readyz says so; AssertionError when the process has ended."""
+        code = self._process.exit_code
+        assert code is None, f"kafka-mesh exited with {code}; its log ends:\n{self._process.log_tail()}"
         try:
-            eventually("/readyz", is_ready, timeout=START)
+            return bool(self._get("/readyz"))
+        except OSError:
+            return False
+
+    def _launched(self) -> ChildProcess:
+        return ChildProcess([KAFKA_MESH, "run", self._file], log=self._log)
+
+    def _until_ready(self) -> None:
+        try:
+            eventually("/readyz", self.is_ready, timeout=START)
         except AssertionError:
-            process.kill()
+            self._process.kill()
             raise
-        return process
 
     def _get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._admin}{path}", timeout=5) as response:

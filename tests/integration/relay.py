@@ -1,4 +1,4 @@
-"""A TCP relay whose connections a test can cut, while both ends go on."""
+"""A TCP relay whose connections a test can cut or slow down, while both ends go on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial
 from tests.integration.processes import free_port
 
 _CHUNK = 1 << 16
+_SLOW_CHUNK = 1 << 10
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: with a timeout of 0, close() sends RST
 
 
@@ -20,6 +21,7 @@ class Relay:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._open: set[asyncio.StreamWriter] = set()
+        self._rate: float | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
@@ -33,6 +35,10 @@ class Relay:
 
         asyncio.run_coroutine_threadsafe(serve(), self._loop).result(10)
         return f"{host}:{own}"
+
+    def slow(self, bytes_per_second: float | None) -> None:
+        """Let each connection carry no more than that, each way; None for as fast as it goes."""
+        self._rate = bytes_per_second
 
     def cut(self) -> int:
         """Reset all connections, both ways; how many there were."""
@@ -61,17 +67,18 @@ class Relay:
         ends = {writer, upward}
         self._open |= ends
         try:
-            await asyncio.gather(_copy(reader, upward), _copy(upstream, writer))
+            await asyncio.gather(self._copy(reader, upward), self._copy(upstream, writer))
         finally:
             self._open -= ends
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(_CHUNK):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass
-    finally:
-        writer.close()
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(_CHUNK if self._rate is None else _SLOW_CHUNK):
+                if (rate := self._rate) is not None:
+                    await asyncio.sleep(len(data) / rate)  # the rate is the subject
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()

@@ -16,8 +16,10 @@ import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** Kafka's own client carrying out a script; see script.py. */
@@ -33,6 +35,8 @@ public final class Member {
 
     private final JsonNode script;
     private final Map<TopicPartition, Long> uncommitted = new HashMap<>();
+    /** What was handled and not committed since partitions were assigned last, and are still there: next offsets. */
+    private final Map<TopicPartition, OffsetAndMetadata> positions = new HashMap<>();
     private long handled = 0;
     private boolean acted;
     /** The last commit failed, e.g. because the group rebalances. */
@@ -120,13 +124,21 @@ public final class Member {
             consumer.commitAsync();
         } else if ((!records.isEmpty() || commitDue) && text("commit").equals("sync") && (acted || !text("act").equals("seek"))) {
             commit(consumer);
+        } else if (!positions.isEmpty() && text("commit").equals("positions")) {
+            commitPositions(consumer);
         }
     }
 
     private void handle(ConsumerRecord<byte[], byte[]> record) {
         handled++;
         show(record);
-        uncommitted.putIfAbsent(new TopicPartition(record.topic(), record.partition()), record.offset());
+        TopicPartition partition = new TopicPartition(record.topic(), record.partition());
+        uncommitted.putIfAbsent(partition, record.offset());
+        positions.put(partition, new OffsetAndMetadata(record.offset() + 1));
+        if (!text("dies_of").isEmpty() && record.value() != null && new String(record.value()).startsWith(text("dies_of"))) {
+            System.out.flush();
+            Runtime.getRuntime().halt(70);
+        }
         sleep(script.get("seconds_per_record").asDouble());
         if (acted || handled != script.get("act_after").asLong()) {
             return;
@@ -167,6 +179,22 @@ public final class Member {
         }
     }
 
+    private void commitPositions(KafkaConsumer<byte[], byte[]> consumer) {
+        Map<TopicPartition, OffsetAndMetadata> committing = new HashMap<>(positions);
+        try {
+            consumer.commitSync(committing);
+        } catch (CommitFailedException | RebalanceInProgressException | TimeoutException failed) {
+            report("commit failed", List.of());
+            return;
+        }
+        positions.clear();
+        System.out.println("{\"event\":\"committed\",\"at\":" + System.nanoTime() / 1e9 + ",\"offsets\":{"
+            + committing.entrySet().stream()
+                .map(each -> "\"" + each.getKey().partition() + "\":" + each.getValue().offset())
+                .collect(Collectors.joining(",")) + "}}");
+        System.out.flush();
+    }
+
     private String text(String name) {
         return script.get(name).asText();
     }
@@ -183,7 +211,7 @@ public final class Member {
         String headers = StreamSupport.stream(record.headers().spliterator(), false)
             .map(header -> "[\"" + header.key() + "\"," + base64(header.value()) + "]")
             .collect(Collectors.joining(","));
-        System.out.println("{\"event\":\"record\",\"partition\":" + record.partition()
+        System.out.println("{\"event\":\"record\",\"at\":" + System.nanoTime() / 1e9 + ",\"partition\":" + record.partition()
             + ",\"offset\":" + record.offset() + ",\"timestamp\":" + record.timestamp()
             + ",\"timestamp_type\":" + record.timestampType().id + ",\"key\":" + base64(record.key())
             + ",\"value\":" + base64(record.value()) + ",\"headers\":[" + headers + "]}");
@@ -194,19 +222,21 @@ public final class Member {
     }
 
     private static void report(String event, Collection<TopicPartition> partitions) {
-        System.out.println("{\"event\":\"" + event + "\",\"partitions\":"
+        System.out.println("{\"event\":\"" + event + "\",\"at\":" + System.nanoTime() / 1e9 + ",\"partitions\":"
             + partitions.stream().map(TopicPartition::partition).sorted().collect(Collectors.toList()) + "}");
         System.out.flush();
     }
 
-    private static final class Reporter implements ConsumerRebalanceListener {
+    private final class Reporter implements ConsumerRebalanceListener {
         @Override
         public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+            positions.clear();
             report("assigned", partitions);
         }
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            positions.clear();
             if (!partitions.isEmpty()) {
                 report("revoked", partitions);
             }
@@ -214,6 +244,7 @@ public final class Member {
 
         @Override
         public void onPartitionsLost(Collection<TopicPartition> partitions) {
+            positions.clear();
             report("lost", partitions);
         }
     }

@@ -1,0 +1,148 @@
+"""What a run of chaos is played with: clusters behind relays, mesh processes of one pool behind relays, members."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.feeds import POISON
+from tests.chaos.journals import ChaosMember
+from tests.chaos.plan import Kind, Setup
+from tests.clients.script import Script
+from tests.integration.jars import kafka_jars
+from tests.integration.kafka import KafkaCluster
+from tests.integration.mesh_process import Mesh
+from tests.integration.processes import free_port
+from tests.integration.relay import Relay
+
+TOPIC = "orders"
+GROUP = "billing"
+DEAD = "orders.dead"
+MAXIMUM_MEMBERS = 8
+MINIMUM_MEMBERS = 3
+
+
+@dataclass(slots=True, eq=False)
+class ClusterActor:
+    """is_busy: something is being done to it. address: the one of the relay."""
+
+    cluster: KafkaCluster
+    relay: Relay
+    address: str
+    is_busy: bool = False
+
+    @classmethod
+    def start(cls, name: str, folder: Path) -> ClusterActor:
+        """A broker that clients of its second listener reach only through a relay."""
+        relay, behind = Relay(), f"127.0.0.1:{free_port()}"
+        address = relay.stand_in_for(behind)
+        listeners = f"PLAINTEXT://127.0.0.1:{{port}},RELAYED://{behind},CONTROLLER://127.0.0.1:{{controller}}"
+        properties = {
+            "listeners": listeners,
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{{port}},RELAYED://{address}",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,RELAYED:PLAINTEXT",
+            "log.cleaner.backoff.ms": "1000",
+            "broker.session.timeout.ms": "6000",  # a busy machine must not fence it
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        }
+        return cls(KafkaCluster(name, kafka_jars(), folder / name, properties), relay, address)
+
+    def create_topics(self, setup: Setup) -> None:
+        compacted = {
+            "cleanup.policy": "compact",
+            "segment.ms": "2000",
+            "min.cleanable.dirty.ratio": "0.01",
+        }
+        self.cluster.create_topic(TOPIC, setup.partitions, compacted if setup.is_compacted else None)
+        if setup.poison:
+            self.cluster.create_topic(DEAD, 1)
+
+    def end(self) -> None:
+        self.cluster.kill()
+        self.relay.close()
+
+
+@dataclass(slots=True, eq=False)
+class MeshActor:
+    """is_reachable: it runs, and does not hang."""
+
+    mesh: Mesh
+    relay: Relay
+    name: str
+    is_busy: bool = False
+    is_reachable: bool = True
+
+    @classmethod
+    def start(cls, number: int, clusters: Sequence[ClusterActor], setup: Setup, folder: Path) -> MeshActor:
+        name = f"mesh-{number}"
+        relay = Relay()
+        pool: dict[str, object] = {
+            "fast_expiry": "1s",
+            "lock_timeout": "8s",
+            "budgets": {"replay": setup.replay},
+        }
+        if setup.poison:
+            pool["dead_letters"] = {"topic": DEAD, "limit": 5}
+        upstream = {each.cluster.name: {"bootstrap_servers": each.address} for each in clusters}
+        process = {"process_id": name} if setup.is_named else {}
+        kafka = [each.cluster for each in clusters]
+        mesh = Mesh(kafka, [TOPIC], folder, pool, upstream, name, relay, process=process)
+        return cls(mesh, relay, name)
+
+    def in_flight(self) -> Counter[str]:
+        """Records that members were sent and have not committed, by client.id; nothing if it cannot tell."""
+        found: Counter[str] = Counter()
+        with suppress(OSError):
+            for labels, value in self.mesh.samples("kafka_mesh_in_flight_records") if self.is_reachable else ():
+                if value:
+                    found[labels["client_id"]] += int(value)
+        return found
+
+    def end(self) -> None:
+        self.mesh.kill()
+        self.relay.close()
+
+
+@dataclass(slots=True, eq=False)
+class Members:
+    """Those that run now, and all there ever were."""
+
+    folder: Path
+    setup: Setup
+    meshes: Sequence[MeshActor]
+    running: list[ChaosMember] = field(default_factory=list)
+    all: list[ChaosMember] = field(default_factory=list)
+    busy: set[ChaosMember] = field(default_factory=set)
+
+    def start(self, kind: Kind) -> ChaosMember:
+        number = len(self.all)
+        addresses = [each.mesh.bootstrap_servers for each in self.meshes]
+        chosen = addresses if self.setup.knows_all else [addresses[number % len(addresses)]]
+        name = f"member-{number}-{kind.name.lower().replace('_', '-')}"
+        script = Script(
+            bootstrap_servers=",".join(chosen),
+            client_id=name,
+            group=GROUP,
+            topic=TOPIC,
+            commit="auto" if kind.commits_by_itself else "positions",
+            commit_interval=300,
+            session_timeout=6_000,
+            dies_of="" if kind is Kind.KCAT or not self.setup.poison else POISON,
+            seconds_per_record=self.setup.seconds_per_record,
+        )
+        member = ChaosMember(name, kind, script, self.folder)
+        self.all.append(member)
+        self.running.append(member)
+        return member
+
+    def count(self) -> int:
+        """Records that all members have journaled; reads the journals' new parts."""
+        return sum(member.count() for member in self.all)
+
+    def end(self) -> None:
+        for member in self.all:
+            member.process.kill()

@@ -1,0 +1,159 @@
+"""What is fed: plain records with all codecs, transactions that commit or abort, records that compaction removes, and
+records that kill their members."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from confluent_kafka import KafkaException, Producer
+
+from tests.integration.feeding import Feed
+from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
+from tests.integration.records import Record, varied_record
+
+POISON = "poison"
+_SHARED_KEYS = 40
+
+
+def compacted_record(identity: str, number: int) -> Record:
+    """Every other record has a key that comes again, so that compaction leaves gaps."""
+    record = varied_record(identity, number)
+    key = f"key-{number // 2 % _SHARED_KEYS}" if number % 2 else identity
+    return Record(key.encode(), record.value or identity.encode() + b"|", record.headers, record.timestamp)
+
+
+def poison_record(identity: str, number: int) -> Record:
+    return Record(identity.encode(), f"{identity}|".encode(), (), varied_record(identity, number).timestamp)
+
+
+class Plain:
+    """An idempotent producer's records, a few hundred at a time."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str, rate: int, shape: Callable[[str, int], Record]) -> None:
+        self._feed = Feed(cluster, topic, shape)
+        self._shape = shape
+        self._rate = rate
+
+    def produce(self) -> None:
+        """About a third of a second's; KafkaException or AssertionError when they could not be stored."""
+        self._feed.produce(max(self._rate // 3, 1), self._rate)
+
+    def more(self, count: int) -> set[str]:
+        """Produce so many at once; their ids."""
+        before = self._feed.ids()
+        self._feed.produce(count)
+        return self._feed.ids() - before
+
+    def records(self) -> Iterator[tuple[str, Record, bool]]:
+        """Id, record, whether it may ever be read."""
+        for identity in self._feed.ids():
+            yield identity, self._shape(identity, int(identity.rpartition("-")[2])), True
+
+
+class Transactions:
+    """Transactions of up to fifty records, every third of them aborted."""
+
+    def __init__(
+        self, cluster: KafkaCluster, topic: str, seed: int, shape: Callable[[str, int], Record] = varied_record
+    ) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._shape = shape
+        self._chance = random.Random(f"{seed} {cluster.name}")
+        self._number = 0
+        self._may_come: dict[str, tuple[Record, bool]] = {}
+        self._producer: Producer | None = None
+
+    def produce(self) -> None:
+        """One transaction; one whose outcome is unknown may have been committed."""
+        ids = [self._next() for _ in range(self._chance.randint(1, 50))]
+        aborts = self._chance.random() < 1 / 3
+        try:
+            producer = self._producer = self._producer or self._begun()
+            producer.begin_transaction()
+            for identity in ids:
+                record = self._may_come[identity][0]
+                producer.produce(
+                    self._topic, record.value, record.key, headers=list(record.headers), timestamp=record.timestamp
+                )
+            if aborts:
+                self._never_come(ids)
+                producer.flush(10)  # what is aborted unsent is no test
+                producer.abort_transaction(20)
+            else:
+                producer.commit_transaction(20)
+        except KafkaException:
+            # Whether it was committed is not known; a new producer ends it one way or the other.
+            self._producer = None
+
+    def records(self) -> Iterator[tuple[str, Record, bool]]:
+        for identity, (record, may_come) in self._may_come.items():
+            yield identity, record, may_come
+
+    def finish(self) -> None:
+        """End a transaction whose outcome is not known."""
+        if self._producer is None:
+            self._begun()
+
+    def _next(self) -> str:
+        identity = f"{self._cluster.name}-{self._topic}-t-{self._number}"
+        self._may_come[identity] = (self._shape(identity, self._number), True)
+        self._number += 1
+        return identity
+
+    def _never_come(self, ids: Iterable[str]) -> None:
+        for identity in ids:
+            self._may_come[identity] = (self._may_come[identity][0], False)
+
+    def _begun(self) -> Producer:
+        producer = Producer(
+            {
+                **CLIENT_PROPERTIES,
+                "bootstrap.servers": self._cluster.bootstrap_servers,
+                "transactional.id": f"{self._topic}-{self._cluster.name}",
+                "transaction.timeout.ms": 10_000,
+                "socket.timeout.ms": 5_000,
+            }
+        )
+        producer.init_transactions(30)
+        return producer
+
+
+def feed_poison(cluster: KafkaCluster, topic: str, count: int) -> dict[str, Record]:
+    """Store so many records that kill their members; they by id."""
+    records = {f"{POISON}-{number}": poison_record(f"{POISON}-{number}", number) for number in range(count)}
+    producer = Producer({**CLIENT_PROPERTIES, "bootstrap.servers": cluster.bootstrap_servers})
+    for record in records.values():
+        producer.produce(topic, record.value, record.key, timestamp=record.timestamp)
+    assert producer.flush(30) == 0
+    return records
+
+
+class Feeding:
+    """Keeps one source going in a thread until it is stopped."""
+
+    def __init__(self, produce: Callable[[], None], pause: float = 0.0) -> None:
+        self._produce = produce
+        self._pause = pause
+        self._stopped = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float = 150.0) -> None:
+        """Returns when all it produced is stored; raises what the source raised."""
+        self._stopped.set()
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), f"still producing after {timeout} s"
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._pause):
+            try:
+                self._produce()
+            except (KafkaException, AssertionError) as failure:
+                self._failure = failure
+                return

@@ -1,0 +1,167 @@
+"""What happens in a run of chaos: a pure function of its seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import Enum
+
+SECONDS_PER_STEP = 2.5
+"""Roughly: a step waits for records, not for time."""
+
+
+class Kind(Enum):
+    """A member: the client it is, and how it commits."""
+
+    CONFLUENT = "confluent-kafka"
+    KAFKA_PYTHON = "kafka-python"
+    AIOKAFKA = "aiokafka"
+    JAVA = "kafka-clients"
+    KCAT = "kcat"
+    AUTOMATIC = "confluent-kafka, by itself"
+
+    @property
+    def commits_by_itself(self) -> bool:
+        """Its library commits what the application may not have seen yet: killed, it loses records by its own doing."""
+        return self in (Kind.KCAT, Kind.AUTOMATIC)
+
+
+class Fault(Enum):
+    KILL_MEMBER = "kill -9 of a member"
+    FREEZE_MEMBER = "a member hangs"
+    CLOSE_MEMBER = "a member leaves"
+    JOIN_MEMBER = "a member joins"
+    REPLACE_ALL_MEMBERS = "all members leave, others come"
+    KILL_MESH = "kill -9 of a mesh"
+    FREEZE_MESH = "a mesh hangs"
+    RESTART_MESH = "a mesh is restarted"
+    KILL_BROKER = "kill -9 of a broker"
+    FREEZE_BROKER = "a broker hangs"
+    RESTART_BROKER = "a broker is restarted"
+    CUT_CLIENTS = "the connections of clients are cut"
+    SLOW_CLIENTS = "the connections of clients are slow"
+    CUT_UPSTREAM = "the connections to a cluster are cut"
+    SLOW_UPSTREAM = "the connections to a cluster are slow"
+    GROW_TOPIC = "a topic grows"
+
+
+_WEIGHTS = {
+    Fault.KILL_MEMBER: 4,
+    Fault.FREEZE_MEMBER: 3,
+    Fault.CLOSE_MEMBER: 2,
+    Fault.JOIN_MEMBER: 2,
+    Fault.REPLACE_ALL_MEMBERS: 1,
+    Fault.KILL_MESH: 3,
+    Fault.FREEZE_MESH: 2,
+    Fault.RESTART_MESH: 2,
+    Fault.KILL_BROKER: 1,
+    Fault.FREEZE_BROKER: 2,
+    Fault.RESTART_BROKER: 1,
+    Fault.CUT_CLIENTS: 2,
+    Fault.SLOW_CLIENTS: 1,
+    Fault.CUT_UPSTREAM: 2,
+    Fault.SLOW_UPSTREAM: 1,
+    Fault.GROW_TOPIC: 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """target: an index among what there is then, modulo their number. after: records that members got since the step
+    before it began. seconds: for how long it is kept up, where that has a meaning; other steps go on meanwhile."""
+
+    number: int
+    fault: Fault
+    target: int
+    after: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.number}: after {self.after} records, {self.fault.value} (#{self.target}), {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """meshes: processes of one pool. is_named: they have a process_id. knows_all: clients know the addresses of all of
+    them, else each knows one. rate: records a second, of all clusters. poison: records that kill their members; with
+    any, there are dead letters. replay: bytes that a pool keeps to send again."""
+
+    meshes: int
+    is_named: bool
+    knows_all: bool
+    members: tuple[Kind, ...]
+    partitions: int
+    rate: int
+    is_compacted: bool
+    has_transactions: bool
+    poison: int
+    replay: int
+    seconds_per_record: float
+
+    def __str__(self) -> str:
+        said = {field.name: getattr(self, field.name) for field in fields(self)}
+        said["members"] = [kind.value for kind in self.members]
+        return ", ".join(f"{name} {value}" for name, value in said.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    setup: Setup
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return "\n".join((f"seed {self.seed}: {self.setup}", *(f"  {step}" for step in self.steps)))
+
+
+def plan(seed: int, seconds: float) -> Plan:
+    """The same seed gives the same setup, and the same steps as far as they go."""
+    chance = random.Random(seed)
+    setup = _setup(chance)
+    faults = _faults(random.Random(seed + 1))
+    steps = tuple(
+        _step(number, next(faults), chance, setup) for number in range(max(1, int(seconds / SECONDS_PER_STEP)))
+    )
+    return Plan(seed, setup, steps)
+
+
+def _setup(chance: random.Random) -> Setup:
+    members = [Kind.CONFLUENT, Kind.KAFKA_PYTHON, Kind.AIOKAFKA, Kind.JAVA]
+    chance.shuffle(members)
+    rest = chance.choices((Kind.KCAT, Kind.AUTOMATIC, Kind.CONFLUENT, Kind.AIOKAFKA), k=chance.choice((1, 2)))
+    poison = chance.choice((0, 0, 0, 1))
+    if poison:  # those would commit it, instead of dying of it
+        rest = [kind for kind in rest if not kind.commits_by_itself]
+    meshes = chance.choice((1, 1, 2, 3))
+    return Setup(
+        meshes=meshes,
+        is_named=chance.random() < 0.8,
+        knows_all=meshes > 1 and chance.random() < 0.5,
+        members=(*members, *rest),
+        partitions=chance.choice((1, 2, 3)),
+        rate=chance.choice((400, 800, 1_500)),
+        is_compacted=chance.random() < 0.3,
+        has_transactions=chance.random() < 0.6,
+        poison=poison,
+        replay=chance.choice((16 << 10, 1 << 20, 64 << 20)),
+        seconds_per_record=chance.choice((0.0, 0.0005, 0.002)),
+    )
+
+
+def _faults(chance: random.Random) -> Iterator[Fault]:
+    """Shuffled bags, so that a short run has a mix as well."""
+    while True:
+        bag = [fault for fault, weight in _WEIGHTS.items() for _ in range(weight)]
+        chance.shuffle(bag)
+        yield from bag
+
+
+def _step(number: int, fault: Fault, chance: random.Random, setup: Setup) -> Step:
+    return Step(
+        number,
+        fault,
+        target=chance.randrange(1_000),
+        after=int(setup.rate * chance.uniform(0.3, 2.5)),
+        seconds=round(chance.choice((0.5, 2.0, 4.0, 9.0)) * chance.uniform(0.7, 1.3), 1),
+    )

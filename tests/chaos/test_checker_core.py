@@ -1,0 +1,214 @@
+"""The checker sees each kind of wrong when one is planted, and nothing when there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.chaos.checker import (
+    Commit,
+    DeadLetter,
+    Delivery,
+    Disturbance,
+    Evidence,
+    Finding,
+    Kind,
+    Original,
+    check,
+)
+
+SLOT = 7 << 32
+PLACE = ("eu", "orders", 0)
+IDS = [f"record-{number}" for number in range(6)]
+
+
+def good() -> Evidence:
+    """Six records of one partition: two members get three each, in order, and commit them."""
+    originals = {
+        identity: Original(frozenset({f"hash of {identity}"}), place=PLACE, offset=number)
+        for number, identity in enumerate(IDS)
+    }
+    deliveries = [delivered(number, "a" if number < 3 else "b") for number in range(6)]
+    commits = [Commit("a", 10.0, {0: SLOT + 3}), Commit("b", 10.0, {0: SLOT + 6})]
+    return Evidence(originals, deliveries, commits)
+
+
+def delivered(number: int, member: str, at: float | None = None) -> Delivery:
+    identity = IDS[number]
+    return Delivery(member, float(number) if at is None else at, 0, SLOT + number, identity, f"hash of {identity}")
+
+
+def killed(member: str, at: float) -> Disturbance:
+    return Disturbance("kill -9", at, at + 5.0, frozenset({member}))
+
+
+def found(evidence: Evidence) -> list[tuple[Kind, str]]:
+    return [(finding.kind, finding.id) for finding in check(evidence).findings]
+
+
+def with_deliveries(evidence: Evidence, *more: Delivery, without: Sequence[str] = ()) -> Evidence:
+    kept = [each for each in evidence.deliveries if each.id not in without]
+    return replace(evidence, deliveries=[*kept, *more])
+
+
+def test_nothing_is_found_where_all_is_well() -> None:
+    verdict = check(good())
+    assert verdict.findings == []
+    assert (verdict.stored, verdict.delivered, verdict.committed, verdict.again) == (6, 6, 6, 0)
+
+
+def test_loss() -> None:
+    assert found(with_deliveries(good(), without=[IDS[4]])) == [(Kind.LOST, IDS[4])]
+
+
+def test_what_compaction_removed_is_not_lost() -> None:
+    evidence = good()
+    removed = replace(evidence.originals[IDS[4]], copies=0, place=None)
+    evidence = replace(evidence, originals={**evidence.originals, IDS[4]: removed})
+    assert found(with_deliveries(evidence, without=[IDS[4]])) == []
+    assert found(evidence) == []
+
+
+def test_alteration() -> None:
+    altered = replace(delivered(2, "a"), hash="another")
+    assert found(with_deliveries(good(), altered, without=[IDS[2]]))[0] == (Kind.ALTERED, IDS[2])
+
+
+def test_record_that_was_never_stored() -> None:
+    stranger = replace(delivered(2, "a"), id="nobody's")
+    assert found(with_deliveries(good(), stranger)) == [(Kind.NEVER_STORED, "nobody's")]
+
+
+def test_aborted_record() -> None:
+    evidence = good()
+    aborted = replace(evidence.originals[IDS[5]], copies=0, place=None, may_come=False)
+    assert found(replace(evidence, originals={**evidence.originals, IDS[5]: aborted})) == [(Kind.NEVER_STORED, IDS[5])]
+
+
+def test_duplicate_without_a_cause() -> None:
+    twice = with_deliveries(replace(good(), commits=[]), delivered(5, "a", at=8.0))
+    assert found(twice) == [(Kind.TWICE, IDS[5])]
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "is_cause"),
+    [
+        (killed("b", 6.0), True),
+        (killed("a", 6.0), False),
+        (Disturbance("the mesh is killed", 6.0, 7.0), True),
+        (killed("b", 9.0), False),
+        (Disturbance("long ago", 0.0, 4.0), False),
+    ],
+    ids=["its member", "another member", "all members", "after it", "before it"],
+)
+def test_duplicate_is_excused_by_what_took_it_from_its_member(disturbance: Disturbance, is_cause: bool) -> None:
+    """Record 5 comes to b at 5.0, and to a at 8.0."""
+    twice = with_deliveries(replace(good(), commits=[], disturbances=[disturbance]), delivered(5, "a", at=8.0))
+    assert found(twice) == ([] if is_cause else [(Kind.TWICE, IDS[5])])
+    assert check(twice).again == 1
+
+
+def test_duplicate_to_a_member_that_tells_no_times() -> None:
+    timeless = replace(delivered(5, "kcat"), at=None)
+    twice = with_deliveries(replace(good(), commits=[]), timeless)
+    assert found(twice) == [(Kind.TWICE, IDS[5])]
+    assert found(replace(twice, disturbances=[killed("kcat", 1.0)])) == []
+
+
+def test_duplicate_of_what_is_stored_twice() -> None:
+    evidence = good()
+    originals = {**evidence.originals, IDS[5]: replace(evidence.originals[IDS[5]], copies=2)}
+    assert found(with_deliveries(replace(evidence, originals=originals), delivered(5, "a", at=12.0))) == []
+
+
+def test_false_acknowledgement() -> None:
+    """No disturbance excuses what comes after its commit was answered."""
+    evidence = replace(
+        good(), disturbances=[killed("b", 6.0), Disturbance("the mesh is killed", 9.0, 30.0, forgets=True)]
+    )
+    assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == [(Kind.ACKNOWLEDGED, IDS[5])]
+
+
+@pytest.mark.parametrize(
+    ("assigned", "disturbed", "is_cause"),
+    [(1.0, 2.0, True), (1.0, 6.0, False), (3.0, 2.0, False), (7.0, 2.0, False)],
+    ids=["lost before", "lost after", "given partitions since", "given partitions meanwhile"],
+)
+def test_what_a_member_had_fetched_and_lost_may_come_late(assigned: float, disturbed: float, is_cause: bool) -> None:
+    """Record 5 comes to b at 5.0, which commits it at 10.0; a shows it at 12.0."""
+    evidence = replace(good(), assignments={"a": [assigned]}, disturbances=[killed("a", disturbed)])
+    expected = [] if is_cause else [(Kind.ACKNOWLEDGED, IDS[5])]
+    assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == expected
+
+
+def test_commit_of_another_slot_acknowledges_nothing() -> None:
+    evidence = replace(good(), commits=[Commit("b", 10.0, {0: (8 << 32) + 1})], disturbances=[killed("b", 6.0)])
+    assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == []
+
+
+def test_commit_below_a_record_does_not_acknowledge_it() -> None:
+    evidence = replace(good(), commits=[Commit("b", 10.0, {0: SLOT + 5})], disturbances=[killed("b", 6.0)])
+    assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == []
+    assert found(with_deliveries(evidence, delivered(4, "a", at=12.0))) == [(Kind.ACKNOWLEDGED, IDS[4])]
+
+
+@pytest.mark.parametrize(("cluster", "is_documented"), [("eu", True), ("us", False)])
+def test_acknowledgement_while_the_cluster_is_down_lasts_as_long_as_the_mesh(cluster: str, is_documented: bool) -> None:
+    down = Disturbance("a broker is killed", 9.0, 15.0, clusters=frozenset({cluster}))
+    dead = Disturbance("the mesh is killed", 11.0, 20.0, forgets=True)
+    again = delivered(5, "a", at=12.0)
+    expected = [] if is_documented else [(Kind.ACKNOWLEDGED, IDS[5])]
+    assert found(with_deliveries(replace(good(), disturbances=[down, dead]), again)) == expected
+    assert found(with_deliveries(replace(good(), disturbances=[down]), again)) == [(Kind.ACKNOWLEDGED, IDS[5])]
+
+
+def test_commit_of_a_member_that_hung_changes_nothing() -> None:
+    evidence = replace(good(), hung=frozenset({"b"}))
+    assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == []
+
+
+def test_order_break() -> None:
+    evidence = good()
+    swapped = [*evidence.deliveries[:3], delivered(4, "b", at=3.0), delivered(3, "b", at=4.0), evidence.deliveries[5]]
+    broken = replace(evidence, deliveries=swapped)
+    assert found(broken) == [(Kind.ORDER, IDS[3])]
+    assert found(replace(broken, disturbances=[killed("c", 2.0)])) == []
+
+
+def test_order_of_what_comes_again_is_nobodys() -> None:
+    evidence = with_deliveries(replace(good(), commits=[], disturbances=[killed("a", 5.0)]), delivered(0, "b", at=9.0))
+    assert found(evidence) == []
+
+
+def test_after_everything_was_committed_nothing_is_excused() -> None:
+    evidence = replace(good(), commits=[], disturbances=[killed("b", 6.0)], clean_from=7.0)
+    assert found(with_deliveries(evidence, delivered(5, "a", at=8.0))) == [(Kind.TWICE, IDS[5])]
+
+
+def test_dead_letters() -> None:
+    poisoned = replace(good(), poison=frozenset({IDS[5]}), commits=[Commit("a", 10.0, {0: SLOT + 3})])
+    whole = DeadLetter(IDS[5], f"hash of {IDS[5]}")
+    assert found(poisoned) == [(Kind.DEAD_LETTER, IDS[5])]
+    assert found(replace(poisoned, dead_letters=[whole])) == []
+    assert found(replace(poisoned, dead_letters=[replace(whole, hash="another")])) == [(Kind.DEAD_LETTER, IDS[5])]
+    assert found(replace(poisoned, dead_letters=[whole, replace(whole, id="nobody's")])) == [
+        (Kind.DEAD_LETTER, "nobody's")
+    ]
+
+
+def test_dead_letter_that_nobody_processed_is_not_lost() -> None:
+    evidence = replace(good(), dead_letters=[DeadLetter(IDS[4], f"hash of {IDS[4]}")])
+    assert found(with_deliveries(evidence, without=[IDS[4]])) == []
+
+
+def test_dead_letter_of_what_was_committed() -> None:
+    evidence = replace(good(), dead_letters=[DeadLetter(IDS[4], f"hash of {IDS[4]}")])
+    assert found(evidence) == [(Kind.DEAD_LETTER, IDS[4])]
+
+
+def test_every_finding_is_shown() -> None:
+    verdict = check(with_deliveries(good(), without=[IDS[4]]))
+    assert str(Finding(Kind.LOST, IDS[4])) == f"lost: {IDS[4]}"
+    assert f"lost: 1\n    {IDS[4]} at eu/orders/0@4" in str(verdict)
