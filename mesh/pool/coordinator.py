@@ -111,7 +111,7 @@ class Coordinator:
         if error is ErrorCode.NONE:
             membership = self._members[member_id]
             self._hear(membership, now)
-            if membership.joining is not None or membership.must_join_again(now):
+            if membership.joining is not None or membership.has_forfeited or membership.must_join_again(now):
                 error = ErrorCode.REBALANCE_IN_PROGRESS
         self._effects.append(Answer(ticket, HeartbeatResult(error)))
         return is_member
@@ -121,6 +121,15 @@ class Coordinator:
         membership = self._members.get(member_id)
         if membership is not None and membership.subscription is None and membership.joining is None:
             membership.outdated_since = now
+
+    def ask_to_join_again(self, member_id: MemberId) -> bool:
+        """Let a member begin anew from what is committed; False when it cannot be asked: it is in no group, or its
+        protocol knows no such thing."""
+        membership = self._members.get(member_id)
+        if membership is None or membership.subscription is not None:
+            return False
+        membership.has_forfeited = membership.joining is None
+        return True
 
     def leave(self, ticket: Ticket, members: tuple[tuple[str, str | None], ...], now: float) -> None:
         """(member id, instance id) of each; an empty member id with an instance id removes a static member."""
@@ -245,6 +254,7 @@ class Coordinator:
         membership.outdated_since = None
         membership.assignment = b""
         membership.joining = ticket
+        membership.has_forfeited = False
         if membership.session is not None:
             membership.session.cancel()  # the request may have brought another session timeout
         self._hear(membership, now)

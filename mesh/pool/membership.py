@@ -68,6 +68,7 @@ class Membership:
     """One member of the group, alive until it leaves, expires or is fenced.
 
     subscription: of a member of the consumer protocol (KIP-848), whose epoch is its generation; None for a classic one.
+    has_forfeited: what it tried to commit went elsewhere; it is told to join again until it does.
     """
 
     request: JoinRequest
@@ -79,6 +80,7 @@ class Membership:
     joining: Ticket | None = None
     session: Timer | None = None
     subscription: Subscription | None = None
+    has_forfeited: bool = False
     outdated_since: float | None = None
     """Since when a topic has had more partitions than it knew when it joined."""
 

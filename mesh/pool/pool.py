@@ -172,6 +172,9 @@ class Pool:
             self._effects.append(Report("a member joined", fields))
         member.instance_id = request.instance_id
         member.rebalance_timeout = request.rebalance_timeout
+        for window in member.windows.values():
+            # A client that keeps its position all the same would be told, and join again, for ever.
+            window.is_forfeited = False
         self.bind(member, connection)
 
     def _gone(self, membership: Membership, cause: Cause, now: float) -> None:
@@ -318,15 +321,14 @@ class Pool:
             return ErrorCode.OFFSET_OUT_OF_RANGE, 0
         window = member.windows.get(source)
         committed, end = (window.committed, window.end) if window is not None else (self._slots.start(member.slot),) * 2
+        if window is not None and window.is_forfeited:
+            # Told also for what it was sent since: it has processed the rest before that.
+            window.is_forfeited = self.coordinator.ask_to_join_again(member.id)
+            return ErrorCode.REBALANCE_IN_PROGRESS, 0
         if owner is member and window is not None and committed < offset <= end:
-            window.is_forfeited = False
             return ErrorCode.NONE, self.serving.settle(member, source, offset)
         if owner is member and offset > end and not is_end(offset):
             return ErrorCode.OFFSET_OUT_OF_RANGE, 0
-        if window is not None and window.is_forfeited:
-            # Told once: clients that keep their position would join again for ever.
-            window.is_forfeited = False
-            return ErrorCode.REBALANCE_IN_PROGRESS, 0
         return ErrorCode.NONE, 0
 
     def lease(self, ticket: Ticket, request: LeaseRequest, now: float) -> None:
