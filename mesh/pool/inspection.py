@@ -47,6 +47,16 @@ def oldest_by_partition(pool: Pool) -> dict[UpstreamPartition, Oldest]:
     return found
 
 
+def holding_commits(pool: Pool) -> dict[Member, float]:
+    """The members for which the committed offset of a partition waits, and since when (seconds), the earliest."""
+    found: dict[Member, float] = {}
+    for source, oldest in oldest_by_partition(pool).items():
+        partition = pool.partitions[source]
+        if partition.is_active and oldest.offset == partition.ledger.committable:
+            found[oldest.member] = min(oldest.since, found.get(oldest.member, oldest.since))
+    return found
+
+
 def attributed(pool: Pool, topics: VirtualTopics) -> dict[Member, list[TopicPartition]]:
     """Each partition to exactly one member, for tools that know of no more than that: to the one for which the
     committed offset waits; one that waits for nobody, to any of those that fetch it, in turn."""

@@ -63,6 +63,12 @@ IN_FLIGHT_RECORDS: Final = Family(
     "Records a member was sent and has not committed.",
     ("virtual_cluster", "group", "member", "client_id"),
 )
+COMMIT_HELD_SECONDS: Final = Family(
+    "kafka_mesh_commit_held_seconds",
+    "Since when a member has held the record for which the committed offset of a partition waits, the longest of all "
+    "partitions; absent for members for which none waits.",
+    ("virtual_cluster", "group", "member", "client_id"),
+)
 UPSTREAM_LAG: Final = Family(
     "kafka_mesh_upstream_lag_records",
     "Records between what a group has committed upstream and the end of the partition.",
@@ -96,6 +102,7 @@ FAMILIES: Final = (
     BACKLOG_BYTES,
     BUFFERED_BYTES,
     IN_FLIGHT_RECORDS,
+    COMMIT_HELD_SECONDS,
     UPSTREAM_LAG,
     WAITING_COMMITS,
     MEMBERS_NEVER_COMMITTED,

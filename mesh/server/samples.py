@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mesh.pool.inspection import holding_commits
 from mesh.pool.pool import Pool
 from mesh.server.metrics import (
     BACKLOG_BYTES,
     BACKLOG_RECORDS,
     BUFFERED_BYTES,
+    COMMIT_HELD_SECONDS,
     CONNECTIONS,
     IN_FLIGHT_RECORDS,
     MEMBERS,
@@ -32,10 +34,10 @@ def samples_of(server: VirtualClusterServer) -> Iterator[Sample]:
     yield Sample(REQUESTS_IN_WORK, (server.name,), server.requests_in_work)
     yield Sample(POOLS, (server.name,), len(pools))
     for pool in pools.values():
-        yield from _of_pool(server.name, pool)
+        yield from _of_pool(server.name, pool, server.now())
 
 
-def _of_pool(name: str, pool: Pool) -> Iterator[Sample]:
+def _of_pool(name: str, pool: Pool, now: float) -> Iterator[Sample]:
     labels = (name, str(pool.group))
     serving = pool.serving
     buffered = serving.distribution.backlog_bytes + serving.distribution.collected_bytes + serving.replays.size
@@ -47,6 +49,8 @@ def _of_pool(name: str, pool: Pool) -> Iterator[Sample]:
     yield Sample(BUFFERED_BYTES, labels, buffered)
     for member in pool.all_members:
         yield Sample(IN_FLIGHT_RECORDS, (*labels, member.name, member.client.id), member.in_flight)
+    for member, since in holding_commits(pool).items():
+        yield Sample(COMMIT_HELD_SECONDS, (*labels, member.name, member.client.id), max(now - since, 0.0))
     for source, partition in pool.partitions.items():
         records = sum(len(available) for available in partition.backlog.values())
         yield Sample(BACKLOG_RECORDS, (*labels, source.topic), records)

@@ -9,6 +9,7 @@ from mesh.pool.inspection import (
     PartitionView,
     PoolView,
     attributed,
+    holding_commits,
     known_ends,
     view,
     why_nothing,
@@ -52,6 +53,24 @@ def test_what_a_member_holds_and_since_when() -> None:
     consumer.commit()
     assert (member(world, consumer).records, partition(world, 0).oldest) == (0, None)
     assert partition(world, 0).committed == 10
+
+
+def test_for_whom_committed_offsets_wait() -> None:
+    """For whoever holds the lowest record of a partition; not for those that hold later ones."""
+    world = World(PoolSettings(initial_window=10))
+    first, second = world.consumer("first"), world.consumer("second")
+    first.fetch()
+    world.produce(0, count=10)
+    world.advance(4.0)
+    second.fetch()
+    world.produce(0, count=10)
+    assert second.received
+    members = world.pool.members
+    assert {each.id: world.now - since for each, since in holding_commits(world.pool).items()} == {first.member_id: 4.0}
+    second.commit()
+    assert list(holding_commits(world.pool)) == [members[first.member_id]]
+    first.commit()
+    assert holding_commits(world.pool) == {}
 
 
 def test_what_waits_is_held_by_nobody() -> None:

@@ -185,11 +185,13 @@ async def test_a_small_life_in_metrics() -> None:
     assert bench.metric("kafka_mesh_bytes_out_total") == {("shop", "orders"): size}
     in_flight = {labels[0]: value for labels, value in bench.metric("kafka_mesh_in_flight_records").items()}
     assert in_flight == {"peer": 10, "other": 0}
+    assert [labels[0] for labels in bench.metric("kafka_mesh_commit_held_seconds")] == ["peer"]
     assert bench.metric("kafka_mesh_upstream_lag_records")[("eu", "shop", "0", "orders")] == 10
 
     commit = peer.commit({0: positions[0] + 10})
     bench.engine(EU).store()
     assert peer.answer(commit) is not None
+    assert bench.metric("kafka_mesh_commit_held_seconds") == {}
     refused = peer.commit({0: positions[0] + 11})
     assert peer.answer(refused) is not None
     assert bench.metric("kafka_mesh_commits_total") == {("shop", "NONE"): 1, ("shop", "OFFSET_OUT_OF_RANGE"): 1}
