@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -98,7 +99,8 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
 
 
 def until(browser: Chrome, holds: Callable[[], Any]) -> None:
-    WebDriverWait(browser, PATIENCE, 0.1).until(lambda _: holds())
+    # The page is filled anew every second: what was found a moment ago may be gone when it is read.
+    WebDriverWait(browser, PATIENCE, 0.1, [StaleElementReferenceException]).until(lambda _: holds())
 
 
 def text(browser: Chrome, selector: str = "body") -> str:
