@@ -26,6 +26,8 @@ from tests.integration.records import Record, Stored, View, varied_record
 
 DRAIN = 120.0
 """Seconds within which everything is delivered and committed when nothing is disturbed any more."""
+RESTART = 3.0
+"""Seconds after which a member that gave up is started again: at once, it would give up again and again."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,8 @@ class Run:
         self._say = say
         self._begin = time.monotonic()
         self._tasks: list[_Task] = []
+        self._resting: list[tuple[float, Client]] = []
+        """When what kind of member is to be started again."""
         self._feedings: list[Feeding] = []
         self._clean_from = 0.0
         self._poison: dict[str, Record] = {}
@@ -258,7 +262,11 @@ class Run:
             )
             self._members.running.remove(member)
             self._faults.died(member, max((each.at or 0.0 for each in member.deliveries()), default=0.0))
-            self._members.start(member.kind)
+            self._resting.append((time.monotonic() + (0 if member.died_of_poison else RESTART), member.kind))
+        due = [each for each in self._resting if each[0] <= time.monotonic()]
+        for each in due:
+            self._resting.remove(each)
+            self._members.start(each[1])
 
     # The end
 
