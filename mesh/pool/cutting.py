@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from mesh.pool.effects import Effect, GroupId, Report
 from mesh.pool.ledger import keep_unsettled
 from mesh.pool.partition import Partition
-from mesh.records.batch import Batch, CorruptBatch, keep_spans
+from mesh.records.batch import Batch, CorruptBatch
+from mesh.records.runs import keep_spans, singles
 from mesh.records.spans import Span
 
 
@@ -28,6 +29,13 @@ class Cutting:
         try:
             return keep_unsettled(partition.ledger, batch, spans)
         except CorruptBatch as problem:
+            if batch.marks:
+                return [
+                    piece
+                    for single in singles(batch)
+                    if (its := _within(spans, single))
+                    for piece in self.keep(partition, single, its)
+                ]
             self._tell(partition, batch, problem)
             return [Batch(batch.data, batch.base, spans[0].first, batch.last, batch.record_count)]
 
@@ -42,6 +50,12 @@ class Cutting:
             try:
                 clipped += keep_spans(batch, [Span(first, last)])
             except CorruptBatch as problem:
+                if batch.marks:
+                    parts, damage = self.clip(partition, singles(batch), span)
+                    clipped += parts
+                    if damage:
+                        return clipped, damage
+                    continue
                 if batch.last > last:
                     return clipped, f"the batch at offset {batch.base} is damaged: {problem}"
                 self._tell(partition, batch, problem)
@@ -56,6 +70,15 @@ class Cutting:
             "reason": str(problem),
         }
         self._effects.append(Report("a batch is damaged and is delivered whole", fields, "warning"))
+
+
+def _within(spans: Sequence[Span], batch: Batch) -> list[Span]:
+    """What of them lies in a batch."""
+    return [
+        Span(max(span.first, batch.first), min(span.last, batch.last))
+        for span in spans
+        if span.first <= batch.last and span.last >= batch.first
+    ]
 
 
 def can_be_cut(batch: Batch) -> bool:

@@ -14,13 +14,14 @@ from mesh.pool.caps import Caps
 from mesh.pool.cutting import Cutting
 from mesh.pool.effects import Effect, GroupId, Ticket
 from mesh.pool.member import Member
-from mesh.pool.partition import Fetch, Lane, Partition, Standing
+from mesh.pool.partition import NO_LIMIT, Fetch, Lane, Partition, Standing
 from mesh.pool.settings import PoolSettings
 from mesh.pool.tasting import Tasting
 from mesh.pool.timers import Timers
 from mesh.pool.waiting_room import WaitingRoom
 from mesh.pool.window import Available
 from mesh.records.batch import is_compressed
+from mesh.records.runs import split
 from mesh.records.spans import Span
 
 
@@ -161,12 +162,8 @@ class Distribution:
             if available is None:
                 self._room.leave_lane(fetch, lane)
                 partition.aside[fetch] = lane
-            elif not fetch.has_room(lane, available.size):
+            elif not self._take(fetch, lane, available, now, len(partition.waiting)) or fetch.is_satisfied:
                 self._answer(fetch, now)
-            else:
-                self._take(fetch, lane, available, now)
-                if fetch.is_satisfied:
-                    self._answer(fetch, now)
         if partition.backlog and partition.aside:
             self._offer_again(list(partition.aside), now)
         self.caps.grow_together_soon(now)
@@ -250,21 +247,33 @@ class Distribution:
             available = self.tasting.first_for(partition, member)
             if available is None:
                 return False
-            if not fetch.has_room(lane, available.size):
+            if not self._take(fetch, lane, available, now):
                 return True
-            self._take(fetch, lane, available, now)
         return False
 
-    def _take(self, fetch: Fetch, lane: Lane, available: Available, now: float) -> None:
+    def _take(self, fetch: Fetch, lane: Lane, available: Available, now: float, sharers: int = 1) -> bool:
+        """Give what there is room for of a batch, or of a run; whether there was any.
+
+        sharers: how many wait for it; of a run each gets as many batches as another.
+        """
         partition, member = lane.partition, fetch.member
         assert partition is not None
         assert member is not None
+        count = fetch.fitting(lane, available.batch, self._room_of(member))
+        if not count:
+            return False
         self.take_out(partition, available)
+        count = min(count, -(-len(available.batch.marks) // sharers) or 1)
+        if count < len(available.batch.marks):
+            head, rest = split(available.batch, count)
+            self.put(partition, Available(rest, available.history, available.shunned))
+            available = Available(head, available.history, available.shunned)
         most = self._most(available, member)
         taken = available if len(available) <= most else self._cut(partition, available, most)
         if taken is not None:
             self._collect(fetch, lane, taken, member, now)
         self.wait_for_more(partition, now)
+        return True
 
     def take_out(self, partition: Partition, available: Available) -> None:
         """It leaves the backlog."""
@@ -279,6 +288,10 @@ class Distribution:
             aside, partition.aside = partition.aside, {}
             for other, its_lane in aside.items():
                 self._wait(other, its_lane, now)
+
+    def _room_of(self, member: Member) -> int:
+        """How many offsets more it may begin."""
+        return member.flow.cap - member.in_flight if len(self.members) > 1 else NO_LIMIT
 
     def _collect(self, fetch: Fetch, lane: Lane, available: Available, member: Member, now: float) -> None:
         self._served += 1
@@ -301,7 +314,7 @@ class Distribution:
         """How many offsets of a batch may be given at once."""
         if self.tasting.is_suspected(available):
             return (len(available) + 1) // 2
-        if len(self.members) < 2 or is_compressed(available.batch):
+        if len(self.members) < 2 or available.batch.marks or is_compressed(available.batch):
             return len(available)
         return member.flow.cap
 
@@ -313,10 +326,10 @@ class Distribution:
             Available(piece, available.history, available.shunned)
             for piece in self._cutting.keep(partition, batch, spans)
         ]
+        first = parts.pop(0) if parts and parts[0].batch.first < middle else None
         for part in parts:
-            if part.batch.first >= middle:
-                self.put(partition, part)
-        return next((part for part in parts if part.batch.first < middle), None)
+            self.put(partition, part)
+        return first
 
     def _admit(self, fetch: Fetch, now: float) -> None:
         member = fetch.member

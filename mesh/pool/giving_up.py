@@ -16,6 +16,7 @@ from mesh.pool.settings import PoolSettings
 from mesh.pool.slots import Slot
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available, Delivery
+from mesh.records.runs import singles
 from mesh.records.spans import Span, UpstreamPartition
 
 
@@ -89,17 +90,17 @@ class GivingUp:
         now: float,
     ) -> None:
         self._count(partition, parts)
-        histories = {span.first: history for span, history in parts}
-        resting = [(span, seconds) for span, history in parts if (seconds := self._redelivery.rest(history))]
-        for span, seconds in resting:
-            partition.resting[span.first] = released = Released(span, histories[span.first], shunned)
-            self._timers.at(now + seconds, partial(self._rested, partition, released))
-        spans = [span for span, _ in parts if span.first not in partition.resting]
-        if delivery.batch is None:
-            partition.released.update({span.first: Released(span, histories[span.first], shunned) for span in spans})
-        else:
-            for piece in self._cutting.keep(partition, delivery.batch, spans) if spans else ():
-                self._put_back(partition, Available(piece, histories[piece.first], shunned))
+        for span, history in parts:
+            if seconds := self._redelivery.rest(history):
+                partition.resting[span.first] = released = Released(span, history, shunned)
+                self._timers.at(now + seconds, partial(self._rested, partition, released))
+            elif delivery.batch is None:
+                partition.released[span.first] = Released(span, history, shunned)
+            else:
+                for kept in self._cutting.keep(partition, delivery.batch, [span]):
+                    # Whatever counts against a run must not count against more than a batch of it.
+                    for piece in singles(kept) if history.count else (kept,):
+                        self._put_back(partition, Available(piece, history, shunned))
 
     def _count(self, partition: Partition, parts: list[tuple[Span, History]]) -> None:
         """Only who gives records up needs to know after a restart how often they came, and how far they were cut."""

@@ -16,7 +16,8 @@ from sortedcontainers import SortedDict
 
 from mesh.pool.counts import Counted, Counts
 from mesh.pool.nearest import around, before
-from mesh.records.batch import Batch, keep_spans
+from mesh.records.batch import Batch
+from mesh.records.runs import keep_spans
 from mesh.records.spans import CommitPosition, Span
 
 NOTHING = CommitPosition(-1)
@@ -161,10 +162,20 @@ class Ledger:
 
 
 def keep_unsettled(ledger: Ledger, batch: Batch, spans: Sequence[Span]) -> list[Batch]:
-    """What of a batch lies in these spans; one that holds no record is settled, since there is nothing to process."""
+    """What of a batch, or of a run, lies in these spans, ascending; what holds no record is settled, since there is
+    nothing to process."""
     pieces = keep_spans(batch, spans)
-    if len(pieces) < len(spans):
-        kept = {piece.first for piece in pieces}
-        for empty in [span for span in spans if span.first not in kept]:
-            ledger.settle(empty.first, empty.last)
+    if len(pieces) == 1 and pieces[0] is batch:
+        return pieces
+    left = iter(pieces)
+    piece = next(left, None)
+    for span in spans:
+        position = span.first
+        while piece is not None and piece.first <= span.last:
+            if piece.first > position:
+                ledger.settle(position, piece.first - 1)
+            position = piece.last + 1
+            piece = next(left, None)
+        if position <= span.last:
+            ledger.settle(position, span.last)
     return pieces

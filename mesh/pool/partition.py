@@ -19,10 +19,14 @@ from mesh.pool.member import Member
 from mesh.pool.redelivery import UNSENT, History
 from mesh.pool.slots import Slot
 from mesh.pool.timers import Timer
-from mesh.pool.window import Available, Delivery, Window
+from mesh.pool.window import Available, Window
 from mesh.records.batch import Batch
+from mesh.records.runs import fitting
 from mesh.records.spans import Span, UpstreamPartition
 from mesh.wire.errors import ErrorCode
+
+NO_LIMIT = 1 << 62
+"""Of offsets."""
 
 
 class Violation(Exception):
@@ -191,7 +195,7 @@ class Lane:
     """One partition of one Fetch.
 
     partition, window: None where the Fetch only waits (an unknown topic, or a client of an earlier run).
-    replay: deliveries that are sent again, at the offsets they had, and their bytes as they are now.
+    replay: what is sent again, at the offsets it had, and the virtual offset behind each of them.
     """
 
     offset: int
@@ -200,7 +204,7 @@ class Lane:
     window: Window | None = None
     error: ErrorCode = ErrorCode.NONE
     collected: list[Available] | None = None
-    replay: list[tuple[Delivery, Batch]] | None = None
+    replay: list[tuple[Batch, int]] | None = None
     size: int = 0
 
     @property
@@ -211,7 +215,7 @@ class Lane:
     @property
     def behind(self) -> bool:
         """Whether its client was sent more than it has, which comes first; nothing else may be sent here until then."""
-        return self.window is not None and self.window.holds_beyond(self.position)
+        return self.window is not None and self.window.held > 0 and self.window.holds_beyond(self.position)
 
 
 class Fetch:
@@ -272,11 +276,11 @@ class Fetch:
         would ask again at once, thousands of times a second. A replay does not wait for more to come with it."""
         return self.size > 0 and (self.size >= self.minimum or self.replays)
 
-    def has_room(self, lane: Lane, size: int) -> bool:
-        """A first batch above the limits is sent all the same (KIP-74)."""
-        if self.size == 0:
-            return True
-        return self.size + size <= self.maximum and lane.size + size <= lane.maximum
+    def fitting(self, lane: Lane, batch: Batch, offsets: int = NO_LIMIT) -> int:
+        """How many batches of a run there is room for, of those that begin within the first `offsets` offsets. A first
+        batch above the limits is sent all the same (KIP-74)."""
+        room = min(self.maximum - self.size, lane.maximum - lane.size)
+        return fitting(batch, room, offsets) or int(self.size == 0)
 
     def collect(self, lane: Lane, available: Available) -> None:
         if lane.collected is None:
@@ -285,10 +289,11 @@ class Fetch:
         lane.size += available.size
         self.size += available.size
 
-    def replay(self, lane: Lane, delivery: Delivery, batch: Batch) -> None:
+    def replay(self, lane: Lane, batch: Batch, end: int) -> None:
+        """end: the virtual offset behind it."""
         if lane.replay is None:
             lane.replay = []
-        lane.replay.append((delivery, batch))
+        lane.replay.append((batch, end))
         lane.size += len(batch.data)
         self.size += len(batch.data)
         self.replays = True

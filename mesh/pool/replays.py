@@ -14,7 +14,8 @@ from mesh.pool.partition import Partition, Released
 from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available, Delivery, Window
-from mesh.records.batch import Batch, rebase
+from mesh.records.batch import Batch
+from mesh.records.runs import from_offset, rebase
 from mesh.records.spans import Span, UpstreamPartition
 
 CHUNK = 5_000
@@ -204,10 +205,11 @@ class Rereads:
             return
         settled_meanwhile = delivery.first
         parts: list[Delivery] = []
-        for batch in covered:
-            first = max(batch.first, settled_meanwhile)
-            if first <= batch.last:
+        for whole in covered:
+            first = max(whole.first, settled_meanwhile)
+            if first <= whole.last:
                 virtual = delivery.virtual + first - delivery.first
+                batch = from_offset(whole, first)
                 part = Delivery(virtual, first, batch.last, batch, delivery.history, since=delivery.since)
                 batch.first = first
                 rebase(batch, part.base_offset(batch))

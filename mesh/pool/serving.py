@@ -20,7 +20,7 @@ from mesh.pool.slots import Slot, Slots, SlotsExhausted, slot_of
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available, Window
-from mesh.records.batch import copy_batch, rebase
+from mesh.records.runs import copy_batch, from_offset, rebase, split
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
@@ -287,12 +287,20 @@ class Serving:
             return
         for delivery in lane.window.sent_from(lane.position):
             batch = delivery.batch
-            if batch is None and lane.replay is None:
-                assert fetch.member is not None
-                self.rereads.want(lane.partition, Owner(fetch.member, lane.window), delivery)
-            if batch is None or not fetch.has_room(lane, len(batch.data)):
+            if batch is None:
+                if lane.replay is None:
+                    assert fetch.member is not None
+                    self.rereads.want(lane.partition, Owner(fetch.member, lane.window), delivery)
                 return
-            fetch.replay(lane, delivery, batch)
+            batch = from_offset(batch, delivery.first + max(lane.position - delivery.virtual, 0))
+            count = fetch.fitting(lane, batch)
+            if 0 < count < len(batch.marks):
+                batch, rest = split(batch, count)
+                fetch.replay(lane, batch, delivery.virtual + rest.first - delivery.first)
+                return
+            if not count:
+                return
+            fetch.replay(lane, batch, delivery.end)
 
     def _read_again(self, window: Window, now: float) -> None:
         """The bytes of what a member holds are there again, or it holds less than before."""
@@ -329,10 +337,9 @@ class Serving:
             records: list[Buffer] = []
             end = lane.offset
             count = 0
-            for delivery, batch in lane.replay or ():
+            for batch, end in lane.replay or ():  # noqa: B007 - the last end is that of the answer
                 records.append(batch.data)
                 count += batch.record_count
-                end = delivery.end
             if lane.collected:
                 self.distribution.touched.add(lane.partition)  # what is kept for replays counts in the budgets
             for available in lane.collected or ():

@@ -1,16 +1,18 @@
-"""Record batches of format version 2, the unit the mesh moves (KIP-98; layout in Kafka's DefaultRecordBatch)."""
+"""Record batches of format version 2, the unit the mesh moves (KIP-98; layout in Kafka's DefaultRecordBatch).
+
+Several that follow each other are moved as one, a run: `mesh.records.runs`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
 from mesh.records.compression import CorruptBody, decompress
-from mesh.records.spans import Span
 from mesh.records.varints import read_varint
 
 HEADER_SIZE: Final = 61
@@ -22,7 +24,6 @@ LOG_APPEND_TIME: Final = 0x08
 """The attribute bit that says that the batch has one timestamp, the broker's, in the field of the highest one."""
 
 _LENGTH_AT: Final = 8
-_EPOCH_AT: Final = 12
 _MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
@@ -31,6 +32,8 @@ _LAST_DELTA_AT: Final = 23
 _TIMESTAMPS_AT: Final = 27
 _COUNT_AT: Final = 57
 
+BATCH_START: Final = Struct(">qii")
+"""Base offset, length, partition leader epoch."""
 _BASE: Final = Struct(">q")
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
@@ -42,15 +45,21 @@ class CorruptBatch(ValueError):
     """These bytes are no record batch."""
 
 
+Mark: TypeAlias = tuple[int, int, int, int]
+"""A batch of a run: where it begins (the first one's says where the run does), its base offset, the length that stands
+in its header, how many records it holds."""
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One v2 record batch and the upstream offsets of it that count. Owned by exactly one place at a time.
+    """One v2 record batch, or a run of them, and the upstream offsets that count. Owned by exactly one place at a time.
 
-    data: the whole batch, header and body, nothing else.
-    base: the upstream offset that a record of offset delta 0 has (or would have).
+    data: whole batches, header and body, nothing else.
+    base: the upstream offset that a record of offset delta 0 of the first batch has (or would have).
     first, last: the upstream offsets that count, base <= first <= last; first > base when the front is cut off, or
-        settled by the member that holds it.
-    record_count: how many records the batch holds, also those in front of `first`.
+        settled by the member that holds it. In a run they reach into the first batch and into the last one.
+    record_count: how many records the batches hold, also those in front of `first`.
+    marks: of the batches of a run, between which no offset is missing; none of a single batch.
     """
 
     data: bytearray | memoryview
@@ -58,6 +67,7 @@ class Batch:
     first: int
     last: int
     record_count: int
+    marks: Sequence[Mark] = ()
 
 
 def parse_batch(buffer: bytes | bytearray | memoryview, position: int, limit: int) -> Batch | None:
@@ -81,17 +91,6 @@ def parse_batch(buffer: bytes | bytearray | memoryview, position: int, limit: in
     if base < 0 or delta < 0 or not 0 <= count <= delta + 1:
         raise CorruptBatch(f"base offset {base}, last offset delta {delta}, {count} records")
     return Batch(bytearray(buffer[position:end]), base, base, base + delta, count)
-
-
-def rebase(batch: Batch, offset: int) -> None:
-    """Give the record of offset delta 0 another offset, and the batch leader epoch 0. The CRC covers neither."""
-    _BASE.pack_into(batch.data, 0, offset)
-    _INT32.pack_into(batch.data, _EPOCH_AT, 0)
-
-
-def copy_batch(batch: Batch) -> Batch:
-    """The same batch in bytes of its own."""
-    return Batch(bytearray(batch.data), batch.base, batch.first, batch.last, batch.record_count)
 
 
 def is_intact(batch: Batch) -> bool:
@@ -135,21 +134,6 @@ def unpack_batch(batch: Batch) -> Batch:
     _INT32.pack_into(data, _LENGTH_AT, len(data) - LENGTH_OVERHEAD)
     seal(data)
     return Batch(data, batch.base, batch.first, batch.last, batch.record_count)
-
-
-def keep_spans(batch: Batch, spans: Sequence[Span]) -> list[Batch]:
-    """Batches of what lies in these spans only: ascending, all of them within [first, last]. Raises CorruptBatch.
-
-    Also the front is really left out: librdkafka passes over what lies below the offset it asked for, but not over what
-    lies below the end of the batch before in the same answer.
-    """
-    if len(spans) == 1 and (spans[0].first, spans[0].last) == (batch.first, batch.last):
-        return [batch]
-    if spans and not is_intact(batch):
-        raise CorruptBatch("its checksum is not that of its bytes")  # the parts would get one that is right
-    readable = unpack_batch(batch) if spans and is_compressed(batch) else batch
-    pieces = (slice_batch(readable, span.first, span.last) for span in spans)
-    return [piece for piece in pieces if piece is not None]
 
 
 def slice_batch(batch: Batch, first: int, last: int) -> Batch | None:

@@ -12,6 +12,7 @@ from mesh.records.batch import (
     body_of,
     timestamps_of,
 )
+from mesh.records.runs import singles
 from mesh.records.varints import read_varint
 
 
@@ -28,7 +29,11 @@ class Record:
 
 
 def decode_records(batch: Batch) -> list[Record]:
-    """All records of a batch. Raises CorruptBatch."""
+    """All records of a batch, or of a run. Raises CorruptBatch."""
+    return [record for single in singles(batch) for record in _records(single)]
+
+
+def _records(batch: Batch) -> list[Record]:
     body = body_of(batch)
     records: list[Record] = []
     position = 0

@@ -1,4 +1,4 @@
-"""The record bytes of a Fetch answer to batches: what a consumer is to see of them, in place.
+"""The record bytes of a Fetch answer to runs of batches: what a consumer is to see of them, in place.
 
 Passed over are control batches, empty ones (all that compaction may leave of a batch), and, under read_committed, the
 batches of aborted transactions; those are of one producer each, so a batch is aborted whole or not at all.
@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from mesh.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, Batch, CorruptBatch
+from mesh.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, Batch, CorruptBatch, Mark
 
-_HEADER: Final = Struct(">qiibIhiqqqhii")
-_START: Final = Struct(">qiib")
+_HEADER: Final = Struct(">qi4xb4xhi16xq6xi")
+"""Base offset, length, magic, attributes, last offset delta, producer id, record count."""
+_START: Final = Struct(">qi4xb")
 _EPOCH: Final = Struct(">i")
 _EPOCH_AT: Final = 12
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_MAGIC_AT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +41,26 @@ class FetchedBatches:
 def cut_batches(
     records: memoryview, position: int, aborted: Iterable[tuple[int, int]] = (), *, copied: bool = False
 ) -> FetchedBatches:
-    """The batches of one partition from the offset `position` on; one that is not whole ends them.
+    """The batches of one partition from the offset `position` on, in runs; one that is not whole ends them.
 
     aborted: producer id and first offset of aborted transactions, as the answer lists them; none under
-        read_uncommitted. copied: give each batch bytes of its own. Raises CorruptBatch.
+        read_uncommitted. copied: give each run bytes of its own. Raises CorruptBatch.
     """
-    batches: list[Batch] = []
+    runs = _Runs(records, copied)
     transactions = sorted(aborted, key=lambda each: each[1], reverse=True)
     aborting: set[int] = set()
-    at, limit, last_at = 0, len(records), -1
+    at, limit, last_at, unpack = 0, len(records), -1, _HEADER.unpack_from
     while limit - at > _START.size:
-        base, length, _, magic = _START.unpack_from(records, at)
-        if magic != MAGIC:
-            if not 0 <= magic < MAGIC:
-                raise CorruptBatch(f"record format {magic}")
-            return FetchedBatches(tuple(batches), position, True, _epoch(records, last_at))
-        end = at + LENGTH_OVERHEAD + length
+        if limit - at < HEADER_SIZE or records[at + _MAGIC_AT] != MAGIC:
+            if _is_old_format(records, at):
+                return FetchedBatches(runs.end(), position, True, _epoch(records, last_at))
+            break
+        base, length, _, attributes, delta, producer, count = unpack(records, at)
         if length < HEADER_SIZE - LENGTH_OVERHEAD:
             raise CorruptBatch(f"a batch of {length} bytes is shorter than its header")
+        end = at + LENGTH_OVERHEAD + length
         if end > limit:
             break
-        *_, attributes, delta, _, _, producer, _, _, count = _HEADER.unpack_from(records, at)
         last = base + delta
         if base < 0 or delta < 0 or not 0 <= count <= delta + 1:
             raise CorruptBatch(f"base offset {base}, last offset delta {delta}, {count} records")
@@ -68,13 +69,59 @@ def cut_batches(
         if attributes & _CONTROL:
             # The marker that ends the transaction; a producer has one at a time.
             aborting.discard(producer)
-        elif count and last >= position and not (attributes & _TRANSACTIONAL and producer in aborting):
-            data = bytearray(records[at:end]) if copied else records[at:end]
-            batches.append(Batch(data, base, max(base, position), last, count))
-        position = max(position, last + 1)
+        elif count and last >= position and not (aborting and attributes & _TRANSACTIONAL and producer in aborting):
+            runs.add((at, base, length, count), position, last)
+        if last >= position:
+            position = last + 1
         last_at, at = at, end
-    return FetchedBatches(tuple(batches), position, epoch=_epoch(records, last_at))
+    return FetchedBatches(runs.end(), position, epoch=_epoch(records, last_at))
 
 
 def _epoch(records: memoryview, at: int) -> int:
     return int(_EPOCH.unpack_from(records, at + _EPOCH_AT)[0]) if at >= 0 else -1
+
+
+def _is_old_format(records: memoryview, at: int) -> bool:
+    """Of what is no batch of format 2, or ends within its header."""
+    _, length, magic = _START.unpack_from(records, at)
+    if not 0 <= magic <= MAGIC:
+        raise CorruptBatch(f"record format {magic}")
+    if magic == MAGIC and length < HEADER_SIZE - LENGTH_OVERHEAD:
+        raise CorruptBatch(f"a batch of {length} bytes is shorter than its header")
+    return bool(magic < MAGIC)
+
+
+class _Runs:
+    """Puts batches together as long as they lie one after the other, in the answer and in the log."""
+
+    def __init__(self, records: memoryview, copied: bool) -> None:
+        self._records = records
+        self._copied = copied
+        self._found: list[Batch] = []
+        self._marks: list[Mark] = []
+        self._first = 0
+        self._last = -1
+        self._end = 0
+        self._count = 0
+
+    def add(self, mark: Mark, position: int, last: int) -> None:
+        at, base, length, count = mark
+        if at != self._end or base != self._last + 1 or not self._marks:
+            self._close()
+            self._marks, self._first, self._count = [], max(base, position), 0
+        self._marks.append(mark)
+        self._last, self._end = last, at + LENGTH_OVERHEAD + length
+        self._count += count
+
+    def end(self) -> tuple[Batch, ...]:
+        self._close()
+        return tuple(self._found)
+
+    def _close(self) -> None:
+        if not self._marks:
+            return
+        begin, base, _, _ = self._marks[0]
+        part = self._records[begin : self._end]
+        data = bytearray(part) if self._copied else part
+        marks = self._marks if len(self._marks) > 1 else ()
+        self._found.append(Batch(data, base, self._first, self._last, self._count, marks))

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from mesh.records.batch import Batch, rebase
+from mesh.records.batch import Batch
+from mesh.records.runs import rebase
 from mesh.upstream.access import Access
 from mesh.upstream.connection import BrokerLink
 from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request

@@ -136,16 +136,16 @@ class Consumer:
         position = self.positions[partition]
         end = position
         for data in fetched.records:
-            (batch,) = split_batches(bytes(data))
-            if not can_be_cut(batch):
-                self.damaged += 1
-                return
-            for record in decode_records(batch):
-                assert record.value is not None
-                if record.offset >= position:  # clients drop what lies below their position
-                    self.received.append((partition, record.offset, record.value))
-                    self.world.given(self.group, partition, record.offset, record.value)
-            end = max(end, batch.last + 1)
+            for batch in split_batches(bytes(data)):
+                if not can_be_cut(batch):
+                    self.damaged += 1
+                    return
+                for record in decode_records(batch):
+                    assert record.value is not None
+                    if record.offset >= position:  # clients drop what lies below their position
+                        self.received.append((partition, record.offset, record.value))
+                        self.world.given(self.group, partition, record.offset, record.value)
+                end = max(end, batch.last + 1)
         if fetched.records:
             assert fetched.high_watermark == end
         self.positions[partition] = end

@@ -129,6 +129,8 @@ class World:
         self._connections = itertools.count(1)
         self.auto_store = auto_store
         self.auto_reread = auto_reread
+        self.batch_size: int | None = None
+        """Records of a batch, if what comes is a run of several."""
         self._assign = assigned
         self.log_end = 0
         """How far the logs go, as new assignments say; 0 for unknown."""
@@ -292,8 +294,8 @@ class World:
     # Upstream
 
     def produce(self, index: int, count: int = 10, gap: int = 0) -> None:
-        """One batch of `count` records comes from an upstream partition, `gap` offsets after the last one; or what was
-        read before comes again, after a new assignment."""
+        """`count` records come from an upstream partition, `gap` offsets after the last one, in one batch or, with a
+        `batch_size`, in a run of them; or what was read before comes again, after a new assignment."""
         partition = source(index)
         self.assign_all()
         log = self.logs.setdefault(partition, [])
@@ -305,7 +307,7 @@ class World:
             log.append(again)
         first, last = max(again[0], position), again[1]
         self.ends[partition] = last + 1
-        batch = batch_of(partition, first, last)
+        batch = batch_of(partition, first, last, self.batch_size)
         self.upstream(lambda pool: pool.inflow.received(partition, [batch], self.now))
 
     def assign_all(self) -> None:
@@ -417,7 +419,7 @@ class World:
                 if not runs or runs[-1][-1] + 1 != offset:
                     runs.append([])
                 runs[-1].append(offset)
-        batches = tuple(batch_of(wanted.partition, run[0], run[-1]) for run in runs)
+        batches = tuple(batch_of(wanted.partition, run[0], run[-1], self.batch_size) for run in runs)
         with self.of(wanted.group):
             self.upstream(
                 lambda pool: pool.inflow.reread(

@@ -19,6 +19,8 @@ from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source, value_of
 
 INDEX = st.integers(0, 3)
+SIZE = st.sampled_from([None, 1, 2, 5])
+"""Records of a batch: None for a single batch, else what comes is a run of batches."""
 NUMBER = st.integers(0, 5)
 OTHER, CONSOLE = GroupId("other"), GroupId("console-consumer-1")
 GROUPS = st.sampled_from([GROUP, GROUP, OTHER, CONSOLE, GROUP_LESS])
@@ -141,13 +143,14 @@ class PoolMachine(RuleBasedStateMachine):
         assert older.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
         older.disconnect()
 
-    @rule(group=GROUPS, index=INDEX, count=st.integers(1, 12), gap=st.integers(0, 3))
-    def produce(self, group: GroupId, index: int, count: int, gap: int) -> None:
+    @rule(group=GROUPS, index=INDEX, count=st.integers(1, 12), gap=st.integers(0, 3), size=SIZE)
+    def produce(self, group: GroupId, index: int, count: int, gap: int, size: int | None) -> None:
         if group not in self.world.cluster.pools:
             return
         with self.world.of(group):
             self.world.assign_all()
             if self.world.is_consumed(index):
+                self.world.batch_size = size
                 self.world.produce(index, count, gap)
 
     @rule(

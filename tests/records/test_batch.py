@@ -12,16 +12,14 @@ from mesh.records.batch import (
     HEADER_SIZE,
     Batch,
     CorruptBatch,
-    copy_batch,
     is_compressed,
     is_intact,
-    keep_spans,
     parse_batch,
-    rebase,
     slice_batch,
 )
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
+from mesh.records.runs import copy_batch, keep_spans, rebase
 from mesh.records.spans import Span
 from tests.records.golden import APPENDED, GZIP, PLAIN
 from tests.records.reading import split_batches

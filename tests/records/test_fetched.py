@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.records.batch import CorruptBatch, rebase
+from mesh.records.batch import CorruptBatch
 from mesh.records.encode import encode_batch
 from mesh.records.fetched import cut_batches
+from mesh.records.runs import rebase, singles
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 
@@ -35,7 +36,7 @@ def spans(
     records: bytearray, position: int, aborted: tuple[tuple[int, int], ...] = ()
 ) -> tuple[list[tuple[int, int]], int]:
     cut = cut_batches(memoryview(records), position, aborted)
-    return [(each.first, each.last) for each in cut.batches], cut.position
+    return [(each.first, each.last) for run in cut.batches for each in singles(run)], cut.position
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), max_size=6), st.integers(0, 200), st.integers(0, 40))

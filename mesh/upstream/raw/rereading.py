@@ -130,8 +130,7 @@ class Rereading:
         return after, after >= min(span.last + 1, high)
 
     def _deliver(self, source: UpstreamPartition, span: Span, batches: tuple[Batch, ...]) -> None:
+        # Whoever asked cuts them to the span: of a damaged one nothing may be cut.
         within = tuple(batch for batch in batches if batch.first <= span.last)
-        for batch in within:
-            batch.last = min(batch.last, span.last)
         if within:
             self._tell(Reread(source, span, within, False))

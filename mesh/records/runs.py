@@ -1,0 +1,128 @@
+"""Runs: batches that lie one after the other in memory and in their log, moved as one.
+
+What is done for a run costs as much as for a batch; only to give its batches other offsets each of them is visited.
+A run is taken apart where a limit, or somebody's share, ends inside it. Everything here takes single batches as well.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from mesh.records.batch import (
+    BATCH_START,
+    LENGTH_OVERHEAD,
+    Batch,
+    CorruptBatch,
+    is_compressed,
+    is_intact,
+    slice_batch,
+    unpack_batch,
+)
+from mesh.records.spans import Span
+
+
+def rebase(batch: Batch, offset: int) -> None:
+    """Give the record of offset delta 0 of the first batch another offset, those behind it what follows from that, and
+    all of them the batch leader epoch 0. No CRC covers either."""
+    data, pack = batch.data, BATCH_START.pack_into
+    if not batch.marks:
+        pack(data, 0, offset, len(data) - LENGTH_OVERHEAD, 0)
+        return
+    origin, shift = batch.marks[0][0], offset - batch.base
+    for position, base, length, _ in batch.marks:
+        pack(data, position - origin, base + shift, length, 0)
+
+
+def copy_batch(batch: Batch) -> Batch:
+    """The same in bytes of its own."""
+    return Batch(bytearray(batch.data), batch.base, batch.first, batch.last, batch.record_count, batch.marks)
+
+
+def fitting(batch: Batch, size: int, offsets: int) -> int:
+    """How many of its batches, from the front, have together at most `size` bytes, and begin within the first `offsets`
+    offsets of what counts."""
+    if not batch.marks:
+        return int(len(batch.data) <= size and offsets > 0)
+    end = batch.first + offsets
+    if len(batch.data) <= size and batch.marks[-1][1] < end:
+        return len(batch.marks)
+    origin = batch.marks[0][0]
+    by_size = bisect_right(batch.marks, size - LENGTH_OVERHEAD, key=lambda mark: mark[0] + mark[2] - origin)
+    # The first counts from `first` on, wherever it begins.
+    by_offsets = bisect_left(batch.marks, end, 1, key=lambda mark: mark[1]) if offsets > 0 else 0
+    return min(by_size, by_offsets)
+
+
+def split(batch: Batch, count: int) -> tuple[Batch, Batch]:
+    """The first `count` batches of a run, and the rest; both have some."""
+    marks = batch.marks
+    middle, base = marks[count][0] - marks[0][0], marks[count][1]
+    data = memoryview(batch.data)
+    records = sum(mark[3] for mark in marks[:count])
+    head = Batch(data[:middle], batch.base, batch.first, base - 1, records, marks[:count])
+    rest = Batch(data[middle:], base, base, batch.last, batch.record_count - records, marks[count:])
+    return _single(head), _single(rest)
+
+
+def singles(batch: Batch) -> list[Batch]:
+    """Its batches, each by itself."""
+    if not batch.marks:
+        return [batch]
+    data, origin = memoryview(batch.data), batch.marks[0][0]
+    found: list[Batch] = []
+    for index, (position, base, length, count) in enumerate(batch.marks):
+        is_last = index == len(batch.marks) - 1
+        last = batch.last if is_last else batch.marks[index + 1][1] - 1
+        begin = position - origin
+        found.append(Batch(data[begin : begin + length + LENGTH_OVERHEAD], base, max(base, batch.first), last, count))
+    return found
+
+
+def from_offset(batch: Batch, offset: int) -> Batch:
+    """Without the batches that end below an offset that it has."""
+    index = bisect_right(batch.marks, offset, key=lambda mark: mark[1]) - 1
+    return split(batch, index)[1] if index > 0 else batch
+
+
+def keep_spans(batch: Batch, spans: Sequence[Span]) -> list[Batch]:
+    """Batches of what lies in these spans only: ascending, all of them within [first, last]. Raises CorruptBatch.
+
+    Also the front is really left out: librdkafka passes over what lies below the offset it asked for, but not over what
+    lies below the end of the batch before in the same answer. Batches that are kept whole stay a run.
+    """
+    if len(spans) == 1 and (spans[0].first, spans[0].last) == (batch.first, batch.last):
+        return [batch]
+    if not batch.marks:
+        if spans and not is_intact(batch):
+            raise CorruptBatch("its checksum is not that of its bytes")  # the parts would get one that is right
+        readable = unpack_batch(batch) if spans and is_compressed(batch) else batch
+        pieces = (slice_batch(readable, span.first, span.last) for span in spans)
+        return [piece for piece in pieces if piece is not None]
+    return [piece for span in spans for piece in _keep_of_run(batch, span)]
+
+
+def _keep_of_run(run: Batch, span: Span) -> Iterator[Batch]:
+    if span.last < run.last:
+        index = bisect_right(run.marks, span.last, key=lambda mark: mark[1])
+        run = split(run, index)[0] if index < len(run.marks) else run
+    run = from_offset(run, span.first)
+    if run.first < span.first:
+        head, rest = split(run, 1) if run.marks else (run, None)
+        yield from keep_spans(head, [Span(span.first, min(head.last, span.last))])
+        if rest is None:
+            return
+        run = rest
+    if span.last >= run.last:
+        yield run
+        return
+    if run.marks:
+        whole, run = split(run, len(run.marks) - 1)
+        yield whole
+    yield from keep_spans(run, [Span(run.first, span.last)])
+
+
+def _single(batch: Batch) -> Batch:
+    if len(batch.marks) == 1:
+        batch.marks = ()
+    return batch

@@ -1,0 +1,140 @@
+"""A run is what its batches are: taken apart, cut and re-based it says the same as each of them alone."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesh.records.batch import Batch, is_intact
+from mesh.records.decode import decode_records
+from mesh.records.encode import encode_batch
+from mesh.records.fetched import cut_batches
+from mesh.records.runs import copy_batch, fitting, from_offset, keep_spans, rebase, singles, split
+from mesh.records.spans import Span
+from tests.records.reading import split_batches
+
+SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=8)
+"""Records of each batch."""
+BASE = 1_000
+
+
+def run_of(sizes: list[int], position: int = 0) -> Batch:
+    data, offset = bytearray(), BASE
+    for size in sizes:
+        records = [(each, 5, None, b"v%d" % each, None) for each in range(offset, offset + size)]
+        data += encode_batch(offset, records).data
+        offset += size
+    (run,) = cut_batches(memoryview(data), position).batches
+    return run
+
+
+def offsets_of(batch: Batch) -> list[int]:
+    return [record.offset for record in decode_records(batch)]
+
+
+def alone(batch: Batch) -> list[tuple[int, int, int, int, bytes]]:
+    return [(one.base, one.first, one.last, one.record_count, bytes(one.data)) for one in singles(batch)]
+
+
+@given(SIZES)
+def test_adjacent_batches_are_one_run_and_come_apart_as_they_were(sizes: list[int]) -> None:
+    run = run_of(sizes)
+    assert (run.first, run.last, run.record_count) == (BASE, BASE + sum(sizes) - 1, sum(sizes))
+    parts = singles(run)
+    assert [(one.base, one.record_count, one.last) for one in parts] == [
+        (one.base, one.record_count, one.last) for one in split_batches(bytes(run.data))
+    ]
+    assert b"".join(bytes(one.data) for one in parts) == bytes(run.data)
+    assert not any(one.marks for one in parts)
+
+
+@given(SIZES, st.data())
+def test_a_run_is_split_between_its_batches(sizes: list[int], data: st.DataObject) -> None:
+    run = run_of([*sizes, 1])
+    count = data.draw(st.integers(1, len(sizes)))
+    head, rest = split(run, count)
+    assert alone(head) + alone(rest) == alone(run)
+    assert head.last + 1 == rest.first
+    assert (len(singles(head)), len(singles(rest))) == (count, len(sizes) + 1 - count)
+    # What was split is split again: places are those of the part, not of the whole.
+    assert alone(from_offset(rest, rest.last)) == alone(run)[-1:]
+
+
+@given(SIZES, st.integers(0, 60), st.integers(-1, 60))
+def test_what_fits_is_counted_in_whole_batches(sizes: list[int], offsets: int, more: int) -> None:
+    run = run_of(sizes)
+    ends, size = [], 0
+    for one in singles(run):
+        size += len(one.data)
+        ends.append(size)
+    for room in (end + more for end in [0, *ends]):
+        expected = 0
+        for one, end in zip(singles(run), ends, strict=True):
+            if end > room or one.first - run.first >= offsets:
+                break
+            expected += 1
+        assert fitting(run, room, offsets) == expected
+
+
+@given(SIZES, st.data())
+def test_offsets_are_counted_from_the_first_that_counts(sizes: list[int], data: st.DataObject) -> None:
+    position = BASE + data.draw(st.integers(0, sizes[0] - 1))
+    run = run_of(sizes, position)
+    assert run.first == position
+    for offsets in range(1, sum(sizes)):
+        assert fitting(run, 1 << 20, offsets) == sum(one.first < position + offsets for one in singles(run))
+
+
+@given(SIZES, st.integers(0, 1 << 50))
+def test_all_batches_of_a_run_get_new_offsets_and_the_epoch_0(sizes: list[int], offset: int) -> None:
+    run = copy_batch(run_of(sizes))
+    for one in singles(run):
+        one.data[12:16] = b"\0\0\0\7"
+    before = [one.base for one in singles(run)]
+    rebase(run, offset)
+    written = split_batches(bytes(run.data))
+    assert [one.base - offset for one in written] == [base - BASE for base in before]
+    assert all(bytes(one.data[12:16]) == bytes(4) for one in written)
+    assert all(map(is_intact, written))
+    # Upstream it is where it was.
+    assert [one.base for one in singles(run)] == before
+    head, _ = split(run_of([*sizes, 1]), 1)
+    rebase(head, offset)
+    assert split_batches(bytes(head.data))[0].base == offset
+
+
+@given(SIZES, st.integers(0, 50))
+def test_batches_in_front_of_an_offset_are_left_out_whole(sizes: list[int], ahead: int) -> None:
+    run = run_of(sizes)
+    offset = min(BASE + ahead, run.last)
+    assert alone(from_offset(run, offset)) == [each for each in alone(run) if each[2] >= offset]
+
+
+@given(SIZES, st.data())
+def test_spans_of_a_run_hold_their_records_and_no_others(sizes: list[int], data: st.DataObject) -> None:
+    run = run_of(sizes)
+    cuts = sorted(data.draw(st.sets(st.integers(run.first, run.last + 1), max_size=6)))
+    spans = [Span(one, other - 1) for one, other in zip(cuts[::2], cuts[1::2], strict=False)]
+    pieces = keep_spans(run, spans)
+    expected = [offset for span in spans for offset in range(span.first, span.last + 1)]
+    assert [offset for piece in pieces for offset in offsets_of(piece)] == expected
+    assert [offset for piece in pieces for offset in range(piece.first, piece.last + 1)] == expected
+    assert sum(piece.record_count for piece in pieces) == len(expected)
+    assert all(is_intact(one) for piece in pieces for one in singles(piece))
+
+
+def test_what_is_kept_whole_stays_in_its_place() -> None:
+    run = run_of([2, 2, 2, 2])
+    assert keep_spans(run, [Span(run.first, run.last)]) == [run]
+    front, middle, end = keep_spans(run, [Span(run.first + 1, run.last - 1)])
+    assert (len(singles(front)), len(singles(middle)), len(singles(end))) == (1, 2, 1)
+    rebase(middle, 7)
+    assert bytes(middle.data) in bytes(run.data)
+
+
+def test_a_gap_between_batches_ends_a_run() -> None:
+    data = bytearray()
+    for offset in (0, 1, 5):
+        data += encode_batch(offset, [(offset, 1, None, b"a", None)]).data
+    first, second = cut_batches(memoryview(data), 0).batches
+    assert [(each.first, each.last, len(each.marks)) for each in (first, second)] == [(0, 1, 2), (5, 5, 0)]
