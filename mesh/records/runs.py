@@ -14,6 +14,7 @@ from mesh.records.batch import (
     LENGTH_OVERHEAD,
     Batch,
     CorruptBatch,
+    Mark,
     is_compressed,
     is_intact,
     slice_batch,
@@ -63,6 +64,30 @@ def split(batch: Batch, count: int) -> tuple[Batch, Batch]:
     head = Batch(data[:middle], batch.base, batch.first, base - 1, records, marks[:count])
     rest = Batch(data[middle:], base, base, batch.last, batch.record_count - records, marks[count:])
     return _single(head), _single(rest)
+
+
+def join_runs(batches: Sequence[Batch]) -> list[Batch]:
+    """Runs of single batches, in bytes of their own where there are several; a gap between two ends a run."""
+    found: list[Batch] = []
+    begin = 0
+    for index in range(1, len(batches) + 1):
+        if index == len(batches) or batches[index].first != batches[index - 1].last + 1:
+            found.append(_joined(batches[begin:index]))
+            begin = index
+    return found
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    if len(batches) == 1:
+        return batches[0]
+    data = bytearray().join(batch.data for batch in batches)
+    marks: list[Mark] = []
+    position = 0
+    for batch in batches:
+        marks.append((position, batch.base, len(batch.data) - LENGTH_OVERHEAD, batch.record_count))
+        position += len(batch.data)
+    count = sum(batch.record_count for batch in batches)
+    return Batch(data, batches[0].base, batches[0].first, batches[-1].last, count, marks)
 
 
 def singles(batch: Batch) -> list[Batch]:

@@ -18,17 +18,6 @@ def encode_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-class _Varints(dict[int, bytes]):
-    """Those of small numbers are ready made; a look-up costs a quarter of a call."""
-
-    def __missing__(self, value: int) -> bytes:
-        return encode_varint(value)
-
-
-VARINTS: Final = _Varints((value, encode_varint(value)) for value in range(-1, 1 << 14))
-"""VARINTS[n] is the encoding of n, for every n of 64 bits."""
-
-
 def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     """The value at `position`, and where it ends. Raises ValueError when it has no end, IndexError beyond the data."""
     value = shift = 0

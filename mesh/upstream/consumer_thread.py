@@ -1,7 +1,8 @@
 """The thread that owns the consumer of a pool on one cluster.
 
 A turn of it: take the commands that wait, take what librdkafka has, tend to what is due. With `eager` a turn lasts
-2 ms at most, else 50 ms; a record that arrives ends it, if nothing is un-acknowledged.
+2 ms at most, else 50 ms; a record that arrives ends it, if nothing is un-acknowledged. A member whose records others
+read waits for commands instead, 50 ms at most: 500 polls a second for nothing would be a twentieth of a core.
 
 While nothing is to be consumed, rebalances and answers to commits must be served all the same, and librdkafka serves
 them only in a poll, which brings a message too. What it does serve comes first (measured: a poll of one message serves
@@ -45,8 +46,8 @@ STOPPED_POLL = 0.25
 RETRY = 1.0
 REJOIN = 10.0
 """Seconds until a consumer that librdkafka has given up (fenced, for one) is replaced."""
-MOST_MESSAGES = 500
-MOST_UNDELIVERED = 64
+MOST_MESSAGES = 2_000
+MOST_UNDELIVERED = 32
 """Events; a busy event loop gets no more until it has taken some."""
 TRICKLE_BYTES = 256 << 10
 
@@ -210,7 +211,11 @@ class ConsumerThread(threading.Thread):
 
     def _turn_of(self, consumer: Consumer) -> None:
         wait = EAGER_POLL if self._eager or self._commits.in_flight else IDLE_POLL
-        if self._may_consume():
+        if self._only_commits:
+            self._wait(0 if self._commits.in_flight else IDLE_POLL)
+            if self._running:
+                self._take(self._receive(consumer, EAGER_POLL if self._commits.in_flight else 0))
+        elif self._may_consume():
             self._wait(0)
             if self._running:
                 self._take(self._receive(consumer, wait))
@@ -220,6 +225,11 @@ class ConsumerThread(threading.Thread):
                 self._serve(consumer)
         if self._running:
             self._tend(consumer)
+
+    @property
+    def _only_commits(self) -> bool:
+        """Nothing is to come but rebalances and answers: then a command ends the wait, and polling is not hurried."""
+        return not self._reads and not self._read_all_the_same and bool(self._assignment.positions)
 
     def _may_consume(self) -> bool:
         return self._consuming and len(self._channel) < MOST_UNDELIVERED

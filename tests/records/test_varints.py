@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.records.varints import VARINTS, encode_varint, read_varint
+from mesh.records.varints import encode_varint, read_varint
 
 
 @pytest.mark.parametrize(
@@ -24,19 +24,14 @@ from mesh.records.varints import VARINTS, encode_varint, read_varint
     ],
 )
 def test_known_encodings(value: int, encoded: str) -> None:
-    assert encode_varint(value) == VARINTS[value] == bytes.fromhex(encoded)
+    assert encode_varint(value) == bytes.fromhex(encoded)
+    assert read_varint(bytes.fromhex(encoded), 0) == (value, len(encoded) // 2)
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=3))
 def test_read_what_was_encoded(value: int, tail: bytes) -> None:
-    encoded = VARINTS[value]
+    encoded = encode_varint(value)
     assert read_varint(b"\xff" + encoded + tail, 1) == (value, 1 + len(encoded))
-
-
-def test_the_ready_made_ones_do_not_grow() -> None:
-    size = len(VARINTS)
-    assert VARINTS[1 << 40] == encode_varint(1 << 40)
-    assert len(VARINTS) == size
 
 
 def test_one_without_an_end() -> None:

@@ -80,8 +80,8 @@ def test_a_lower_offset() -> None:
 
 def test_a_lower_offset_behind_higher_ones() -> None:
     bed = Bed(p0=500)
-    bed.intake.take([message(500), message(501), message(0), message(900)])
-    assert bed.told() == [("records", 0, [(500, 501)]), ("reset", 0, 0), ("records", 0, [(0, 900)])]
+    bed.intake.take([message(500), message(501), message(0), message(400)])
+    assert bed.told() == [("records", 0, [(500, 501)]), ("reset", 0, 0), ("records", 0, [(0, 400)])]
 
 
 def test_a_lower_end() -> None:

@@ -7,9 +7,16 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.records.batch import Batch
 from mesh.records.decode import decode_records
-from mesh.upstream.runs import LARGEST_RUN_BYTES, LARGEST_RUN_RECORDS, OffsetsFellBack, batches_of
+from mesh.records.runs import singles
+from mesh.upstream.runs import LARGEST_BATCH_BYTES, LARGEST_BATCH_RECORDS, OffsetsFellBack, batches_of
 from tests.upstream.fakes import message
+
+
+def singles_of(messages: list[Message]) -> list[Batch]:
+    return [batch for run in batches_of(messages) for batch in singles(run)]
+
 
 SIZES = st.lists(st.sampled_from([0, 1, 100, 5_000, 16_384, 20_000]), max_size=40)
 
@@ -21,28 +28,28 @@ def test_batches_hold_everything_within_limits(sizes: list[int], gaps: list[int]
     for size, gap in zip(sizes, gaps, strict=False):
         messages.append(message(offset, content=bytes(size)))
         offset += gap
-    batches = batches_of(messages)
+    batches = singles_of(messages)
     records = [record for batch in batches for record in decode_records(batch)]
     assert [(record.offset, record.value) for record in records] == [(each.offset(), each.value()) for each in messages]
     for batch in batches:
         size = sum(len(record.value or b"") for record in decode_records(batch))
-        assert size <= LARGEST_RUN_BYTES or batch.record_count == 1
+        assert size <= LARGEST_BATCH_BYTES or batch.record_count == 1
         assert (batch.base, batch.first) == (batch.first, decode_records(batch)[0].offset)
 
 
 def test_small_records_are_counted() -> None:
-    batches = batches_of([message(number, content=None) for number in range(1_201)])
-    assert [batch.record_count for batch in batches] == [LARGEST_RUN_RECORDS, LARGEST_RUN_RECORDS, 201]
+    batches = singles_of([message(number, content=None) for number in range(1_201)])
+    assert [batch.record_count for batch in batches] == [LARGEST_BATCH_RECORDS, LARGEST_BATCH_RECORDS, 201]
 
 
 def test_headers_count_as_bytes() -> None:
     headers: list[tuple[str, bytes | None]] = [("name", bytes(10_000)), ("none", None)]
-    assert [batch.record_count for batch in batches_of([message(n, fields=headers) for n in range(3)])] == [1, 1, 1]
+    assert [batch.record_count for batch in singles_of([message(n, fields=headers) for n in range(3)])] == [1, 1, 1]
 
 
 def test_a_batch_has_one_log_append_time() -> None:
     appended = [message(number, time=(TIMESTAMP_LOG_APPEND_TIME, 5 + number // 2)) for number in range(4)]
-    batches = batches_of([*appended, message(4), message(5)])
+    batches = singles_of([*appended, message(4), message(5)])
     assert [batch.record_count for batch in batches] == [2, 2, 2]
     records = [record for batch in batches for record in decode_records(batch)]
     assert [(record.timestamp, record.log_append_time) for record in records] == [
@@ -64,3 +71,8 @@ def test_offsets_that_fall_back() -> None:
 
 def test_no_messages() -> None:
     assert batches_of([]) == []
+
+
+def test_batches_without_a_gap_are_one_run() -> None:
+    first, second = batches_of([message(number, content=bytes(9_000)) for number in (0, 1, 2, 7, 8)])
+    assert [(each.first, each.last, len(singles(each))) for each in (first, second)] == [(0, 2, 3), (7, 8, 2)]
