@@ -219,3 +219,30 @@ def test_what_has_left_is_let_go() -> None:
     assert sent(connection).endswith(b"records")
     gc.collect()
     assert alive() is None
+
+
+def test_a_fetch_that_is_repeated_is_not_decoded_again_and_one_that_differs_is() -> None:
+    connection = ServerConnection(SERVED)
+    stream = b"".join(
+        frame(sample_request(ApiKey.FETCH, version, number)) for number, version in enumerate((11, 11, 12))
+    )
+    first, again, other = connection.receive_data(stream)
+    assert again.decode() is first.decode()
+    assert_sample(again, ApiKey.FETCH, 11, 1)
+    assert_sample(other, ApiKey.FETCH, 12, 2)
+    body = bytearray(encode(sample(load_request_schema(ApiKey.FETCH, 11))))
+    body[4:8] = pack(">i", 77)  # max_wait_ms
+    header = sample_request(ApiKey.FETCH, 11, 3)[: -len(body)]
+    (changed,) = connection.receive_data(frame(header + body))
+    assert getattr(changed.decode(), "max_wait_ms") == 77  # noqa: B009 - of FetchRequest
+    assert first.decode() is not changed.decode()
+
+
+def test_a_large_fetch_is_not_kept() -> None:
+    connection = ServerConnection(SERVED)
+    topic = pack(">h", 1) + b"t" + pack(">i", 2_000) + pack(">iiqqi", 0, -1, 0, -1, 1) * 2_000
+    body = pack(">iiiibii", -1, 500, 1, 1, 0, 0, -1) + pack(">i", 1) + topic + pack(">ih", 0, 0)
+    request = pack(">hhih", 1, 11, 1, -1) + body
+    first, again = connection.receive_data(frame(request) * 2)
+    assert again.decode() == first.decode()
+    assert again.decode() is not first.decode()
