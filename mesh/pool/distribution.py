@@ -162,7 +162,7 @@ class Distribution:
             if available is None:
                 self._room.leave_lane(fetch, lane)
                 partition.aside[fetch] = lane
-            elif not self._take(fetch, lane, available, now, len(partition.waiting)) or fetch.is_satisfied:
+            elif not self._take(fetch, lane, available, now, len(self.members)) or fetch.is_satisfied:
                 self._answer(fetch, now)
         if partition.backlog and partition.aside:
             self._offer_again(list(partition.aside), now)
@@ -254,7 +254,7 @@ class Distribution:
     def _take(self, fetch: Fetch, lane: Lane, available: Available, now: float, sharers: int = 1) -> bool:
         """Give what there is room for of a batch, or of a run; whether there was any.
 
-        sharers: how many wait for it; of a run each gets as many batches as another.
+        sharers: of a run it gets no more batches than as many members would each; those that do not wait are at work.
         """
         partition, member = lane.partition, fetch.member
         assert partition is not None
