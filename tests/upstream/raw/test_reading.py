@@ -78,7 +78,8 @@ def test_the_epoch_is_that_of_the_last_whole_batch() -> None:
     whole = batch(5, 2, epoch=3) + batch(7, 1, epoch=4)
     progress = outcome_of(answer(whole + batch(8, 1, epoch=5)[:-1]), 5, True, False)
     assert isinstance(progress, Progress)
-    assert (progress.position, progress.epoch, len(progress.batches)) == (8, 4, 2)
+    (run,) = progress.batches
+    assert (progress.position, progress.epoch, len(run.marks)) == (8, 4, 2)
 
 
 def test_aborted_transactions_count_under_read_committed_only() -> None:
