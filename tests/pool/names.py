@@ -5,7 +5,7 @@ from __future__ import annotations
 from mesh.pool.effects import GroupId, MemberId
 from mesh.records.batch import Batch
 from mesh.records.encode import encode_batch
-from mesh.records.fetched import cut_batches
+from mesh.records.runs import join_runs
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 
 EU, US = ClusterName("eu"), ClusterName("us")
@@ -27,11 +27,10 @@ def value_of(partition: UpstreamPartition, offset: int) -> bytes:
 
 def batch_of(partition: UpstreamPartition, first: int, last: int, size: int | None = None) -> Batch:
     """One batch, or a run of batches of `size` records."""
-    size = size or last - first + 1
-    data = bytearray()
-    for begin in range(first, last + 1, size):
-        offsets = range(begin, min(begin + size, last + 1))
+    batches = []
+    for begin in range(first, last + 1, size or last - first + 1):
+        offsets = range(begin, min(begin + size, last + 1) if size else last + 1)
         records = [(offset, 0, None, value_of(partition, offset), None) for offset in offsets]
-        data += encode_batch(begin, records).data
-    (batch,) = cut_batches(memoryview(data), first).batches
+        batches.append(encode_batch(begin, records))
+    (batch,) = join_runs(batches)
     return batch
