@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from mesh.records.batch import Batch, CorruptBatch
+from mesh.records.runs import fitting, split
 from mesh.records.spans import Span, UpstreamPartition
 from mesh.upstream.connection import Unreachable
 from mesh.upstream.engine import EngineEvent, Reread
@@ -130,7 +131,13 @@ class Rereading:
         return after, after >= min(span.last + 1, high)
 
     def _deliver(self, source: UpstreamPartition, span: Span, batches: tuple[Batch, ...]) -> None:
-        # Whoever asked cuts them to the span: of a damaged one nothing may be cut.
-        within = tuple(batch for batch in batches if batch.first <= span.last)
+        # Batches are whole: who asked cuts them to the span, unless they are damaged.
+        within = tuple(_begun_within(batch, span) for batch in batches if batch.first <= span.last)
         if within:
             self._tell(Reread(source, span, within, False))
+
+
+def _begun_within(run: Batch, span: Span) -> Batch:
+    """The batches of a run that begin within the span."""
+    count = fitting(run, len(run.data), span.last - run.first + 1)
+    return split(run, count)[0] if 0 < count < len(run.marks) else run
