@@ -24,7 +24,8 @@ demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.
 
 test: install ## all tests but the long ones, two at a time; real brokers where Java 17 and Maven are
 	$(BIN)/python -m tests.integration.jars
-	$(BIN)/pytest -m "not long" -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -m "not long and not alone" -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -m "not long and alone" $(ARGS)
 
 test-long: install ## the long tests, three at a time
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark]'

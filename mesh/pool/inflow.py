@@ -19,6 +19,7 @@ from mesh.pool.serving import Serving
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available
 from mesh.records.batch import Batch
+from mesh.records.runs import singles
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 
 
@@ -168,10 +169,14 @@ class Inflow:
         has come too often is not given any more."""
         histories = partition.fared(spans)
         pieces = self._serving.cutting.keep(partition, batch, [span for span, _ in histories]) if histories else []
-        by_first = {span.first: history for span, history in histories}
+        fresh: list[Available] = []
+        for piece in pieces:  # of several spans, or several of one span, where something is damaged
+            fared = (each for span, each in histories if span.first <= piece.last and span.last >= piece.first)
+            history = max(fared, key=lambda each: each.count)
+            # What counts against a run must not count against more than a batch of it.
+            fresh += [Available(part, history) for part in (singles(piece) if history.count else [piece])]
         for passed in [first for first in partition.ahead if first < partition.ledger.received]:
             del partition.ahead[passed]  # of what is left of it there is no record
-        fresh = [Available(piece, by_first[piece.first]) for piece in pieces]
         dead_letters = self._serving.dead_letters
         for available in fresh:
             if dead_letters.is_over(available):

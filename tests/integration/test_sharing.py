@@ -12,6 +12,7 @@ from tests.integration.records import jain_index
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.alone  # Members that are short of CPU ask less often, and have less.
 def test_eight_members(bench: Bench) -> None:
     bench.start_mesh()
     with bench.feeding(40_000, rate=3_000):

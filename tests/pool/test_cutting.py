@@ -7,9 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from mesh.pool.effects import Report
-from mesh.pool.redelivery import Redelivery
+from mesh.pool.partition import Released
+from mesh.pool.redelivery import History, Redelivery
 from mesh.pool.settings import PoolSettings
 from mesh.records.batch import Batch, seal
+from mesh.records.runs import join_runs
+from mesh.records.spans import Span
 from tests.pool.harness import Consumer, World, batch_of, source
 
 WHOLE = "a batch is damaged and is delivered whole"
@@ -20,9 +23,11 @@ def wrong_checksum(batch: Batch) -> None:
 
 
 def compressed_rubbish(batch: Batch) -> None:
-    batch.data[22] |= 4  # attributes: zstd
-    assert isinstance(batch.data, bytearray)
-    seal(batch.data)  # damaged before its checksum was made
+    data = bytearray(batch.data)
+    data[22] |= 4  # attributes: zstd
+    data[61:] = bytes(len(data) - 61)
+    seal(data)  # damaged before its checksum was made
+    batch.data = data
 
 
 DAMAGES = pytest.mark.parametrize("damage", [wrong_checksum, compressed_rubbish])
@@ -124,4 +129,41 @@ def test_one_of_which_a_part_is_another_members_is_read_until_it_can_be_cut(dama
     read_again(world, None, beyond=10)
     second.fetch(partitions=[0], wait=0.0)
     assert len(second.received) == 10
+    world.check()
+
+
+@DAMAGES
+def test_of_a_run_only_the_damaged_batch_is_kept_whole(damage: Damage) -> None:
+    world, consumer = begin()
+    world.assign_all()
+    partition = source(0)
+    world.pool.partitions[partition].ledger.settle(3, 5)
+    world.pool.partitions[partition].ledger.settle(12, 13)
+    batches = [batch_of(partition, first, first + 9) for first in (0, 10)]
+    damage(batches[0])
+    (run,) = join_runs(batches)
+    world.upstream(lambda pool: pool.inflow.received(partition, [run], world.now))
+    kept = [entry.batch for entry in world.pool.partitions[partition].backlog.values()]
+    assert consumer.damaged == 1
+    assert [(batch.first, batch.last) for batch in kept] == [(10, 11), (14, 19)]
+    assert len(world.reports(WHOLE)) == 1
+
+
+@DAMAGES
+def test_what_was_given_up_before_it_came_counts_against_the_batch_that_cannot_be_cut(damage: Damage) -> None:
+    world, consumer = begin()
+    world.assign_all()
+    partition = source(0)
+    world.pool.partitions[partition].ahead[3] = Released(Span(3, 5), History(1), None)
+    batches = [batch_of(partition, first, first + 9) for first in (0, 10)]
+    damage(batches[0])
+    world.upstream(lambda pool: pool.inflow.received(partition, join_runs(batches), world.now))
+    (member,) = world.pool.all_members
+    sent = [(each.first, each.last, each.history.count) for each in member.windows[partition]]
+    rest = [
+        (each.batch.first, each.batch.last, each.history.count)
+        for each in world.pool.partitions[partition].backlog.values()
+    ]
+    assert sent + rest == [(0, 9, 1), (10, 19, 0)]
+    assert consumer.damaged == 1
     world.check()
