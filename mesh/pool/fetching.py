@@ -49,7 +49,7 @@ class Delivered:
     topics: Mapping[TopicName, tuple[int, int]]
     redelivered: int
     is_new: bool
-    """Whether some of it was not sent to this member before."""
+    """Whether some of it was sent to nobody before. What a client gives back and takes again is not new."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,7 +328,7 @@ class Serving:
             return FetchResult(tuple(_nothing(lane) for lane in fetch.lanes))
         topics: dict[TopicName, tuple[int, int]] = {}
         redelivered = 0
-        is_new = any(lane.collected for lane in fetch.lanes)
+        is_new = False
         fetched: list[FetchedPartition] = []
         for lane in fetch.lanes:
             if not lane.size or lane.window is None or lane.partition is None:
@@ -345,6 +345,7 @@ class Serving:
             for available in lane.collected or ():
                 self.distribution.collected_bytes -= available.size
                 redelivered += len(available) if available.history.was_sent else 0
+                is_new = is_new or not available.history.was_sent
                 data, end = self._send(fetch.member, lane.window, available, now)
                 records.append(data)
                 count += available.batch.record_count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.pool.effects import Answer
-from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.fetching import Delivered, FetchedPartition, FetchPartition, FetchRequest, FetchResult
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
@@ -294,6 +294,25 @@ def test_the_bytes_that_are_counted_are_those_of_the_answer() -> None:
     size = sum(len(data) for partition in result.partitions for data in partition.records)
     assert result.delivered.topics == {ORDERS: (5, size)}
     assert result.delivered.redelivered == 0
+
+
+def test_what_a_client_gives_back_and_takes_again_is_not_new() -> None:
+    """It may do so as often as it likes, and each time costs as much: quotas have to count it."""
+    world = World()
+    consumer = world.consumer()
+    world.produce(0, 3)
+
+    def fetched() -> Delivered:
+        ticket = consumer.fetch(partitions=[0])
+        (result,) = [e.result for e in world.effects if isinstance(e, Answer) and e.ticket == ticket]
+        assert isinstance(result, FetchResult)
+        assert result.delivered is not None
+        return result.delivered
+
+    assert fetched().is_new
+    consumer.positions[0] = world.cluster.list_offset(-1)
+    again = fetched()
+    assert (again.redelivered, again.is_new) == (3, False)
 
 
 def test_the_bytes_of_a_redelivery_are_its_own() -> None:
