@@ -37,6 +37,7 @@ _INDEX = """kafka-mesh
 """
 
 _PROBES: Final = frozenset({"/healthz", "/readyz"})
+_READING: Final = frozenset({"GET", "HEAD"})
 _NOTHING_SECRET: Final = frozenset({"/"})
 
 
@@ -76,9 +77,6 @@ def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -
         return JSONResponse(state.status())
 
     async def drain(request: Request) -> Response:
-        if "origin" in request.headers and request.method != "GET":
-            # A browser, made to by some page: on loopback there may be no token in its way.
-            return JSONResponse({"problem": "pages in browsers drain nothing"}, status_code=403)
         status_code, body = state.drain(request.method, request.query_params)
         return JSONResponse(body, status_code=status_code)
 
@@ -97,7 +95,8 @@ class AdminAccess:
 
 
 class TokenGuard:
-    """Answers 401 (RFC 6750) instead of `app` to whoever lacks the token."""
+    """Answers 401 (RFC 6750) instead of `app` to whoever lacks the token, and 403 to browsers that would change
+    something: some page made them, and on loopback there may be no token in its way."""
 
     def __init__(self, app: ASGIApp, access: AdminAccess) -> None:
         self._app = app
@@ -106,7 +105,9 @@ class TokenGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
-        if scope["type"] == "http" and self._expected is not None and scope["path"] not in self._open:
+        if scope["type"] == "http" and scope["method"] not in _READING and "origin" in Headers(scope=scope):
+            app = JSONResponse({"problem": "pages in browsers change nothing here"}, status_code=403)
+        elif scope["type"] == "http" and self._expected is not None and scope["path"] not in self._open:
             given = Headers(scope=scope).get("authorization", "").encode("latin-1")
             if not hmac.compare_digest(given, self._expected):
                 headers = {"www-authenticate": 'Bearer realm="kafka-mesh"'}

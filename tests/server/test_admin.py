@@ -129,11 +129,12 @@ def test_draining_is_asked_for(method: str) -> None:
     while_served(test)
 
 
+@pytest.mark.parametrize("path", ["/drain?group=a", "/leases", "/whatever/is/added"])
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_a_page_in_a_browser_drains_nothing(method: str) -> None:
+def test_a_page_in_a_browser_changes_nothing(method: str, path: str) -> None:
     async def test(address: Address, state: State, metrics: Metrics) -> None:
         reader, writer = await asyncio.open_connection(address.host, address.port)
-        head = f"{method} /drain?group=a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
         request = f"{head}Origin: https://evil.example\r\n\r\n"
         writer.write(request.encode())
         assert (await reader.readline()).split()[1] == b"403"
