@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo demo-spark test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-document clean
+.PHONY: help install demo demo-spark test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-check bench-document clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -71,6 +71,9 @@ bench: install ## side by side on a real broker, e.g. make bench ARGS="--case ja
 
 bench-peers: install ## the same with Kroxylicious in the same rounds
 	$(BIN)/python -m benchmarks --peers $(ARGS)
+
+bench-check: install ## every case of the benchmark in its short form, as a test: nothing is compared
+	KAFKA_MESH_EVERY_CASE=1 $(BIN)/pytest -m long tests/benchmarks $(ARGS)
 
 bench-document: install ## write what make bench measured into docs/performance.md
 	$(BIN)/python -m benchmarks.document $(ARGS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ from benchmarks.pictures import draw
 from benchmarks.report import Results, show
 from tests.integration.jars import missing_programs
 
+EVERY = "KAFKA_MESH_EVERY_CASE"
+ENOUGH = (
+    *("kcat-s100", "kcat-x2-s1k-60", "kcat-tiny", "java-s100", "java-s1k", "java-lz4-1k", "java-zstd-100"),
+    *("confluent-s100", "confluent-x4-s100-60", "aiokafka-s1k", "engines-s100", "scale-out-s100"),
+    *("latency-100", "parked-200", "start", "redelivery"),
+)
+"""Each client, topic, codec and kind once. The other cases are the same code with other names: `make bench-check`."""
 OPTIONS = Options(rounds=1, engines=("raw",), scale=SHORT, short=True, peers=False, say=print)
 
 
@@ -32,7 +40,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 @pytest.mark.long
 @pytest.mark.kafka
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES if os.environ.get(EVERY) else ENOUGH)
 def test_a_case_measures_every_target(bed: Bed, name: str, tmp_path: Path) -> None:
     if name.startswith("kcat") and shutil.which("kcat") is None:
         pytest.skip("kcat is not installed")
@@ -50,6 +58,13 @@ def test_a_case_measures_every_target(bed: Bed, name: str, tmp_path: Path) -> No
 
 def test_the_usual_cases_are_cases() -> None:
     assert set(USUAL) <= set(NAMES)
+
+
+def test_each_word_of_a_case_is_tried() -> None:
+    def words(names: Iterable[str]) -> set[str]:
+        return {word for name in names for word in name.split("-")} - {"1000", "5000", "60", "lz4", "zstd"}
+
+    assert words(ENOUGH) == words(CASES)
 
 
 def test_the_command_measures_writes_and_draws(tmp_path: Path) -> None:
