@@ -51,6 +51,12 @@ def test_the_replica_of_our_rack_is_read(replicated: ReplicatedCluster, rack: st
     run(test)
 
 
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="truncation is proved with a broker of our own only: Kafka does not throttle replicas that are in sync, so"
+    " none falls behind here",
+)
 def test_a_log_that_an_unclean_election_truncated(replicated: ReplicatedCluster) -> None:
     """What was read of it and is gone is told; what comes in its place is read, at offsets that were there before."""
     topic = new_name("truncated")
