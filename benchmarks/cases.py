@@ -34,11 +34,6 @@ class Options:
 Case = Callable[[Bed, Options], list[Series]]
 
 
-def needs_broker(name: str) -> bool:
-    """Whether it is one of `CASES`, not of the scenarios of growth."""
-    return name in CASES
-
-
 def grow(name: str, options: Options) -> Curve:
     """Measure a scenario of growth."""
     curve = growth.measure(growth.SCENARIOS[name], options.short)

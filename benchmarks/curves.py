@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 ALLOWED = 1.35
@@ -46,8 +45,3 @@ class Curve:
 def allowed(first: int, last: int, per_tenfold: float = ALLOWED) -> float:
     """The growth that a logarithm explains."""
     return float(per_tenfold ** max(math.log10(last / max(first, 1)), 0.0))
-
-
-def tail(points: Sequence[Point]) -> str:
-    """The costs from the first to the last point."""
-    return ", ".join(f"{point.median:.1f}" for point in points)

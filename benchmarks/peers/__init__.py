@@ -9,11 +9,12 @@ import hashlib
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import yaml
+
+from tests.integration.building import built_once
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache" / "bench"
@@ -76,20 +77,7 @@ def kroxylicious_command(folder: Path, port: int, bootstrap_servers: str) -> lis
 
 
 def _built(name: str, text: str, build: Callable[[Path], None]) -> Path:
-    """Renamed into place when it is complete, so that an interrupted build is never mistaken for one."""
-    target = CACHE / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    if not target.is_dir():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE, prefix="build-") as folder:
-            complete = Path(folder, "complete")
-            complete.mkdir()
-            build(complete)
-            try:
-                complete.rename(target)
-            except OSError:
-                if not target.is_dir():
-                    raise
-    return target
+    return built_once(CACHE / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}", build)
 
 
 def _run(*command: str | Path) -> None:

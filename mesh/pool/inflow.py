@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -169,19 +170,22 @@ class Inflow:
         has come too often is not given any more."""
         histories = partition.fared(spans)
         pieces = self._serving.cutting.keep(partition, batch, [span for span, _ in histories]) if histories else []
+        lasts = [span.last for span, _ in histories]
+        dead_letters = self._serving.dead_letters
         fresh: list[Available] = []
         for piece in pieces:  # of several spans, or several of one span, where something is damaged
-            fared = (each for span, each in histories if span.first <= piece.last and span.last >= piece.first)
-            history = max(fared, key=lambda each: each.count)
+            first, end = bisect_left(lasts, piece.first), bisect_left(lasts, piece.last) + 1
+            history = max((each for _, each in histories[first:end]), key=lambda each: each.count)
             # What counts against a run must not count against more than a batch of it.
-            fresh += [Available(part, history) for part in (singles(piece) if history.count else [piece])]
+            for part in singles(piece) if history.count else [piece]:
+                available = Available(part, history)
+                if dead_letters.is_over(available):
+                    dead_letters.put_back(partition, available)
+                else:
+                    fresh.append(available)
         for passed in [first for first in partition.ahead if first < partition.ledger.received]:
             del partition.ahead[passed]  # of what is left of it there is no record
-        dead_letters = self._serving.dead_letters
-        for available in fresh:
-            if dead_letters.is_over(available):
-                dead_letters.put_back(partition, available)
-        return [available for available in fresh if not dead_letters.is_over(available)]
+        return fresh
 
     def reached_end(self, source: UpstreamPartition, offset: int) -> None:
         partition = self._serving.partitions.get(source)

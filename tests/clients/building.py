@@ -6,12 +6,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.integration.building import built_once
 from tests.integration.jars import kafka_jars, missing_programs
 
 SOURCES = Path(__file__).parent
@@ -57,24 +57,9 @@ def _require(program: str, why: str) -> None:
 
 
 def _built(language: str, build: Callable[[Path], None]) -> Path:
-    """Renamed into place when it is complete, so that two test runs at once are no trouble."""
     texts = sorted(path for path in (SOURCES / language).rglob("*") if path.is_file())
     content = b"".join(bytes(path.relative_to(SOURCES)) + path.read_bytes() for path in texts)
-    digest = hashlib.sha256(content).hexdigest()[:12]
-    target = _CACHE / f"{language}-{digest}"
-    if target.is_dir():
-        return target
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=_CACHE, prefix="build-") as folder:
-        complete = Path(folder, "complete")
-        complete.mkdir()
-        build(complete)
-        try:
-            complete.rename(target)
-        except OSError:
-            if not target.is_dir():
-                raise
-    return target
+    return built_once(_CACHE / f"{language}-{hashlib.sha256(content).hexdigest()[:12]}", build)
 
 
 def _run(*command: str | Path, cwd: Path | None = None) -> None:

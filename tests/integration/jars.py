@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
+
+from tests.integration.building import built_once
 
 KAFKA_VERSION = "4.3.1"
 
@@ -36,27 +37,20 @@ def missing_programs() -> list[str]:
 def kafka_jars() -> Path:
     """The folder with the jars of broker and tools; filled by Maven the first time.
 
-    It is renamed into place when it is complete, so an interrupted download is never mistaken for one, and two test
-    runs at once are no trouble. KAFKA_MESH_CACHE moves it out of the repository's .cache/kafka.
+    KAFKA_MESH_CACHE moves it out of the repository's .cache/kafka.
     """
     cache = Path(os.environ.get("KAFKA_MESH_CACHE") or Path(__file__).parents[2] / ".cache" / "kafka")
-    jars = cache / KAFKA_VERSION
-    if jars.is_dir():
-        return jars
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix="download-") as folder:
-        pom, complete = Path(folder, "pom.xml"), Path(folder, "jars")
-        pom.write_text(_POM)
-        copy = ("dependency:copy-dependencies", f"-DoutputDirectory={complete}", "-DincludeScope=runtime")
-        done = subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *copy], capture_output=True, text=True, timeout=600)
-        if done.returncode:
-            raise RuntimeError(f"Maven could not fetch Apache Kafka {KAFKA_VERSION}:\n{done.stdout}{done.stderr}")
-        try:
-            complete.rename(jars)
-        except OSError:
-            if not jars.is_dir():
-                raise
-    return jars
+    return built_once(cache / KAFKA_VERSION, _fetch)
+
+
+def _fetch(folder: Path) -> None:
+    pom = folder / "pom.xml"
+    pom.write_text(_POM)
+    copy = ("dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime")
+    done = subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *copy], capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise RuntimeError(f"Maven could not fetch Apache Kafka {KAFKA_VERSION}:\n{done.stdout}{done.stderr}")
+    pom.unlink()
 
 
 def main() -> None:
