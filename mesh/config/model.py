@@ -152,7 +152,7 @@ class Fairness(Model):
 class Budgets(Model):
     partition: Size = Field(default=4 << 20, description="Backlog of one partition.")
     pool: Size = Field(default=64 << 20, description="Backlog of one pool.")
-    replay: Size = Field(default=64 << 20, description="Bytes kept, per pool, of what was sent and not committed.")
+    replay: Size = Field(default=8 << 20, description="Bytes kept, per pool, of what was sent and not committed.")
 
 
 class RedeliveryBackoff(Model):

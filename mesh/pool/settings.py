@@ -30,7 +30,7 @@ class PoolSettings:
     maximum_window: int = 50_000_000
     partition_budget: int = 4 << 20
     pool_budget: int = 64 << 20
-    replay_budget: int = 64 << 20
+    replay_budget: int = 8 << 20
     join_delay: float = 0.2
     fast_expiry: float = 3.0
     lock_timeout: float = 300.0

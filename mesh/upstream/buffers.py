@@ -1,18 +1,22 @@
 """Receive buffers that are used again: fresh ones for every answer cost a quarter more CPU, in page faults.
 
-Batches are parts of the buffer they were received into. A buffer is free when nothing refers to it any more, which the
+Batches are parts of the buffer they were received into, and keep all of it. So a buffer fits its answer: it is taken
+from those of its class, which are a quarter larger at most. It is free when nothing refers to it any more, which the
 reference count tells: no owner of a batch has to give anything back, and none can forget to.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import deque
 from typing import Final
 
 _SMALLEST: Final = 64 << 10
 """Below it an allocation costs less than looking for a buffer."""
-_GRAIN: Final = 256 << 10
-_KEPT_FREE: Final = 32 << 20
+_LOOKED_AT: Final = 8
+"""Buffers of a class that are looked at for a free one: those given out longest ago, which are free first."""
+_KEPT_FREE: Final = 16 << 20
+"""So much that is free is kept when the free ones are dropped, which happens whenever so much has been added."""
 _UNUSED: Final = 3
 """References to a buffer that only the list has: the list's, the loop's variable, the argument of getrefcount."""
 
@@ -23,40 +27,58 @@ class ReceiveBuffers:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._buffers: list[bytearray] = []
+        self._classes: dict[int, deque[bytearray]] = {}
+        self._total = 0
+        """Bytes of all buffers, held and free."""
+        self._drop_at = _KEPT_FREE
 
     def allocate(self, size: int) -> bytearray:
-        """A buffer of at least so many bytes, their content undefined."""
+        """A buffer of at least so many bytes, and at most a quarter more; their content is undefined."""
         if size < _SMALLEST:
             return bytearray(size)
-        best: bytearray | None = None
-        for buffer in self._buffers:
-            is_free = sys.getrefcount(buffer) == _UNUSED
-            if is_free and size <= len(buffer) and (best is None or len(buffer) < len(best)):
-                best = buffer
-        if best is not None:
-            return best
-        self._drop_free()
-        buffer = bytearray(-(-size // _GRAIN) * _GRAIN)
-        self._buffers.append(buffer)
+        size = _class_of(size)
+        buffers = self._classes.get(size)
+        for _ in range(min(len(buffers), _LOOKED_AT) if buffers else 0):
+            assert buffers is not None
+            buffers.rotate(-1)
+            buffer = buffers[-1]
+            if sys.getrefcount(buffer) == _UNUSED:
+                return buffer
+        if self._total + size > self._drop_at:
+            self._drop_free()
+            self._drop_at = self._total + _KEPT_FREE
+        buffer = bytearray(size)
+        self._classes.setdefault(size, deque()).append(buffer)
+        self._total += size
         return buffer
 
     @property
     def held(self) -> int:
         """Bytes of buffers that something refers to."""
-        return sum(len(buffer) for buffer in self._buffers if sys.getrefcount(buffer) > _UNUSED)
+        return sum(
+            size for size, buffers in self._classes.items() for buffer in buffers if sys.getrefcount(buffer) > _UNUSED
+        )
 
     @property
     def is_full(self) -> bool:
-        return self.held > self._limit
+        return self._total > self._limit and self.held > self._limit
 
     def _drop_free(self) -> None:
-        """All of them are too small for what is asked now: a few are kept."""
+        """A few are kept, the smaller ones first."""
         room = _KEPT_FREE
-        kept: list[bytearray] = []
-        for buffer in self._buffers:
-            is_free = sys.getrefcount(buffer) == _UNUSED
-            if not is_free or len(buffer) <= room:
-                room -= len(buffer) if is_free else 0
-                kept.append(buffer)
-        self._buffers = kept
+        kept: dict[int, deque[bytearray]] = {}
+        for size, buffers in sorted(self._classes.items()):
+            for buffer in buffers:
+                is_free = sys.getrefcount(buffer) == _UNUSED
+                if is_free and size > room:
+                    self._total -= size
+                    continue
+                room -= size if is_free else 0
+                kept.setdefault(size, deque()).append(buffer)
+        self._classes = kept
+
+
+def _class_of(size: int) -> int:
+    """Four classes for each doubling."""
+    step = 1 << ((size - 1).bit_length() - 3)
+    return -(-size // step) * step
