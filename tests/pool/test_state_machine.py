@@ -39,6 +39,7 @@ class WatchedWorld(World):
         self.acknowledged: set[tuple[GroupId, bytes]] = set()
         self.settled: dict[tuple[str, int], set[bytes]] = defaultdict(set)
         self.stored_for_good: set[tuple[GroupId, bytes]] = set()
+        self.has_moved = False
 
     def committing(self, consumer: Consumer, positions: Mapping[int, int]) -> None:
         pool = self.cluster.pools.get(consumer.group)
@@ -52,7 +53,8 @@ class WatchedWorld(World):
                 self.settled[consumer.name, index].update(value_of(source(index), each) for each in below)
 
     def moved(self, cluster: str) -> None:
-        """What was settled there may be stored or not: members that ask are told so."""
+        """What was settled there may be stored or not: members that ask are told so, and to join again."""
+        self.has_moved = True
         for name, index in self.settled:
             if source(index).cluster == cluster:
                 self.settled[name, index].clear()
@@ -238,7 +240,8 @@ class PoolMachine(RuleBasedStateMachine):
         for consumer in self.consumers:
             if consumer.group is not GROUP_LESS:
                 told = consumer.heartbeat()
-                assert told is ErrorCode.NONE or (told is ErrorCode.REBALANCE_IN_PROGRESS and self.size > 2)
+                may_be_asked = self.size > 2 or self.world.has_moved
+                assert told is ErrorCode.NONE or (told is ErrorCode.REBALANCE_IN_PROGRESS and may_be_asked)
         self.world.advance(seconds)
 
     @precondition(lambda self: self.size < 5)
