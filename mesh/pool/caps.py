@@ -41,10 +41,16 @@ class Caps:
         """Members at their caps, or above."""
         self._growing: set[Member] = set()
         self._growing_together = False
+        self.are_there_leases = False
+        """Whether batch engines take part beside the members."""
+
+    @property
+    def are_kept(self) -> bool:
+        """Who is alone has no cap: nobody would have what it leaves (docs/decisions/0033)."""
+        return self.are_there_leases or len(self.members) > 1
 
     def is_full(self, member: Member) -> bool:
-        """Who is alone has no cap."""
-        return member.in_flight >= member.flow.cap and len(self.members) > 1
+        return self.are_kept and member.in_flight >= member.flow.cap
 
     def weigh(self, member: Member) -> None:
         """What a member holds has changed, or its cap."""

@@ -220,6 +220,13 @@ class Distribution:
         if len(self.members) == 1:
             self.refill(next(iter(self.members)), now)
 
+    def beside_leases(self, are_there: bool, now: float) -> None:
+        """Whether batch engines take part: then also who is alone is held to its cap."""
+        if self.caps.are_there_leases is not are_there:
+            self.caps.are_there_leases = are_there
+            for member in list(self.members):
+                self.refill(member, now)
+
     # How
 
     def _offer_again(self, fetches: Iterable[Fetch], now: float) -> None:
@@ -291,7 +298,7 @@ class Distribution:
 
     def _room_of(self, member: Member) -> int:
         """How many offsets more it may begin."""
-        return member.flow.cap - member.in_flight if len(self.members) > 1 else NO_LIMIT
+        return member.flow.cap - member.in_flight if self.caps.are_kept else NO_LIMIT
 
     def _collect(self, fetch: Fetch, lane: Lane, available: Available, member: Member, now: float) -> None:
         self._served += 1
@@ -314,7 +321,7 @@ class Distribution:
         """How many offsets of a batch may be given at once."""
         if self.tasting.is_suspected(available):
             return (len(available) + 1) // 2
-        if len(self.members) < 2 or available.batch.marks or is_compressed(available.batch):
+        if not self.caps.are_kept or available.batch.marks or is_compressed(available.batch):
             return len(available)
         return member.flow.cap
 

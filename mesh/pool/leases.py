@@ -228,7 +228,20 @@ class Leases:
     def _park(self, ticket: Ticket, until: float, again: Callable[[float], None], now: float) -> None:
         self._parked[ticket] = self._timers.at(min(now + LOOK_AGAIN, until), again)
 
+    def _take_part(self, now: float) -> None:
+        """Members leave something for leases from now on, until nobody has wanted any for a while."""
+        if not self._serving.distribution.caps.are_there_leases:
+            self._serving.distribution.beside_leases(True, now)
+            self._timers.at(now + self._settings.presence, self._still_take_part)
+
+    def _still_take_part(self, now: float) -> None:
+        if self.are_wanted(now):
+            self._timers.at(now + self._settings.presence, self._still_take_part)
+        else:
+            self._serving.distribution.beside_leases(False, now)
+
     def _new(self, id: LeaseId, holder: HolderId, ttl: float, now: float) -> Lease:
+        self._take_part(now)
         lease = self._leases[id] = Lease(id, holder, now + ttl)
         self._timers.at(lease.deadline, lambda then: self._expire(lease, then))
         return lease
@@ -258,6 +271,7 @@ class Leases:
         the request waits."""
         self._parked.pop(ticket, None)
         self._hear(now)
+        self._take_part(now)
         chosen = self._held.choose(request)
         if (not chosen or self._held.are_awaited(request.topics)) and now < until:
             self._park(ticket, until, lambda then: self._look(ticket, request, until, then), now)
