@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 VERSION = 1
+WORTH_A_TASK = 50_000
+"""Offsets; what has fewer shares its task with others."""
 
 
 class ForeignOffset(ValueError):
@@ -88,3 +90,19 @@ def pieces(ranges: Sequence[Range], least: int) -> list[Range]:
         found.append(Range(longest.cluster, longest.topic, longest.partition, longest.first, middle - 1))
         found.append(Range(longest.cluster, longest.topic, longest.partition, middle, longest.last))
     return sorted(found)
+
+
+def tasks(ranges: Sequence[Range], least: int) -> list[tuple[Range, ...]]:
+    """The same cut into pieces, and those that are small put together: a task costs tens of milliseconds however little
+    it reads. At least `least` tasks, if there are as many offsets; each of one cluster."""
+    cut = pieces(ranges, least)
+    most = min(sum(map(len, cut)) // max(least, 1), WORTH_A_TASK)
+    found: list[tuple[Range, ...]] = []
+    for number, each in enumerate(cut):
+        is_enough = len(found) + len(cut) - number > least
+        last = found[-1] if found else ()
+        if is_enough and last and last[-1].cluster == each.cluster and sum(map(len, last)) + len(each) <= most:
+            found[-1] = (*last, each)
+        else:
+            found.append((each,))
+    return found

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_kafka_mesh.client import Client
 from pyspark_kafka_mesh.driver import Driver
-from pyspark_kafka_mesh.offsets import Offset, Range, pieces
+from pyspark_kafka_mesh.offsets import Offset, Range, tasks
 from pyspark_kafka_mesh.options import Options, parse
 from pyspark_kafka_mesh.reading import read
 from pyspark_kafka_mesh.renewing import Renewing
@@ -45,9 +45,9 @@ class KafkaMeshSource(DataSource):
 
 @dataclass
 class Piece(InputPartition):
-    """One task. properties: librdkafka's, for the cluster of the range."""
+    """One task. properties: librdkafka's, for the cluster of the ranges."""
 
-    range: Range
+    ranges: tuple[Range, ...]
     properties: Mapping[str, str]
 
 
@@ -95,8 +95,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = Offset.of_json(end)
         self._driver.hold(offset)
         bootstrap = dict(offset.bootstrap)
-        cut = pieces(offset.ranges, self._options.pieces)
-        return [Piece(each, self._properties(each.cluster, bootstrap)) for each in cut]
+        cut = tasks(offset.ranges, self._options.pieces)
+        return [Piece(each, self._properties(each[0].cluster, bootstrap)) for each in cut]
 
     def _properties(self, cluster: str, bootstrap: Mapping[str, str]) -> Mapping[str, str]:
         return {"bootstrap.servers": bootstrap[cluster], **self._options.clusters.get(cluster.lower(), {})}
@@ -111,4 +111,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        return read(partition.range, partition.properties, self._options.fail_on_data_loss, schema)
+        return read(partition.ranges, partition.properties, self._options.fail_on_data_loss, schema)

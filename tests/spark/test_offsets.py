@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_mesh.offsets import ForeignOffset, Offset, Range, pieces
+from pyspark_kafka_mesh.offsets import WORTH_A_TASK, ForeignOffset, Offset, Range, pieces, tasks
 
 
 @st.composite
@@ -48,3 +48,24 @@ def test_an_offset_outlives_the_checkpoint() -> None:
 def test_a_checkpoint_of_another_source_is_refused() -> None:
     with pytest.raises(ForeignOffset, match="version 1"):
         Offset.of_json({"index": 3})
+
+
+@given(ranges(), st.integers(1, 40))
+def test_tasks_are_the_same_ranges_and_as_many_as_asked(whole: list[Range], least: int) -> None:
+    cut = tasks(whole, least)
+    assert [each for task in cut for each in task] == pieces(whole, least)
+    assert len(cut) >= min(least, sum(map(len, whole)))
+    assert all(cut)
+
+
+def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
+    small = [Range("eu", "orders", number, 0, 99) for number in range(60)]
+    assert len(tasks(small, 1)) == 1
+    assert len(tasks(small, 4)) == 4
+    large = [Range("eu", "orders", number, 0, WORTH_A_TASK) for number in range(3)]
+    assert len(tasks(large, 1)) == 3
+
+
+def test_a_task_reads_one_cluster() -> None:
+    both = [Range("eu", "orders", 0, 0, 9), Range("us", "orders", 0, 0, 9)]
+    assert [{each.cluster for each in task} for task in tasks(both, 1)] == [{"eu"}, {"us"}]

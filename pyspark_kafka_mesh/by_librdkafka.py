@@ -1,0 +1,119 @@
+"""Reading a range by librdkafka, record by record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from pyspark_kafka_mesh.columns import Columns
+from pyspark_kafka_mesh.failures import GIVE_UP_AFTER, DataLost, ReadFailed, gone, shortened
+from pyspark_kafka_mesh.offsets import Range
+
+BATCH = 10_000
+"""Records of one Arrow batch at most."""
+LINGER = 0.03
+"""Seconds that one call waits for a full batch."""
+
+
+def read(
+    piece: Range, properties: Mapping[str, str], fail_on_loss: bool, headers: bool
+) -> Iterator[tuple[int, Columns]]:
+    """As `columns.decode`. Raises DataLost, ReadFailed."""
+    consumer = Consumer(_properties(properties, fail_on_loss))
+    try:
+        consumer.assign([TopicPartition(piece.topic, piece.partition, piece.first)])
+        heard = time.monotonic()
+        while True:
+            messages = consumer.consume(BATCH, LINGER)
+            records, is_over = _sort(messages, piece, fail_on_loss)
+            if records:
+                heard = time.monotonic()
+                yield len(records), _columns(records, headers)
+            if is_over:
+                return
+            if time.monotonic() - heard > GIVE_UP_AFTER:
+                raise ReadFailed(f"nothing came of {piece} for {GIVE_UP_AFTER:g} s")
+    finally:
+        consumer.close()
+
+
+def _sort(messages: Sequence[Message], piece: Range, fail_on_loss: bool) -> tuple[list[Message], bool]:
+    """The records of the range, and whether it is over."""
+    is_over = False
+    records: list[Message] = []
+    for message in messages:
+        error = message.error()
+        if error is None:
+            records.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            end = _offset(message)
+            if end <= piece.last and fail_on_loss:
+                raise DataLost(shortened(piece, end))
+            is_over = True
+        else:
+            _check(error, piece)
+    while records and _offset(records[-1]) > piece.last:
+        records.pop()
+        is_over = True
+    return records, is_over or (bool(records) and _offset(records[-1]) == piece.last)
+
+
+def _check(error: KafkaError, piece: Range) -> None:
+    """What passes is waited for. Raises DataLost, ReadFailed."""
+    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        raise DataLost(gone(piece, error.str()))
+    if not error.retriable() and error.code() not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
+        raise ReadFailed(f"{piece}: {error.str()}") from KafkaException(error)
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset
+
+
+def _properties(properties: Mapping[str, str], fail_on_loss: bool) -> dict[str, Any]:
+    return {
+        "fetch.wait.max.ms": 50,
+        "queued.min.messages": 100_000,
+        "queued.max.messages.kbytes": 65_536,
+        **properties,
+        "group.id": "kafka-mesh-reader",  # librdkafka wants one; it is never joined, and nothing is committed
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error" if fail_on_loss else "earliest",
+    }
+
+
+def _columns(messages: Sequence[Message], headers: bool) -> Columns:
+    times = [message.timestamp() for message in messages]
+    columns = {
+        "key": pa.array([message.key() for message in messages], pa.binary()),
+        "value": pa.array([message.value() for message in messages], pa.binary()),
+        "offset": pa.array([message.offset() for message in messages], pa.int64()),
+        "timestamp": pa.array([time for _, time in times], pa.timestamp("ms")).cast(pa.timestamp("us", tz="UTC")),
+        # As Spark has it: 0 when the record was made, 1 when it was appended; librdkafka has 1 and 2.
+        "timestampType": pa.array([kind - 1 for kind, _ in times], pa.int32()),
+    }
+    return columns | {"headers": _headers(messages)} if headers else columns
+
+
+def _headers(messages: Sequence[Message]) -> pa.Array:
+    """Without a Python object for each header but its name and value."""
+    ends, names, values = [0], [], []
+    for message in messages:
+        headers: Any = message.headers()
+        for name, value in headers or ():
+            names.append(name)
+            values.append(value)
+        ends.append(len(names))
+    structs = pa.StructArray.from_arrays(
+        [pa.array(names, pa.string()), pa.array(values, pa.binary())], ["key", "value"]
+    )
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs)
