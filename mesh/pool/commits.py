@@ -9,13 +9,13 @@ into the metadata.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mesh.pool.acknowledged import pack
+from mesh.pool.acknowledged import ForeignMetadata, Packed, Unpacked, pack, unpack
 from mesh.pool.effects import Answer, CommitUpstream, Effect, GroupId, Report, Ticket
-from mesh.pool.leased import stored_leases
+from mesh.pool.leased import StoredLease, stored_leases
 from mesh.pool.ledger import Ledger
 from mesh.pool.partition import Partition
 from mesh.pool.results import CommitResult, TopicPartition
@@ -141,11 +141,7 @@ class Commits:
             if cluster in self._retrying:
                 continue
             partitions = self._dirty.pop(cluster)
-            going = {
-                source: self._snapshot(partition, relieved)
-                for source, partition in partitions.items()
-                if partition.is_active and partition.ledger.needs_storing
-            }
+            going = self._snapshots(partitions.values(), relieved)
             for source in [source for source, each in going.items() if each.position == each.ledger.stored]:
                 # What is new does not fit, or was known: a commit would say the same again.
                 going.pop(source).store()
@@ -158,11 +154,7 @@ class Commits:
 
     def unstored(self, partitions: Iterable[Partition]) -> dict[UpstreamPartition, CommitPosition]:
         """What is to be committed a last time."""
-        return {
-            partition.source: self._snapshot(partition, []).position
-            for partition in partitions
-            if partition.is_active and partition.ledger.needs_storing
-        }
+        return {source: snapshot.position for source, snapshot in self._snapshots(partitions, []).items()}
 
     def committed(self, cluster: ClusterName, token: int, errors: Mapping[UpstreamPartition, int], now: float) -> None:
         """An upstream commit ended; `errors` holds 0 or a Kafka error code for each of its partitions."""
@@ -179,8 +171,9 @@ class Commits:
                 # One that is suspended may come back: then it is touched, and stored again from there.
                 self.changed(snapshot.partition)
                 failed[source] = error
-        if ErrorCode.OFFSET_METADATA_TOO_LARGE.value in failed.values():
-            self._allow_less(cluster, under_way[1])
+        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE.value
+        if refused := [under_way[1][source] for source, error in failed.items() if error == too_large]:
+            self._allow_less(cluster, refused)
         self._stored(under_way[1])
         if failed:
             self._retrying.add(cluster)
@@ -230,7 +223,15 @@ class Commits:
             pending.needed.clear()
             self._answer_if_done(pending)
 
-    def _snapshot(self, partition: Partition, relieved: list[Partition]) -> Snapshot:
+    def _snapshots(self, partitions: Iterable[Partition], relieved: list[Partition]) -> _Going:
+        """Of those that have something to store, and room for it."""
+        wanted = [each for each in partitions if each.is_active and each.ledger.needs_storing]
+        found = {partition.source: self._snapshot(partition, relieved) for partition in wanted}
+        return {source: snapshot for source, snapshot in found.items() if snapshot is not None}
+
+    def _snapshot(self, partition: Partition, relieved: list[Partition]) -> Snapshot | None:
+        """None when no commit could hold what is stored already: then the older one stays until its lowest runs are
+        one with the offset."""
         ledger = partition.ledger
         limit = self.metadata_limit(partition.source.cluster)
         leases = stored_leases(partition.leased.values(), self._epoch)
@@ -244,14 +245,19 @@ class Commits:
                 Report("a partition waits for its lowest record to be acknowledged", fields, "warning")
             )
         partition.is_full = is_full
-        return Snapshot(
-            partition, ledger, ledger.version, CommitPosition(ledger.committable, packed.text), packed.covered
-        )
+        kept = packed if packed.covered is None else _keep_stored(partition, packed, leases, limit)
+        if kept is None:
+            return None
+        position = CommitPosition(ledger.committable, kept.text)
+        return Snapshot(partition, ledger, ledger.version, position, kept.covered)
 
-    def _allow_less(self, cluster: ClusterName, going: _Going) -> None:
-        """Its brokers are set to less (offset.metadata.max.bytes), and do not say how much."""
-        longest = max(len(snapshot.position.metadata) for snapshot in going.values())
-        limit = self._metadata_limits[cluster] = longest // 2
+    def _allow_less(self, cluster: ClusterName, going: Iterable[Snapshot]) -> None:
+        """Its brokers are set to less (offset.metadata.max.bytes), and do not say how much; what they stored before may
+        still be allowed."""
+        longest = max(len(snapshot.position.metadata) for snapshot in going)
+        before = max(len(snapshot.ledger.stored.metadata) for snapshot in going)
+        limit = longest // 2 if before >= longest else max(longest // 2, before)
+        self._metadata_limits[cluster] = limit
         fields = {"group": self._group, "cluster": cluster, "limit": limit}
         self._effects.append(Report("an upstream cluster allows less commit metadata", fields, "warning"))
 
@@ -276,3 +282,32 @@ class Commits:
             self._pending.discard(pending)
             pending.timer.cancel()
             self._effects.append(Answer(pending.ticket, CommitResult(pending.errors)))
+
+
+def _keep_stored(
+    partition: Partition, packed: Packed, leases: Sequence[StoredLease], limit: int
+) -> Packed | None:
+    """Not all fits. What is stored goes before what is new, and that is answered as not stored; None if not even what
+    is stored fits, because the brokers allow less than they did."""
+    ledger, covered = partition.ledger, packed.covered
+    assert covered is not None
+    stored = _stored(partition)
+    runs = [run for run in stored.runs if run.first >= ledger.committable and ledger.is_all_settled(run)]
+    ids = {lease.id for lease in leases}
+    if not (runs and runs[-1].last >= covered) and not (covered < 0 and any(each.id in ids for each in stored.leases)):
+        return packed
+    again = pack(partition.source, ledger.committable, runs, limit, leases)
+    if again.covered is not None:
+        return None
+    told = Ledger(ledger.committable, settled=runs)
+    new = (part for run in ledger for part in told.unsettled(run.first, run.last))
+    return Packed(again.text, next(new).first, packed.used)
+
+
+def _stored(partition: Partition) -> Unpacked:
+    """What the commit that is stored upstream says."""
+    stored = partition.ledger.stored
+    try:
+        return unpack(partition.source, stored.offset, stored.metadata)
+    except ForeignMetadata:
+        return Unpacked()

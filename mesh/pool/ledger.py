@@ -110,7 +110,10 @@ class Ledger:
             spans[first] = last
 
     def is_settled(self, offset: int) -> bool:
-        return not self.unsettled(offset, offset)
+        return self.is_all_settled(Span(offset, offset))
+
+    def is_all_settled(self, span: Span) -> bool:
+        return not self.unsettled(span.first, span.last)
 
     def unsettled(self, first: int, last: int) -> list[Span]:
         """What of [first, last] is not settled, ascending."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.pool.acknowledged import unpack
 from mesh.pool.effects import CommitUpstream, LeaveUpstream, Report
 from mesh.pool.results import CommitResult
 from mesh.pool.settings import PoolSettings
@@ -12,7 +13,8 @@ from mesh.wire.errors import ErrorCode
 from tests.pool.harness import Consumer, World, source, value_of
 
 NONE, LATER = ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-METADATA_TOO_LARGE = 12
+METADATA_TOO_LARGE, BROKER_AWAY = 12, 14
+FITS = len("kafka-mesh/1 0 AAAA 01234567")
 
 
 def begin(
@@ -157,7 +159,7 @@ def test_metadata_that_cannot_be_read_is_passed_over_with_a_warning(metadata: st
 
 
 def test_what_does_not_fit_is_answered_as_not_stored_until_it_does() -> None:
-    world, members = begin(PoolSettings(metadata_limit=len("kafka-mesh/1 0 AAAA 01234567")), batches=4)
+    world, members = begin(PoolSettings(metadata_limit=FITS), batches=4)
     second, fourth = commit(world, members[1]), commit(world, members[3])
     assert error(world, second) is NONE
     assert fourth not in world.answers
@@ -204,16 +206,103 @@ def test_the_lowest_record_is_given_to_others_though_its_partition_is_full(repla
 
 
 def test_brokers_that_allow_less_are_sent_less() -> None:
-    world, members = begin(auto_store=False, batches=4)
-    tickets = [commit(world, members[number]) for number in (1, 3)]
-    world.store()
+    world, members = begin(auto_store=False, batches=60)
+    tickets = [commit(world, members[number]) for number in range(1, 60, 2)]
+    world.store(BROKER_AWAY)
+    world.advance(0.5)
     longest = len(world.pending_stores[0].positions[source(0)].metadata)
     world.store(METADATA_TOO_LARGE)
     world.advance(0.5)
     shorter = len(world.pending_stores[0].positions[source(0)].metadata)
-    assert shorter <= longest // 2
+    assert FITS <= shorter <= longest // 2
     world.store()
     assert error(world, tickets[0]) is NONE
     assert len(told(world, "an upstream cluster allows less commit metadata")) == 1
     world.advance(3.0)
-    assert error(world, tickets[1]) is LATER
+    assert error(world, tickets[-1]) is LATER
+
+
+def is_stored(world: World, offset: int) -> bool:
+    """Whether a mesh that begins now would know that it was acknowledged."""
+    upstream = world.upstreams[world.group]
+    base = upstream.stored.get(source(0), 0)
+    runs = unpack(source(0), base, upstream.metadata.get(source(0), "")).runs
+    return offset < base or any(run.first <= offset <= run.last for run in runs)
+
+
+class Brokers:
+    """Of which each stores as much metadata as it is told to; and what was answered as stored."""
+
+    def __init__(self, world: World, members: list[Consumer]) -> None:
+        self.world = world
+        self.members = members
+        self.limit = 4_096
+        self.answered: set[int] = set()
+
+    def commit(self, number: int) -> ErrorCode:
+        ticket = commit(self.world, self.members[number])
+        while ticket not in self.world.answers:
+            while self.world.pending_stores:
+                position = self.world.pending_stores[0].positions[source(0)]
+                self.world.store(METADATA_TOO_LARGE if len(position.metadata) > self.limit else 0)
+                self.check()
+            self.world.advance(0.1)
+        answer = error(self.world, ticket)
+        if answer is NONE:
+            self.answered.add(number)
+        self.check()
+        return answer
+
+    def check(self) -> None:
+        assert all(is_stored(self.world, 3 * number) for number in self.answered)
+        self.world.check()
+
+
+@pytest.mark.parametrize("allowed", [0, FITS - 1, FITS, FITS + 2])
+def test_what_was_answered_stays_stored_when_brokers_allow_less(allowed: int) -> None:
+    world, members = begin(auto_store=False, batches=12)
+    brokers = Brokers(world, members)
+    assert [brokers.commit(number) for number in (9, 5, 7)] == [NONE] * 3
+    brokers.limit = allowed
+    assert [brokers.commit(number) for number in (3, 11)] == [LATER] * 2
+    for number in (0, 1, 2, 4, 6, 8):
+        brokers.commit(number)
+    assert [brokers.commit(number) for number in (10, 3, 11)] == [NONE] * 3
+    assert world.stored == {source(0): 36}
+    assert world.upstreams[world.group].metadata[source(0)] == ""
+
+
+def test_what_is_new_does_not_take_the_room_of_what_was_answered() -> None:
+    """The lowest runs go first; but those above them were answered."""
+    world, members = begin(PoolSettings(metadata_limit=FITS + 2), auto_store=False, batches=8)
+    brokers = Brokers(world, members)
+    assert [brokers.commit(number) for number in (3, 7)] == [NONE] * 2
+    assert brokers.commit(5) is LATER
+    assert brokers.commit(1) is LATER
+    assert brokers.commit(0) is NONE, "with it the second"
+    assert world.stored == {source(0): 6}
+    assert brokers.commit(2) is NONE
+    assert brokers.commit(4) is NONE
+    assert world.stored == {source(0): 18}
+
+
+def test_what_was_answered_is_not_given_up_with_the_last_commit_of_a_pool() -> None:
+    world, members = begin(PoolSettings(metadata_limit=FITS), auto_store=False)
+    brokers = Brokers(world, [*members, *begin_more(world, 4)])
+    assert brokers.commit(5) is NONE
+    assert brokers.commit(3) is LATER
+    for consumer in brokers.members:
+        consumer.leave()
+        consumer.disconnect()
+    world.advance(60.0)
+    brokers.check()
+
+
+def begin_more(world: World, batches: int) -> list[Consumer]:
+    """Further members, each of which was sent three records."""
+    members = []
+    for number in range(batches):
+        members.append(world.consumer(f"further-{number}"))
+        world.produce(0, 3)
+        members[-1].fetch(partitions=[0], wait=0.0)
+    return members
