@@ -284,9 +284,7 @@ class Commits:
             self._effects.append(Answer(pending.ticket, CommitResult(pending.errors)))
 
 
-def _keep_stored(
-    partition: Partition, packed: Packed, leases: Sequence[StoredLease], limit: int
-) -> Packed | None:
+def _keep_stored(partition: Partition, packed: Packed, leases: Sequence[StoredLease], limit: int) -> Packed | None:
     """Not all fits. What is stored goes before what is new, and that is answered as not stored; None if not even what
     is stored fits, because the brokers allow less than they did."""
     ledger, covered = partition.ledger, packed.covered

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from mesh.pool.cutting import Cutting
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Effect, GroupId, Report, RereadUpstream
+from mesh.pool.leased import cut_out
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition, Released
 from mesh.pool.settings import PoolSettings
@@ -162,9 +163,9 @@ class Rereads:
                 return
         match request.purpose:
             case Released() as released:
-                self._back_to_backlog(partition, released, span, covered, now)
+                self._back_to_backlog(partition, released, span, covered, request.batches, now)
             case (owner, delivery):
-                self._back_to_window(partition, owner, delivery, span, covered, now)
+                self._back_to_window(partition, owner, delivery, span, covered, request.batches, now)
         self.pump(partition)
 
     def _rest_over(self, partition: Partition) -> None:
@@ -185,7 +186,13 @@ class Rereads:
         return None
 
     def _back_to_backlog(
-        self, partition: Partition, released: Released, span: Span, covered: list[Batch], now: float
+        self,
+        partition: Partition,
+        released: Released,
+        span: Span,
+        covered: list[Batch],
+        read: list[Batch],
+        now: float,
     ) -> None:
         if partition.released.get(released.span.first) is not released:
             return
@@ -193,13 +200,20 @@ class Rereads:
         if span.last < released.span.last:
             rest = Span(span.last + 1, released.span.last)
             partition.released[rest.first] = Released(rest, released.history, released.shunned)
-        self._skip_gone(partition, span, covered)
+        self._skip_empty(partition, span, covered, read)
         for batch in covered:
             self._put_back(partition, Available(batch, released.history, released.shunned))
         self._distribution.distribute(partition, now)
 
     def _back_to_window(
-        self, partition: Partition, owner: Owner, delivery: Delivery, span: Span, covered: list[Batch], now: float
+        self,
+        partition: Partition,
+        owner: Owner,
+        delivery: Delivery,
+        span: Span,
+        covered: list[Batch],
+        read: list[Batch],
+        now: float,
     ) -> None:
         if not delivery.held or delivery.batch is not None:
             return
@@ -219,28 +233,27 @@ class Rereads:
             virtual = delivery.virtual + first - delivery.first
             parts.append(Delivery(virtual, first, delivery.last, None, delivery.history, since=delivery.since))
         if span.last >= delivery.first:
-            self._skip_gone(partition, Span(max(span.first, delivery.first), span.last), covered)
+            self._skip_empty(partition, Span(max(span.first, delivery.first), span.last), covered, read)
         self._distribution.free(owner.member, owner.window.replace(delivery, parts))
         self._ready(owner.window, now)
         for part in parts:  # not before they were sent: the budget may have no room for them
             if part.batch is not None and part.held:
                 self._replays.keep(owner.window, part)
 
-    def _skip_gone(self, partition: Partition, span: Span, covered: list[Batch]) -> None:
-        """What is in none of the batches is not upstream any more: nobody can process it, so it counts as settled."""
+    def _skip_empty(self, partition: Partition, span: Span, covered: list[Batch], read: list[Batch]) -> None:
+        """Where no record is left upstream there is nothing to process: it counts as settled. What lies in none of the
+        batches that were read is told; inside of them compaction has left gaps, which is usual."""
         self._distribution.touched.add(partition)
-        position, gone = span.first, 0
+        empty, gone = [span], [span]
         for batch in covered:
-            if batch.first > position:
-                partition.ledger.settle(position, batch.first - 1)
-                gone += batch.first - position
-            position = max(position, batch.last + 1)
-        if position <= span.last:
-            partition.ledger.settle(position, span.last)
-            gone += span.last - position + 1
-        if gone:
-            self.gone += gone
-            fields = {"group": self._group, "partition": str(partition.source), "span": str(span), "offsets": gone}
+            empty = cut_out(empty, Span(batch.first, batch.last))
+        for batch in read:
+            gone = cut_out(gone, Span(batch.base, batch.last))
+        for each in empty:
+            partition.ledger.settle(each.first, each.last)
+        if count := sum(map(len, gone)):
+            self.gone += count
+            fields = {"group": self._group, "partition": str(partition.source), "span": str(span), "offsets": count}
             self._effects.append(Report("un-acknowledged offsets are gone upstream and skipped", fields, "warning"))
 
 

@@ -143,6 +143,8 @@ class Serving:
         """A member is through with everything below a virtual offset of its window; returns how many offsets."""
         partition, window = self.partitions[source], member.windows[source]
         spans = window.settle(offset)
+        if spans:
+            spans += window.settle_gap()
         for span in spans:
             partition.ledger.settle(span.first, span.last)
         if spans:

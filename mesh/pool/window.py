@@ -15,7 +15,8 @@ from mesh.pool.effects import Ticket
 from mesh.pool.nearest import around, before
 from mesh.pool.redelivery import UNSENT, History
 from mesh.pool.slots import Slot
-from mesh.records.batch import Batch
+from mesh.records.batch import Batch, CorruptBatch, last_record
+from mesh.records.runs import from_offset
 from mesh.records.spans import Span
 
 
@@ -44,7 +45,8 @@ class Delivery:
     """One run of upstream offsets [first, last] that a member holds; `virtual` is the virtual offset of `first`.
 
     batch: its bytes, None once they were given up to the replay budget; then it is read again if it is asked for.
-    since: when it was sent, in seconds.
+    since: when it was sent, in seconds. records_end: the upstream offset behind its last record, once that was looked
+    for; what lies between that and `last` was emptied by compaction, and clients commit no further than their records.
     """
 
     virtual: int
@@ -54,6 +56,7 @@ class Delivery:
     history: History
     held: bool = True
     since: float = 0.0
+    records_end: int | None = None
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -65,6 +68,28 @@ class Delivery:
     @property
     def span(self) -> Span:
         return Span(self.first, self.last)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether there is a record in what is left of it, as far as that can be told."""
+        if self.records_end is None and self.batch is not None:
+            batch = from_offset(self.batch, self.first)
+            if batch.marks:
+                return True
+            self._look_for_end(batch)
+        return self.records_end is None or self.first < self.records_end
+
+    def strip(self) -> None:
+        """Give up its bytes."""
+        if self.batch is not None:
+            self._look_for_end(from_offset(self.batch, self.last))
+            self.batch = None
+
+    def _look_for_end(self, last: Batch) -> None:
+        try:
+            self.records_end = min(last_record(last), self.last) + 1
+        except CorruptBatch:
+            self.records_end = self.last + 1
 
     def base_offset(self, batch: Batch) -> int:
         """The virtual offset of the record that has offset delta 0 in a batch of this delivery."""
@@ -148,6 +173,11 @@ class Window:
             self.committed = offset
         return settled
 
+    def settle_gap(self) -> list[Span]:
+        """The member has committed all records of its oldest delivery: what of that is left holds none."""
+        oldest = self.first()
+        return self.settle(oldest.end) if oldest is not None and not oldest.has_records else []
+
     def release(self) -> list[Delivery]:
         """Take everything away; the member goes on after what it was sent."""
         released = list(self._deliveries.values())
@@ -174,7 +204,7 @@ class Window:
 
     def strip(self, delivery: Delivery) -> None:
         """Give up the bytes of a delivery; what is then one run without bytes becomes one delivery."""
-        delivery.batch = None
+        delivery.strip()
         virtual = before(self._deliveries, delivery.virtual)
         if virtual is None:
             return
@@ -183,7 +213,7 @@ class Window:
         if lower.batch is None and follows and lower.history.count == delivery.history.count:
             del self._deliveries[delivery.virtual]
             delivery.held = False
-            lower.last = delivery.last
+            lower.last, lower.records_end = delivery.last, delivery.records_end
 
     def replace(self, delivery: Delivery, parts: list[Delivery]) -> int:
         """A delivery's bytes were read again, in other batches; what is in none of them is gone upstream.

@@ -137,7 +137,8 @@ def unpack_batch(batch: Batch) -> Batch:
 
 
 def slice_batch(batch: Batch, first: int, last: int) -> Batch | None:
-    """A batch of the records that count and whose upstream offsets lie in [first, last], None when there are none.
+    """A batch of the records that count and whose upstream offsets lie in [first, last], None when there are none. It
+    ends with its last record: where compaction left nothing behind that, clients commit no further.
 
     Records keep their bytes and offset deltas, and the batch its base; so the offsets stay what they are. The highest
     timestamp in the header may be that of a record left out. Raises ValueError for a compressed batch; CorruptBatch.
@@ -145,7 +146,7 @@ def slice_batch(batch: Batch, first: int, last: int) -> Batch | None:
     if is_compressed(batch):
         raise ValueError("a compressed batch cannot be cut without reading its records")
     first, last = max(first, batch.first), min(last, batch.last)
-    begin, end, count = _records_between(batch, first, last)
+    begin, end, count, last = _records_between(batch, first, last)
     if count == 0:
         return None
     cut = bytearray(batch.data[:HEADER_SIZE])
@@ -157,10 +158,21 @@ def slice_batch(batch: Batch, first: int, last: int) -> Batch | None:
     return Batch(cut, batch.base, first, last, count)
 
 
-def _records_between(batch: Batch, first: int, last: int) -> tuple[int, int, int]:
-    """Where the records of these upstream offsets begin and end in the batch, and how many there are."""
+def last_record(batch: Batch) -> int:
+    """The upstream offset of the last record of a single batch, one below its base if it has none; behind that there
+    may be offsets that compaction emptied. Raises CorruptBatch."""
+    if batch.record_count == batch.last - batch.base + 1:
+        return batch.last
+    readable = unpack_batch(batch) if is_compressed(batch) else batch
+    _, _, count, offset = _records_between(readable, batch.base, batch.last)
+    return offset if count else batch.base - 1
+
+
+def _records_between(batch: Batch, first: int, last: int) -> tuple[int, int, int, int]:
+    """Where the records of these upstream offsets begin and end in the batch, how many there are, and the offset of the
+    last one."""
     data = batch.data
-    position, begin, count = HEADER_SIZE, 0, 0
+    position, begin, count, offset = HEADER_SIZE, 0, 0, first
     try:
         for _ in range(batch.record_count):
             length, body = read_varint(data, position)
@@ -171,11 +183,11 @@ def _records_between(batch: Batch, first: int, last: int) -> tuple[int, int, int
             if batch.base + delta > last:
                 break
             if batch.base + delta >= first:
-                begin = begin or position
+                begin, offset = begin or position, batch.base + delta
                 count += 1
             position = body + length
     except (IndexError, ValueError) as problem:
         raise CorruptBatch(str(problem)) from problem
     if position > len(data):
         raise CorruptBatch("the last record ends beyond its batch")
-    return begin, position, count
+    return begin, position, count, offset

@@ -1,0 +1,111 @@
+"""Offsets that compaction emptied at the end of a batch: a client commits what it has processed, and no further."""
+
+from __future__ import annotations
+
+import pytest
+
+from mesh.pool.redelivery import Redelivery
+from mesh.pool.settings import PoolSettings
+from mesh.records.batch import Batch, seal
+from mesh.records.encode import encode_batch
+from mesh.records.runs import join_runs
+from tests.pool.harness import Consumer, World, source, value_of
+
+
+def emptied(first: int, last: int, *offsets: int) -> Batch:
+    """A batch as compaction leaves it: with these records, and with the end that it had."""
+    batch = encode_batch(first, [(offset, 0, None, value_of(source(0), offset), None) for offset in offsets])
+    data = bytearray(batch.data)
+    data[23:27] = (last - first).to_bytes(4, "big")
+    seal(data)
+    return Batch(data, first, first, last, len(offsets))
+
+
+def receive(world: World, *batches: Batch) -> None:
+    world.assign_all()
+    world.logs.setdefault(source(0), []).extend((batch.first, batch.last) for batch in batches)
+    world.ends[source(0)] = batches[-1].last + 1
+    world.upstream(lambda pool: pool.inflow.received(source(0), join_runs(batches), world.now))
+
+
+def commit_what_was_processed(consumer: Consumer) -> None:
+    """As librdkafka does: behind the last record, not behind the last offset of its batch."""
+    consumer.commit({0: consumer.received[-1][1] + 1})
+
+
+def begin(settings: PoolSettings | None = None) -> tuple[World, Consumer]:
+    world = World(settings)
+    consumer = world.consumer()
+    consumer.fetch(partitions=[0], minimum=100_000)
+    return world, consumer
+
+
+def given(world: World, consumer: Consumer) -> None:
+    world.do(world.cluster.hurry(consumer.ticket, world.now))
+
+
+@pytest.mark.parametrize("replay", [0, 1 << 20])
+def test_who_has_committed_all_records_of_a_batch_holds_nothing_of_it(replay: int) -> None:
+    world, consumer = begin(PoolSettings(replay_budget=replay))
+    receive(world, emptied(0, 9, 0, 1, 5))
+    given(world, consumer)
+    consumer.commit({0: consumer.received[1][1] + 1})
+    assert world.stored == {source(0): 2}
+    commit_what_was_processed(consumer)
+    assert world.stored == {source(0): 10}
+    assert world.pool.members[consumer.member_id].in_flight == 0
+    world.check()
+
+
+@pytest.mark.parametrize("replay", [0, 1 << 20])
+def test_behind_a_gap_in_a_run_there_are_more_records(replay: int) -> None:
+    world, consumer = begin(PoolSettings(replay_budget=replay))
+    receive(world, emptied(0, 9, 0, 5), emptied(10, 14, 11), emptied(15, 19, 15))
+    given(world, consumer)
+    consumer.commit({0: consumer.received[1][1] + 1})
+    assert world.stored == {source(0): 6}
+    commit_what_was_processed(consumer)
+    assert world.stored == {source(0): 20}
+    assert world.pool.members[consumer.member_id].in_flight == 0
+    world.check()
+
+
+@pytest.mark.parametrize("replay", [0, 1 << 20])
+def test_what_was_read_again_ends_in_its_gap_as_well(replay: int) -> None:
+    world, first = begin(PoolSettings(replay_budget=replay))
+    receive(world, emptied(0, 9, 0, 1, 2))
+    given(world, first)
+    first.commit({0: first.received[0][1] + 1})
+    first.leave()
+    second = world.consumer("second")
+    second.fetch(partitions=[0], wait=0.0)
+    assert second.received
+    commit_what_was_processed(second)
+    assert world.pool.members[second.member_id].in_flight == 0
+    world.check()
+
+
+@pytest.mark.parametrize("replay", [0, 1 << 20])
+def test_a_taster_does_not_wait_for_offsets_that_hold_nothing(replay: int) -> None:
+    """What it held of another partition ends in a gap, and so does each half of what it tastes."""
+    world, first = begin(PoolSettings(redelivery=Redelivery(limit=2), replay_budget=replay, linger=1_000.0))
+    world.auto_reread = False
+    receive(world, emptied(0, 9, 0, 1, 2, 8))
+    given(world, first)
+    first.disconnect()
+    world.advance(3.0)
+    taster = world.consumer("taster")
+    for _ in range(8):
+        while world.pending_rereads:
+            wanted = world.pending_rereads.pop(0)
+            again = emptied(0, 9, 0, 1, 2, 8)
+            world.upstream(
+                lambda pool, wanted=wanted, again=again: pool.inflow.reread(  # type: ignore[misc]
+                    source(0), wanted.span, (again,), True, "", world.now
+                )
+            )
+        taster.fetch(partitions=[0], wait=0.0)
+        commit_what_was_processed(taster)
+        world.check()
+    assert [value for _, _, value in taster.received] == [value_of(source(0), offset) for offset in (0, 1, 2, 8)]
+    assert world.stored == {source(0): 10}
