@@ -50,6 +50,7 @@ class GivingUp:
     ) -> None:
         """Spans that a member holds go back to the front of their partitions; to others first, if it lives on."""
         changed: list[Partition] = []
+        held = member.in_flight
         shunned = member.slot if others_first and len(self._distribution.members) > 1 else None
         for source in windows:
             partition = self._partitions[source]
@@ -59,7 +60,13 @@ class GivingUp:
                 if partition.standing is not Standing.ABSENT:
                     is_first = delivery is deliveries[0]
                     parts = self._redelivery.given_up(
-                        delivery.span, delivery.history, is_first, member.name, cause, partial(_can_be_cut, delivery)
+                        delivery.span,
+                        delivery.history,
+                        is_first,
+                        member.name,
+                        cause,
+                        partial(_can_be_cut, delivery),
+                        held == len(delivery),
                     )
                     self.give_up(partition, delivery, parts, shunned, now)
             if deliveries:
@@ -99,7 +106,7 @@ class GivingUp:
             else:
                 for kept in self._cutting.keep(partition, delivery.batch, [span]):
                     # Whatever counts against a run must not count against more than a batch of it.
-                    for piece in singles(kept) if history.count else (kept,):
+                    for piece in singles(kept) if history.blame else (kept,):
                         self._put_back(partition, Available(piece, history, shunned))
 
     def _count(self, partition: Partition, parts: list[tuple[Span, History]]) -> None:

@@ -171,7 +171,10 @@ class Holdings:
         for span in partition.ledger.unsettled(leased.span.first, leased.span.last):
             parts = [(span, leased.history)]
             if cause is not Cause.NEVER_FETCHED:
-                parts = self._settings.redelivery.given_up(span, leased.history, is_first, leased.lease.holder, cause)
+                holder = leased.lease.holder
+                parts = self._settings.redelivery.given_up(
+                    span, leased.history, is_first, holder, cause, is_alone=False
+                )
             read = []
             for part, history in parts:
                 below, above = _split(part, partition.ledger.received)

@@ -175,9 +175,9 @@ class Inflow:
         fresh: list[Available] = []
         for piece in pieces:  # of several spans, or several of one span, where something is damaged
             first, end = bisect_left(lasts, piece.first), bisect_left(lasts, piece.last) + 1
-            history = max((each for _, each in histories[first:end]), key=lambda each: each.count)
+            history = max((each for _, each in histories[first:end]), key=lambda each: each.blame)
             # What counts against a run must not count against more than a batch of it.
-            for part in singles(piece) if history.count else [piece]:
+            for part in singles(piece) if history.blame else [piece]:
                 available = Available(part, history)
                 if dead_letters.is_over(available):
                     dead_letters.put_back(partition, available)

@@ -31,13 +31,20 @@ class History:
     """How a span fared before.
 
     count: how often it was delivered in vain. was_sent: whether it was sent at all. member, cause: who gave it up last,
-    and why.
+    and why. is_suspect: a record of it may have killed a member, which does not count yet: with others in hand, at a
+    limit of one.
     """
 
     count: int = 0
     was_sent: bool = False
     member: str = ""
     cause: Cause | None = None
+    is_suspect: bool = False
+
+    @property
+    def blame(self) -> int:
+        """0 for what nobody has died with; the higher the more often."""
+        return 2 * self.count + self.is_suspect
 
 
 UNSENT = History()
@@ -57,16 +64,16 @@ class Redelivery:
 
     def is_suspected(self, history: History) -> bool:
         """From half the limit on."""
-        return self.limit is not None and history.count * 2 >= self.limit
+        return self.limit is not None and (history.is_suspect or history.count * 2 >= self.limit)
 
     def is_over(self, history: History) -> bool:
         return self.limit is not None and history.count >= self.limit
 
     def rest(self, history: History) -> float:
         """Seconds before a span may be delivered again."""
-        if not history.count or not self.initial:
+        if not history.blame or not self.initial:
             return 0.0
-        return float(min(self.initial * self.multiplier ** min(history.count - 1, 64), self.maximum))
+        return float(min(self.initial * self.multiplier ** min(max(history.count - 1, 0), 64), self.maximum))
 
     def given_up(
         self,
@@ -76,11 +83,16 @@ class Redelivery:
         member: str,
         cause: Cause,
         can_be_cut: Callable[[], bool] = lambda: True,
+        is_alone: bool = True,
     ) -> list[tuple[Span, History]]:
         """What becomes of a span that a member gives up; is_first: the first that it held of its partition. can_be_cut:
-        whether its records can be told apart, asked when that matters."""
+        whether its records can be told apart, asked when that matters. is_alone: whether the member held nothing else
+        (of what is suspected that is so anyhow)."""
         same = replace(history, was_sent=True, member=member, cause=cause)
         raised = replace(same, count=history.count + 1)
+        if self.is_over(raised) and not self.is_suspected(history):  # a limit of one, at once
+            is_one = len(span) == 1 or not can_be_cut()
+            raised = raised if is_one and is_alone else replace(same, is_suspect=True)
         match cause:
             case Cause.EXPIRED | Cause.AWAY | Cause.REPLACED | Cause.SILENT:
                 # A suspected span keeps its count while it is being cut: until the one record is found.

@@ -210,7 +210,7 @@ class Window:
             return
         lower: Delivery = self._deliveries[virtual]
         follows = lower.end == delivery.virtual and lower.last + 1 == delivery.first
-        if lower.batch is None and follows and lower.history.count == delivery.history.count:
+        if lower.batch is None and follows and lower.history.blame == delivery.history.blame:
             del self._deliveries[delivery.virtual]
             delivery.held = False
             lower.last, lower.records_end = delivery.last, delivery.records_end

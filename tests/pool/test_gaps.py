@@ -100,7 +100,7 @@ def test_a_taster_does_not_wait_for_offsets_that_hold_nothing(replay: int) -> No
             wanted = world.pending_rereads.pop(0)
             again = emptied(0, 9, 0, 1, 2, 8)
             world.upstream(
-                lambda pool, wanted=wanted, again=again: pool.inflow.reread(  # type: ignore[misc]
+                lambda pool, wanted=wanted, again=again: pool.inflow.reread(
                     source(0), wanted.span, (again,), True, "", world.now
                 )
             )

@@ -75,7 +75,7 @@ def test_only_one_record_alone_reaches_the_limit(
     assert sum(len(span) for span, _ in parts) == length
     for span, after in parts:
         assert after.count in (count, count + 1)
-        assert len(span) == 1 or limit == 1 or not redelivery.is_over(after)
+        assert len(span) == 1 or not redelivery.is_over(after)
 
 
 def test_members_that_die_one_after_the_other_raise_the_count() -> None:
@@ -185,7 +185,7 @@ class Application:
 
 
 @pytest.mark.parametrize("replay", [0, 1 << 20])
-@pytest.mark.parametrize("limit", [2, 5])
+@pytest.mark.parametrize("limit", [1, 2, 5])
 @pytest.mark.parametrize("bad", [0, 137, 499])
 def test_one_bad_record_is_given_up_and_no_other(bad: int, limit: int, replay: int) -> None:
     world = World(
@@ -284,6 +284,32 @@ def test_one_that_stopped_asking_is_not_waited_for_to_taste() -> None:
     world.advance(4.0)
     other.fetch(partitions=[0], wait=0.0)
     assert len(other.received) == 5
+    world.check()
+
+
+def test_at_a_limit_of_one_nothing_is_given_up_that_was_not_delivered_alone() -> None:
+    """Batches of one record each, and a run of such: nobody knows which of them it was."""
+    world = World(PoolSettings(redelivery=Redelivery(limit=1), linger=1_000.0))
+    world.consumer("spare")
+    for _ in range(5):
+        world.produce(0, 1)
+    world.batch_size = 1
+    world.produce(0, 5)
+    application = Application(world, value_of(source(0), 3))
+    application.run(40)
+    good = {value_of(source(0), offset) for offset in range(10)} - {application.poison}
+    assert set(application.processed) == good
+    assert len(world.reports(GIVEN_UP)) == 1
+    assert application.deaths == 2
+
+
+def test_at_a_limit_of_one_a_clean_leave_gives_nothing_up() -> None:
+    world, consumer = begin(Redelivery(limit=1))
+    consumer.leave()
+    assert not world.dead_letters
+    other = world.consumer("other")
+    other.fetch(partitions=[0], wait=0.0)
+    assert [value for _, _, value in other.received] == [value_of(source(0), 0)], "it is suspected, and comes alone"
     world.check()
 
 
