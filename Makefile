@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# CI sets it to .ci/second-chance, which see.
+SECOND_CHANCE ?=
 
 .PHONY: help install demo demo-spark test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-check bench-document clean
 help: ## this list
@@ -24,14 +26,14 @@ demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.
 
 test: install ## all tests but the long ones, two at a time; real brokers where Java 17 and Maven are
 	$(BIN)/python -m tests.integration.jars
-	$(BIN)/pytest -m "not long and not alone" -n 2 --dist loadfile $(ARGS)
-	$(BIN)/pytest -m "not long and alone" $(ARGS)
+	$(SECOND_CHANCE) $(BIN)/pytest -m "not long and not alone" -n 2 --dist loadfile $(ARGS)
+	$(SECOND_CHANCE) $(BIN)/pytest -m "not long and alone" $(ARGS)
 
 test-long: install ## the long tests, three at a time
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark]'
 	$(BIN)/python -m tests.clients.building
-	$(BIN)/pytest -m "long and not alone" -n 3 --dist loadgroup $(ARGS)
-	$(BIN)/pytest -m "long and alone" $(ARGS)
+	$(SECOND_CHANCE) $(BIN)/pytest -m "long and not alone" -n 3 --dist loadgroup $(ARGS)
+	$(SECOND_CHANCE) $(BIN)/pytest -m "long and alone" $(ARGS)
 
 test-clients: install ## every client of docs/clients.md on real brokers, three tests at a time
 	$(BIN)/python -m tests.clients.building
