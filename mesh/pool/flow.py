@@ -55,6 +55,11 @@ class Flow:
         self._told = False
 
     @property
+    def committed_at(self) -> float | None:
+        """When it last settled something."""
+        return self._committed_at
+
+    @property
     def never_committed(self) -> bool:
         return self._committed_at is None
 

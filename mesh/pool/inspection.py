@@ -89,6 +89,7 @@ def state_of(pool: Pool | None) -> str:
 @dataclass(frozen=True, slots=True)
 class MemberView:
     """Times in seconds. spans: runs of upstream offsets it holds. held_since: when it was sent the oldest of them.
+    delivered: offsets it was ever sent, redelivered: those that had been sent before. committed_at: its last commit.
     reason: why it gets nothing, in words; None while it gets what there is."""
 
     name: str
@@ -101,6 +102,9 @@ class MemberView:
     records: int
     spans: int
     cap: int
+    delivered: int
+    redelivered: int
+    committed_at: float | None
     held_since: float | None
     heard: float
     reason: str | None
@@ -208,6 +212,9 @@ def _member(pool: Pool, member: Member, now: float) -> MemberView:
         records=member.in_flight,
         spans=len(deliveries),
         cap=member.flow.cap,
+        delivered=member.delivered,
+        redelivered=member.redelivered,
+        committed_at=member.flow.committed_at,
         held_since=min((delivery.since for delivery in deliveries), default=None),
         heard=member.heard,
         reason=why_nothing(pool, member, now),

@@ -17,6 +17,7 @@ class Member:
     id: its member id; "" for a consumer that fetches without having joined (assign() mode, or no group at all).
     slots: all slots it ever had; a Fetch or commit with any of them is its own. `slot` is the one new windows begin in.
     in_flight: offsets it holds, sent or collected for it, and has not settled.
+    delivered: offsets it was ever sent, replays not counted. redelivered: those of them that had been sent before.
     parked: its Fetches that wait to be answered.
     served: when it was last given a batch, as a count of batches given in its pool.
     asking: the sequence of its first Fetch since it was last given a batch; 0 while it does not wait.
@@ -31,6 +32,7 @@ class Member:
         "away_since",
         "client",
         "connections",
+        "delivered",
         "fetched",
         "flow",
         "group",
@@ -42,6 +44,7 @@ class Member:
         "outdated",
         "parked",
         "rebalance_timeout",
+        "redelivered",
         "served",
         "slot",
         "slots",
@@ -70,6 +73,8 @@ class Member:
         self.parked: set[Ticket] = set()
         self.connections: set[ConnectionId] = set()
         self.in_flight = 0
+        self.delivered = 0
+        self.redelivered = 0
         self.outdated: set[TopicName] = set()
         self.served = 0
         self.asking = 0

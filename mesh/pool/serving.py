@@ -346,6 +346,7 @@ class Serving:
                 self.distribution.touched.add(lane.partition)  # what is kept for replays counts in the budgets
             for available in lane.collected or ():
                 self.distribution.collected_bytes -= available.size
+                fetch.member.delivered += len(available)
                 redelivered += len(available) if available.history.was_sent else 0
                 is_new = is_new or not available.history.was_sent
                 data, end = self._send(fetch.member, lane.window, available, now)
@@ -354,6 +355,7 @@ class Serving:
             before = topics.get(lane.partition.source.topic, (0, 0))
             topics[lane.partition.source.topic] = (before[0] + count, before[1] + lane.size)
             fetched.append(FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(lane))
+        fetch.member.redelivered += redelivered
         return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered, is_new))
 
     def _send(self, member: Member, window: Window, available: Available, now: float) -> tuple[Buffer, int]:

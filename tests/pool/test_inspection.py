@@ -55,6 +55,22 @@ def test_what_a_member_holds_and_since_when() -> None:
     assert partition(world, 0).committed == 10
 
 
+def test_what_a_member_was_ever_given() -> None:
+    world = World()
+    first, second = world.consumer("first"), world.consumer("second")
+    first.fetch()
+    world.produce(0, count=10)
+    found = member(world, first)
+    assert (found.delivered, found.redelivered, found.committed_at) == (10, 0, None)
+    first.leave()
+    second.fetch()
+    found = member(world, second)
+    assert (found.delivered, found.redelivered) == (10, 10)
+    second.commit()
+    found = member(world, second)
+    assert (found.delivered, found.redelivered, found.records, found.committed_at) == (10, 10, 0, world.now)
+
+
 def test_for_whom_committed_offsets_wait() -> None:
     """For whoever holds the lowest record of a partition; not for those that hold later ones."""
     world = World(PoolSettings(initial_window=10))

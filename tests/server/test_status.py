@@ -21,6 +21,7 @@ def test_every_pool_as_json() -> None:
         assert (member["connections"], member["protocol"], member["records"]) == (1, "classic", 0)
         assert member["reason"] == "has not fetched yet"
         assert member["oldest_held_seconds"] is None
+        assert (member["delivered"], member["redelivered"], member["last_commit_seconds"]) == (0, 0, None)
 
     asyncio.run(run())
 
