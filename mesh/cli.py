@@ -86,12 +86,14 @@ def check(file: File) -> None:
 
 @app.command()
 def demo(
-    duration: Annotated[float | None, typer.Option(min=1, help="End by itself after so many seconds.")] = None,
+    duration: Annotated[float | None, typer.Option(min=1, help="End by itself after so many seconds; plain.")] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="A line a second, as where there is no terminal.")] = False,
 ) -> None:
-    """Show the main job on embedded clusters: a load, the mesh, and three consumers that share it."""
+    """Show the main job on embedded clusters: a load, the mesh, and three consumers that share it. In a terminal
+    keys add, freeze and kill consumers."""
     from mesh.demo.main import run as run_demo
 
-    raise typer.Exit(run_demo(duration=duration))
+    raise typer.Exit(run_demo(duration=duration, plain=plain))
 
 
 pipeline = typer.Typer(help="Jobs for Spark that read the mesh.", no_args_is_help=True)

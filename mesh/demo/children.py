@@ -45,6 +45,14 @@ class Child:
         if code:
             raise self.failed(f"{_ended(code)} when it was asked to stop")
 
+    def freeze(self) -> None:
+        """SIGSTOP, if it still runs."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT, if it still runs."""
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL, if it still runs, and wait."""
         self._process.kill()
@@ -95,7 +103,12 @@ class Children:
             if (code := child.exit_code) is not None:
                 raise child.failed(_ended(code))
 
-    def stop(self, *children: Child, timeout: float = 15.0) -> None:
+    def kill(self, child: Child) -> None:
+        """Kill one whose end is no failure."""
+        child.kill()
+        self._running.remove(child)
+
+    def stop(self, *children: Child, timeout: float = 45.0) -> None:
         """Stop these, all at the same time; ChildFailed when one does not end well within `timeout` seconds."""
         for child in children:
             child.ask_to_stop()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import socket
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+
+from mesh.demo.seen import Seen, seen
 
 _TIMEOUT = 2.0
 _IN_FLIGHT = "kafka_mesh_in_flight_records"
@@ -87,6 +91,14 @@ class MeshEndpoint:
             return bool(_get(f"http://127.0.0.1:{self.admin}/readyz"))
         except OSError:
             return False
+
+    def seen(self) -> Seen | None:
+        """What it says of itself; None when it does not answer in time."""
+        try:
+            status, metrics = _get(f"{self.admin_url}/status"), _get(self.metrics)
+        except OSError:
+            return None
+        return seen(time.monotonic(), json.loads(status), metrics)
 
     def readings(self, group: str) -> Readings | None:
         """What its metrics say of a group; None when it does not answer in time."""

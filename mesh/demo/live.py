@@ -1,0 +1,106 @@
+"""The demo for people: a view that moves, and keys that add, freeze and kill consumers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.live import Live as LiveDisplay
+
+from mesh.demo.judge import Verdict
+from mesh.demo.keys import Keyboard
+from mesh.demo.plain import DRAIN_TIMEOUT, PATIENCE, introduction, say
+from mesh.demo.screen import screen
+from mesh.demo.show import Show
+from mesh.demo.signals import StopRequest
+from mesh.demo.stage import CLUSTERS, MEMBERS, Stage
+
+SESSION = 6.0
+"""Seconds that a frozen consumer stays in the group: people do not wait for the usual 45."""
+_LOOK = 0.5
+_FRAME = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """disturbed: whether consumers were killed or frozen. given_away: records that consumers of others were given."""
+
+    verdict: Verdict
+    disturbed: bool
+    given_away: int
+
+    @property
+    def is_well(self) -> bool:
+        """Nothing was lost or altered; and nothing came again without a reason."""
+        verdict = self.verdict
+        return (
+            verdict.fed > 0
+            and not (verdict.altered or verdict.unknown)
+            and (not verdict.repeated or self.disturbed or self.given_away > 0)
+            and (not verdict.missing or self.given_away > 0)
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The verdict for people."""
+        verdict = self.verdict
+        if verdict.exactly_once or not self.is_well:
+            yield from verdict.lines()
+            return
+        yield f"{verdict.fed:,} records fed, {verdict.delivered:,} delivered"
+        if verdict.missing:
+            yield f"{len(verdict.missing):,} went to consumers of your own, which were given {self.given_away:,}"
+        else:
+            yield "every record was delivered, unaltered"
+        if verdict.repeated:
+            yield f"{len(verdict.repeated):,} came again: who had them was killed or frozen, and had not committed them"
+
+
+class Live:
+    """Feeds, shows, and does what the keys say."""
+
+    def __init__(self, stage: Stage, stop: StopRequest) -> None:
+        self._stage = stage
+        self._stop = stop
+        self._console = Console()
+        self._next_look = 0.0
+
+    def run(self, rate: float) -> Ending:
+        """Start everything, feed until asked to stop, drain, stop everything, judge."""
+        say(f"starting the clusters {' and '.join(CLUSTERS)}, the mesh and {len(MEMBERS)} consumers")
+        self._stage.start(rate)
+        say(*introduction(self._stage, rate, None))
+        show = Show(self._stage)
+        with Keyboard() as keyboard, LiveDisplay(console=self._console, screen=True, auto_refresh=False) as display:
+            while self._frame(show, display) and all([show.press(press) for press in keyboard.pressed()]):
+                pass
+            show.note = "the members take what is left"
+            show.end()
+            self._stage.stop_feeding()
+            self._drain(show, display)
+        say(*show.log())
+        self._stage.stop()
+        return Ending(self._stage.judge(), show.disturbed, show.given_away)
+
+    def _frame(self, show: Show, display: LiveDisplay) -> bool:
+        """One picture, and a moment; False when it is asked to stop."""
+        self._stage.check()
+        if time.monotonic() >= self._next_look:
+            show.look()
+            self._next_look = time.monotonic() + _LOOK
+        display.update(screen(show.scene(), self._console.height), refresh=True)
+        return not self._stop.wait(_FRAME)
+
+    def _drain(self, show: Show, display: LiveDisplay) -> None:
+        """Until all has been delivered; or nothing came for a while, or it takes too long."""
+        started = progress = time.monotonic()
+        delivered = -1
+        while (now := time.monotonic()) < min(progress + PATIENCE, started + DRAIN_TIMEOUT):
+            self._frame(show, display)
+            time.sleep(_FRAME)  # a stop that was asked for is asked for ever: it waits no more
+            count = sum(self._stage.received().values())
+            if count > delivered:
+                delivered, progress = count, now
+            if count >= self._stage.fed.count() and not self._stage.judge().missing:
+                return
