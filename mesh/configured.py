@@ -83,6 +83,7 @@ def settings_of(pool: PoolConfig, epoch: float) -> PoolSettings:
         join_delay=pool.join_delay,
         fast_expiry=pool.fast_expiry,
         lock_timeout=pool.lock_timeout,
+        hold_timeout=pool.hold_timeout,
         commit_timeout=pool.commit_timeout,
         redelivery=_redelivery(pool),
         metadata_limit=pool.metadata_limit,

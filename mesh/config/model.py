@@ -204,6 +204,10 @@ class Pool(Model):
     lock_timeout: Duration = Field(
         default=300.0, description="How long a silent member keeps records it has not committed."
     )
+    hold_timeout: Duration = Field(
+        default=1_800.0,
+        description="How long a member that fetches and commits nothing keeps what it holds while others wait.",
+    )
     commit_timeout: Duration = Field(
         default=3.0, description="After which a commit is answered even if it is not stored."
     )

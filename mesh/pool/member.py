@@ -22,7 +22,8 @@ class Member:
     served: when it was last given a batch, as a count of batches given in its pool.
     asking: the sequence of its first Fetch since it was last given a batch; 0 while it does not wait.
     outdated: topics that have more partitions than its client knows, which has not been told yet.
-    heard: when it last sent a Fetch or an OffsetCommit. fetched: when it last sent a Fetch.
+    heard: when it last sent a Fetch or an OffsetCommit. fetched: when it last sent a Fetch. settled: when it was last
+    through with some of what it held.
     away_since: when its last connection closed.
     """
 
@@ -46,6 +47,7 @@ class Member:
         "rebalance_timeout",
         "redelivered",
         "served",
+        "settled",
         "slot",
         "slots",
         "windows",
@@ -81,6 +83,7 @@ class Member:
         self.rebalance_timeout = 0.0
         self.heard = now
         self.fetched = now
+        self.settled = now
         self.away_since = now
         self.has_fetched = False
 

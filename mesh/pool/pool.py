@@ -29,6 +29,7 @@ from mesh.pool.flow import Flow
 from mesh.pool.inflow import Inflow
 from mesh.pool.leased import Claim, LeaseRequest
 from mesh.pool.leases import Leases
+from mesh.pool.locks import Locks
 from mesh.pool.member import Member
 from mesh.pool.membership import JoinRequest, Membership
 from mesh.pool.partition import Fetch, Partition
@@ -82,6 +83,9 @@ class Pool:
             group, topics, self.serving, self.commits, self.leases, self._demand, lambda: self.all_members, effects
         )
         self.stalls = Stalls(group, self.serving.partitions, self.commits.is_down, timers, effects, now)
+        self.locks = Locks(
+            group, settings, self.serving, lambda: self.all_members, self.leases.are_wanted, timers, effects, now
+        )
         self._is_idle = False
         self.draining = Draining(
             group,
@@ -97,7 +101,6 @@ class Pool:
         self.groupless: set[Member] = set()
         self._used = now
         self._empty_since: float | None = now  # nobody has joined yet, and perhaps nobody will
-        self._watch_silence(now)
         self.timers.at(now + settings.linger, self._end_if_empty)
 
     def __repr__(self) -> str:
@@ -236,18 +239,6 @@ class Pool:
         self._effects.append(LeaveUpstream(self.group, positions))
         self._ended(self)
 
-    def _watch_silence(self, now: float) -> None:
-        """Members that hold a window and send neither Fetch nor OffsetCommit lose it; heartbeats do not count."""
-        if self.is_closed:
-            return
-        for member in list(self.all_members):
-            limit = max(member.rebalance_timeout, self._settings.lock_timeout)
-            if member.in_flight and not member.parked and now - member.heard >= limit:
-                fields = {"group": self.group, "member": member.name, "in_flight": member.in_flight}
-                self._effects.append(Report("a silent member lost what it held", fields, "warning"))
-                self.serving.giving_up.release(member, list(member.windows), Cause.SILENT, now, others_first=True)
-        self.timers.at(now + max(self._settings.lock_timeout / 10, 0.1), self._watch_silence)
-
     def partitions_grew(self, topics: frozenset[TopicName], now: float) -> None:
         """Clients see new partitions when they ask for metadata the next time, which may be in minutes: those who fetch
         from these topics are made to ask (docs/decisions/0024-new-partitions-are-seen-at-once.md)."""
@@ -301,7 +292,7 @@ class Pool:
             if source is None:
                 errors[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
-            error, count = self._acknowledge(member, source, offset)
+            error, count = self._acknowledge(member, source, offset, now)
             errors[topic, index] = error
             total += count
             window = member.windows.get(source)
@@ -313,7 +304,7 @@ class Pool:
             member.flow.committed(total, member.in_flight, now)
         self.commits.await_stored(ticket, errors, needs, now)
 
-    def _acknowledge(self, member: Member, source: UpstreamPartition, offset: int) -> tuple[ErrorCode, int]:
+    def _acknowledge(self, member: Member, source: UpstreamPartition, offset: int, now: float) -> tuple[ErrorCode, int]:
         owner = self._slots.owner(slot_of(offset)) if offset >= 0 and not is_end(offset) else member
         # A client that joined again may commit what it had before; some give up when they are refused.
         is_gone = owner is None and slot_of(offset) < SLOTS
@@ -326,7 +317,7 @@ class Pool:
             window.is_forfeited = self.coordinator.ask_to_join_again(member.id)
             return ErrorCode.REBALANCE_IN_PROGRESS, 0
         if owner is member and window is not None and committed < offset <= end:
-            return ErrorCode.NONE, self.serving.settle(member, source, offset)
+            return ErrorCode.NONE, self.serving.settle(member, source, offset, now)
         if owner is member and offset > end and not is_end(offset):
             return ErrorCode.OFFSET_OUT_OF_RANGE, 0
         return ErrorCode.NONE, 0

@@ -22,6 +22,7 @@ class Cause(Enum):
     AWAY = "its last connection closed"
     REPLACED = "a static member took its place"
     SILENT = "it was silent for too long"
+    HELD = "it committed nothing for too long"
     NEVER_FETCHED = "it never fetched"
     SOUGHT = "it went on elsewhere"
 
@@ -94,7 +95,7 @@ class Redelivery:
             is_one = len(span) == 1 or not can_be_cut()
             raised = raised if is_one and is_alone else replace(same, is_suspect=True)
         match cause:
-            case Cause.EXPIRED | Cause.AWAY | Cause.REPLACED | Cause.SILENT:
+            case Cause.EXPIRED | Cause.AWAY | Cause.REPLACED | Cause.SILENT | Cause.HELD:
                 # A suspected span keeps its count while it is being cut: until the one record is found.
                 return [(span, same if self.is_suspected(history) and len(span) > 1 and can_be_cut() else raised)]
             case Cause.LEFT if is_first and self.limit is not None:

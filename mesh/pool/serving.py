@@ -139,11 +139,12 @@ class Serving:
 
     # What members give up
 
-    def settle(self, member: Member, source: UpstreamPartition, offset: int) -> int:
+    def settle(self, member: Member, source: UpstreamPartition, offset: int, now: float) -> int:
         """A member is through with everything below a virtual offset of its window; returns how many offsets."""
         partition, window = self.partitions[source], member.windows[source]
         spans = window.settle(offset)
         if spans:
+            member.settled = now
             spans += window.settle_gap()
         for span in spans:
             partition.ledger.settle(span.first, span.last)
@@ -245,7 +246,7 @@ class Serving:
             if lane.error is not ErrorCode.NONE:
                 return lane
         elif member.acknowledge is Acknowledge.RECEIPT and window.committed < asked.offset <= window.end:
-            count = self.settle(member, source, asked.offset)
+            count = self.settle(member, source, asked.offset, now)
             member.flow.committed(count, member.in_flight, now)
         lane.partition, lane.window = self.partition(source), window
         return lane

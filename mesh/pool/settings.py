@@ -34,6 +34,7 @@ class PoolSettings:
     join_delay: float = 0.2
     fast_expiry: float = 3.0
     lock_timeout: float = 300.0
+    hold_timeout: float = 1_800.0
     commit_timeout: float = 3.0
     redelivery: Redelivery = FOR_EVER
     metadata_limit: int = 4_000

@@ -17,7 +17,7 @@ from tests.pool.harness import EU, GROUP, Consumer, World, source, value_of
 
 FIVE = Redelivery(limit=5)
 GIVEN_UP = "a record was given up as a dead letter"
-DEATHS = (Cause.EXPIRED, Cause.AWAY, Cause.REPLACED, Cause.SILENT)
+DEATHS = (Cause.EXPIRED, Cause.AWAY, Cause.REPLACED, Cause.SILENT, Cause.HELD)
 
 
 def counts(world: World, index: int = 0) -> list[tuple[int, int, int]]:
