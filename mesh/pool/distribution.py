@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import Enum
 
+from mesh.pool.absences import MOST_BYTES, Absences
 from mesh.pool.caps import Caps
 from mesh.pool.cutting import Cutting
 from mesh.pool.effects import Effect, GroupId, Ticket
 from mesh.pool.member import Member
-from mesh.pool.partition import NO_LIMIT, Fetch, Lane, Partition, Standing
+from mesh.pool.partition import NO_LIMIT, Absence, Fetch, Lane, Partition, Standing
 from mesh.pool.settings import PoolSettings
 from mesh.pool.tasting import Tasting
 from mesh.pool.timers import Timers
-from mesh.pool.waiting_room import WaitingRoom
+from mesh.pool.waiting_room import WaitingRoom, with_more
 from mesh.pool.window import Available
 from mesh.records.batch import is_compressed
-from mesh.records.runs import split
+from mesh.records.runs import fitting, split
 from mesh.records.spans import Span
 
 
@@ -57,6 +58,7 @@ class Distribution:
             group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlog_bytes > 0, self.refill
         )
         self.tasting = Tasting(settings.redelivery)
+        self.absences = Absences(settings.policy, timers, self._waited_for)
         self.touched: set[Partition] = set()
         """Partitions whose invariant may have changed in this step."""
         self.backlog_bytes = 0
@@ -147,15 +149,20 @@ class Distribution:
             self.put(partition, available)
         self.distribute(partition, now)
 
-    def distribute(self, partition: Partition, now: float) -> None:
-        """Give the backlog to those who wait, as far as it goes."""
+    def distribute(self, partition: Partition, now: float, keeps: bool = True) -> None:
+        """Give the backlog to those who wait, as far as it goes. keeps: whether something may be kept for members that
+        had less, and are about to ask again."""
         self.touched.add(partition)
         if not partition.is_active:
             return
-        for fetch in partition.parked if partition.suspects else ():
-            self.tasting.asks(fetch, now)
-        while partition.backlog and partition.waiting:
-            fetch = self._room.best(partition)
+        for parked in partition.parked if partition.suspects else ():
+            self.tasting.asks(parked, now)
+        while partition.backlog:
+            fetch = self._room.best(partition) if partition.waiting else None
+            if keeps and self._keep(partition, fetch, now):
+                continue
+            if fetch is None:
+                break
             lane = partition.waiting[fetch]
             assert fetch.member is not None
             available = self.tasting.first_for(partition, fetch.member)
@@ -171,6 +178,7 @@ class Distribution:
     def forget(self, partition: Partition) -> None:
         """Its backlog is void."""
         self.backlog_bytes -= partition.backlog_bytes
+        self.absences.take(partition)
         partition.clear()
         self.touched.add(partition)
 
@@ -191,6 +199,7 @@ class Distribution:
     def refill(self, member: Member, now: float) -> None:
         """It may take more than before, or is ranked otherwise."""
         self.caps.weigh(member)
+        self.absences.rank(member, now)
         self._offer_again(self.fetches_of(member), now)
 
     def activate(self, partition: Partition, now: float) -> None:
@@ -205,6 +214,8 @@ class Distribution:
         for fetch, lane in list(partition.waiting.items()):
             self._room.leave_lane(fetch, lane)
         partition.aside.clear()
+        for available in self.absences.take(partition):
+            self.put(partition, available)
         self.touched.add(partition)
 
     def joined(self, member: Member, now: float) -> None:
@@ -217,8 +228,57 @@ class Distribution:
     def left(self, member: Member, now: float) -> None:
         self.caps.left(member)
         self.tasting.left(member)
+        self._put_back(self.absences.end(member))
         if len(self.members) == 1:
-            self.refill(next(iter(self.members)), now)
+            other = next(iter(self.members))
+            self._put_back(self.absences.end(other))
+            self.refill(other, now)
+
+    # Members between two Fetches
+
+    def went(self, member: Member, now: float) -> None:
+        """It was answered, and will ask again."""
+        if not member.parked:
+            member.answered = now
+            if len(self.members) > 1 and not self.is_stopped:
+                self.absences.begin(member, now)
+
+    def came(self, member: Member, now: float) -> list[Partition]:
+        """It asks. What was kept for it is in the backlogs of these, for it to take before anybody else is served."""
+        self.absences.asked(member, now)
+        return self._put_back(self.absences.end(member))
+
+    def _keep(self, partition: Partition, best: Fetch | None, now: float) -> bool:
+        """Keep the oldest batch, or a share of a run, for whoever should have it rather than the best that waits."""
+        before = best.rank if best is not None else None
+        if self.is_stopped:
+            return False
+        for absence in self.absences.candidates(partition, before, now):
+            member = absence.member
+            available = self.tasting.first_for(partition, member)
+            if available is None or available.history.was_sent:
+                return False
+            room = self._room_of(member) - absence.count
+            count = fitting(available.batch, MOST_BYTES - absence.size, room)
+            if count and len(available) <= self._most(available, member):
+                available = self._share(partition, available, min(count, self._part(available)))
+                self.absences.keep(absence, partition, available, now)
+                self.wait_for_more(partition, now)
+                return True
+        return False
+
+    def _put_back(self, absence: Absence | None) -> list[Partition]:
+        kept = absence.kept if absence is not None else {}
+        for partition, entries in kept.items():
+            for available in entries:
+                self.put(partition, available)
+        return list(kept)
+
+    def _waited_for(self, absence: Absence, now: float) -> None:
+        """It has not come: the others are given what was kept for it, before it grows old."""
+        self.absences.end(absence.member)
+        for partition in self._put_back(absence):
+            self.distribute(partition, now, keeps=False)
 
     def beside_leases(self, are_there: bool, now: float) -> None:
         """Whether batch engines take part: then also who is alone is held to its cap."""
@@ -269,18 +329,26 @@ class Distribution:
         count = fetch.fitting(lane, available.batch, self._room_of(member))
         if not count:
             return False
-        self.take_out(partition, available)
-        count = min(count, -(-len(available.batch.marks) // sharers) or 1)
-        if count < len(available.batch.marks):
-            head, rest = split(available.batch, count)
-            self.put(partition, Available(rest, available.history, available.shunned))
-            available = Available(head, available.history, available.shunned)
+        available = self._share(partition, available, min(count, self._part(available, sharers)))
         most = self._most(available, member)
         taken = available if len(available) <= most else self._cut(partition, available, most)
         if taken is not None:
             self._collect(fetch, lane, taken, member, now)
         self.wait_for_more(partition, now)
         return True
+
+    def _part(self, available: Available, sharers: int | None = None) -> int:
+        """How many batches of a run are the share of one of so many, all members unless said."""
+        return -(-len(available.batch.marks) // (sharers or len(self.members))) or 1
+
+    def _share(self, partition: Partition, available: Available, count: int) -> Available:
+        """Take a batch out of the backlog, or so many of a run."""
+        self.take_out(partition, available)
+        if count >= len(available.batch.marks):
+            return available
+        head, rest = split(available.batch, count)
+        self.put(partition, Available(rest, available.history, available.shunned))
+        return Available(head, available.history, available.shunned)
 
     def take_out(self, partition: Partition, available: Available) -> None:
         """It leaves the backlog."""
@@ -303,6 +371,7 @@ class Distribution:
     def _collect(self, fetch: Fetch, lane: Lane, available: Available, member: Member, now: float) -> None:
         self._served += 1
         member.served = self._served
+        member.recent = with_more(member.recent, len(available), now)
         member.in_flight += len(available)
         self.caps.weigh(member)
         member.flow.sent(now)

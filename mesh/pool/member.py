@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from mesh.pool.client import Client
 from mesh.pool.effects import ConnectionId, GroupId, MemberId, Ticket
 from mesh.pool.flow import Flow
@@ -19,7 +21,9 @@ class Member:
     in_flight: offsets it holds, sent or collected for it, and has not settled.
     delivered: offsets it was ever sent, replays not counted. redelivered: those of them that had been sent before.
     parked: its Fetches that wait to be answered.
-    served: when it was last given a batch, as a count of batches given in its pool.
+    served: when it was last given a batch, as a count of batches given in its pool. recent: how much it was given
+    lately, as a logarithm that compares with those of other members.
+    answered: when its last Fetch was, None while it asks. usually_away: seconds from there to its next one.
     asking: the sequence of its first Fetch since it was last given a batch; 0 while it does not wait.
     outdated: topics that have more partitions than its client knows, which has not been told yet.
     heard: when it last sent a Fetch or an OffsetCommit. fetched: when it last sent a Fetch. settled: when it was last
@@ -29,6 +33,7 @@ class Member:
 
     __slots__ = (
         "acknowledge",
+        "answered",
         "asking",
         "away_since",
         "client",
@@ -45,11 +50,13 @@ class Member:
         "outdated",
         "parked",
         "rebalance_timeout",
+        "recent",
         "redelivered",
         "served",
         "settled",
         "slot",
         "slots",
+        "usually_away",
         "windows",
     )
 
@@ -79,6 +86,9 @@ class Member:
         self.redelivered = 0
         self.outdated: set[TopicName] = set()
         self.served = 0
+        self.recent = -math.inf
+        self.answered: float | None = None
+        self.usually_away = 0.0
         self.asking = 0
         self.rebalance_timeout = 0.0
         self.heard = now

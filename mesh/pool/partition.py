@@ -6,8 +6,9 @@ A Fetch and the partitions it asks for know each other, by its lanes; so both ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 from sortedcontainers import SortedDict
 
@@ -27,6 +28,8 @@ from mesh.wire.errors import ErrorCode
 
 NO_LIMIT = 1 << 62
 """Of offsets."""
+Rank: TypeAlias = tuple[float, float, int, int]
+"""Who is next: load, what it had lately, when it was served, sequence of its Fetch. The lower the sooner."""
 
 
 class Violation(Exception):
@@ -56,6 +59,7 @@ class Partition:
     suspects: how many of them are suspected of having killed a member.
     parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now; aside:
     those that may take one as soon as there is one that is not kept for others.
+    keepers: the members between two Fetches for which batches of this partition are kept.
     released: spans whose bytes have to be read again. resting: such that are not to be delivered again yet.
     dying: records that are being written to the dead-letter topic.
     leased: spans that leases hold, by their first offset; some may not have been received yet. ahead: those that leases
@@ -74,6 +78,7 @@ class Partition:
         "end",
         "is_awaited",
         "is_full",
+        "keepers",
         "leased",
         "ledger",
         "parked",
@@ -103,6 +108,7 @@ class Partition:
         self.parked: dict[Fetch, Lane] = {}
         self.waiting: dict[Fetch, Lane] = {}
         self.aside: dict[Fetch, Lane] = {}
+        self.keepers: dict[Absence, None] = {}
 
     def __repr__(self) -> str:
         return (
@@ -120,7 +126,9 @@ class Partition:
         given for all there is. What another process has of the topic does not count."""
         if self.standing is Standing.ABSENT:
             return self.is_awaited
-        return bool(self.backlog or self.released) or not self.is_active or self.ledger.received < self.end
+        return (
+            bool(self.backlog or self.released or self.keepers) or not self.is_active or self.ledger.received < self.end
+        )
 
     @property
     def lag(self) -> int:
@@ -191,6 +199,20 @@ class Partition:
 
 
 @dataclass(slots=True, eq=False)
+class Absence:
+    """One member that was answered and has not asked again. kept: for it; bytes and offsets of that. until: when it is
+    given to others."""
+
+    member: Member
+    until: float
+    rank: Rank
+    kept: dict[Partition, list[Available]] = field(default_factory=dict)
+    size: int = 0
+    count: int = 0
+    timer: Timer | None = None
+
+
+@dataclass(slots=True, eq=False)
 class Lane:
     """One partition of one Fetch.
 
@@ -258,7 +280,7 @@ class Fetch:
         self.sequence = sequence
         self.size = 0
         self.waiting = 0
-        self.rank: tuple[float, int, int] | None = None
+        self.rank: Rank | None = None
         self.timer: Timer | None = None
         self.answered = False
         self.replays = False

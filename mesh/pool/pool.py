@@ -370,7 +370,7 @@ class Pool:
         if touched or idle is not self._is_idle:
             self._is_idle = idle
             self.serving.replays.trim(self._memory.excess)
-            kept = self.serving.replays.size + distribution.collected_bytes
+            kept = self.serving.replays.size + distribution.collected_bytes + distribution.absences.size
             self._demand.update(touched, distribution.backlog_bytes, kept, distribution.waiting > 0, idle)
             self.inflow.hurry()
         self.leases.stored()

@@ -88,7 +88,10 @@ class Serving:
         fetch = Fetch(ticket, connection, member, lanes, request, next(self._sequence), now)
         for lane in lanes:
             self._replay(fetch, lane)
+        kept = self.distribution.came(member, now)
         blocked = self.distribution.fill(fetch, now)
+        for partition in kept:
+            self.distribution.distribute(partition, now)  # what it may not have, or has no room for
         failed = any(lane.error is not ErrorCode.NONE for lane in lanes)
         if failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
             self.answer(fetch, now)
@@ -106,6 +109,8 @@ class Serving:
             return
         self._end(fetch)
         self._effects.append(Answer(fetch.ticket, self._result(fetch, now)))
+        if fetch.member is not None:
+            self.distribution.went(fetch.member, now)
 
     def cancel(self, fetch: Fetch, now: float) -> None:
         """Its connection is gone: nobody will see an answer, so what it has collected was never given."""

@@ -5,19 +5,24 @@ A Fetch waits on partitions, by its lanes; while it waits on any it has a rank, 
 
 from __future__ import annotations
 
+import math
+
 from sortedcontainers import SortedDict
 
-from mesh.pool.partition import Fetch, Lane, Partition, Violation
+from mesh.pool.member import Member
+from mesh.pool.partition import Fetch, Lane, Partition, Rank, Violation
 from mesh.pool.settings import Policy
 
 FEW = 8
 """So many waiters are compared directly; more are looked up in the order of the whole pool."""
+HALF_LIFE = 5.0
+"""Seconds after which what a member was given counts half."""
 
 
 class WaitingRoom:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._ranks: SortedDict[tuple[float, int, int], Fetch] = SortedDict()
+        self._ranks: SortedDict[Rank, Fetch] = SortedDict()
 
     def __len__(self) -> int:
         """How many Fetches may take a batch now."""
@@ -37,23 +42,14 @@ class WaitingRoom:
         assert member is not None
         if fetch.rank is not None:
             del self._ranks[fetch.rank]
-        match self._policy:
-            case Policy.LEAST_LOADED:
-                load = member.flow.load(member.in_flight, now)
-                fetch.rank = (load, member.served, fetch.sequence)
-            case Policy.ROUND_ROBIN:
-                fetch.rank = (0.0, member.served, fetch.sequence)
-            case Policy.OLDEST_FIRST:
-                # Since when its member asks, not this Fetch: one with a short max_wait asks again and again.
-                member.asking = member.asking or fetch.sequence
-                fetch.rank = (0.0, member.asking, fetch.sequence)
+        fetch.rank = rank_of(self._policy, member, fetch.sequence, now)
         self._ranks[fetch.rank] = fetch
 
     def best(self, partition: Partition) -> Fetch:
         """Who is next, of those that wait on a partition. Raises Violation if none of them is here."""
         waiting = partition.waiting
         if len(waiting) <= FEW:
-            return min(waiting, key=lambda fetch: fetch.rank or (0.0, 0, 0))
+            return min(waiting, key=lambda fetch: fetch.rank or (0.0, 0.0, 0, 0))
         best: Fetch | None = next((fetch for fetch in self._ranks.values() if fetch in waiting), None)
         if best is not None:
             return best
@@ -80,3 +76,25 @@ class WaitingRoom:
         if fetch.rank is not None:
             del self._ranks[fetch.rank]
             fetch.rank = None
+
+
+def rank_of(policy: Policy, member: Member, sequence: int, now: float, more: int = 0) -> Rank:
+    """more: offsets that it is to have as well."""
+    match policy:
+        case Policy.LEAST_LOADED:
+            recent = with_more(member.recent, more, now) if more else member.recent
+            return (member.flow.load(member.in_flight + more, now), recent, member.served, sequence)
+        case Policy.ROUND_ROBIN:
+            return (0.0, 0.0, member.served, sequence)
+        case Policy.OLDEST_FIRST:
+            # Since when its member asks, not this Fetch: one with a short max_wait asks again and again.
+            member.asking = member.asking or sequence
+            return (0.0, 0.0, member.asking, sequence)
+
+
+def with_more(recent: float, count: int, now: float) -> float:
+    """What a member had lately, and `count` more: the binary logarithm of a sum whose parts weigh twice as much for
+    each HALF_LIFE that they are younger. So time passing changes nothing, and it outgrows no number."""
+    new = now / HALF_LIFE + math.log2(count)
+    higher, lower = (new, recent) if new > recent else (recent, new)
+    return higher + math.log2(1.0 + 2.0 ** (lower - higher))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mesh.pool.absences import MOST_BYTES, MOST_BYTES_TOGETHER
 from mesh.pool.partition import Partition, Standing
 from mesh.pool.pool import Pool
 from mesh.pool.states import SETTLED, State, reachable
@@ -25,6 +26,8 @@ def check_pool(world: World, pool: Pool) -> None:
         _place(places, "resting", [(e.span.first, e.span.last) for e in partition.resting.values()])
         leased = {offset for e in partition.leased.values() for offset in range(e.span.first, e.span.last + 1)}
         _place(places, "leased", [(e.span.first, e.span.last) for e in partition.leased.values()])
+        for absence in partition.keepers:
+            _place(places, "kept", [(e.batch.first, e.batch.last) for e in absence.kept[partition]])
         for lane in partition.parked.values():
             _place(places, "collected", [(e.batch.first, e.batch.last) for e in lane.collected or ()])
         for member in members:
@@ -71,7 +74,9 @@ def _check_budgets(world: World, pool: Pool) -> None:
         for available in lane.collected or ()
     ]
     assert pool.serving.distribution.collected_bytes == sum(collected)
-    kept = pool.serving.distribution.backlog_bytes + pool.serving.replays.size + sum(collected)
+    absences = pool.serving.distribution.absences
+    assert absences.size == sum(each.size for each in absences._absences.values()) <= MOST_BYTES_TOGETHER + MOST_BYTES
+    kept = pool.serving.distribution.backlog_bytes + pool.serving.replays.size + sum(collected) + absences.size
     assert pool.serving.replays.size <= settings.replay_budget
     assert world.memory.used >= kept
 
@@ -96,6 +101,7 @@ def _check_waiting(pool: Pool) -> None:
 
 _STATES = {
     "backlog": State.AVAILABLE,
+    "kept": State.AVAILABLE,
     "released": State.AVAILABLE,
     "dying": State.GIVEN_UP,
     "resting": State.RESTING,
