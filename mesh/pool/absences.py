@@ -17,7 +17,7 @@ from mesh.pool.timers import Timers
 from mesh.pool.waiting_room import FEW, rank_of
 from mesh.pool.window import Available
 
-LONGEST = 0.1
+LONGEST = 0.25
 """Seconds: who usually is away for longer does not just ask again, but works, and the others are not to wait for it."""
 PATIENCE = 2.0
 """How many times as long as it usually is away something is kept for a member."""

@@ -19,6 +19,9 @@ from mesh.records.spans import CommitPosition, UpstreamPartition
 REQUEST_TIMED_OUT = 7
 ILLEGAL_GENERATION = 22
 REBALANCE_IN_PROGRESS = 27
+SHORTEST_REST = 0.0002
+LONGEST_REST = 0.002
+RESTS_GROW = 1.25
 
 Errors = dict[UpstreamPartition, int]
 
@@ -41,10 +44,17 @@ class Commits:
     def __init__(self) -> None:
         self._waiting: deque[_Commit] = deque()
         self._in_flight: _Commit | None = None
+        self._rest = SHORTEST_REST
 
     @property
     def in_flight(self) -> bool:
         return self._in_flight is not None
+
+    def rest(self) -> float:
+        """Seconds until librdkafka is to be asked again for the answer to the one in flight: often at first, and less
+        often when it takes long. A poll that waits would not end with the answer, and keep the next commit waiting."""
+        rest, self._rest = self._rest, min(self._rest * RESTS_GROW, LONGEST_REST)
+        return rest
 
     def offer(
         self,
@@ -79,7 +89,7 @@ class Commits:
             if not offers or consumer is None:
                 self._answer(commit, {})
                 continue
-            self._in_flight = commit
+            self._in_flight, self._rest = commit, SHORTEST_REST
             try:
                 consumer.commit(offsets=offers, asynchronous=True)
             except KafkaException as problem:

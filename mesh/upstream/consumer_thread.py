@@ -212,9 +212,9 @@ class ConsumerThread(threading.Thread):
     def _turn_of(self, consumer: Consumer) -> None:
         wait = EAGER_POLL if self._eager or self._commits.in_flight else IDLE_POLL
         if self._only_commits:
-            self._wait(0 if self._commits.in_flight else IDLE_POLL)
+            self._wait(self._commits.rest() if self._commits.in_flight else IDLE_POLL)
             if self._running:
-                self._take(self._receive(consumer, EAGER_POLL if self._commits.in_flight else 0))
+                self._take(self._receive(consumer, 0))
         elif self._may_consume():
             self._wait(0)
             if self._running:

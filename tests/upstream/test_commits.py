@@ -7,7 +7,7 @@ from math import inf
 from confluent_kafka import KafkaError, TopicPartition
 
 from mesh.records.spans import CommitPosition, UpstreamPartition
-from mesh.upstream.commits import Commits, Errors
+from mesh.upstream.commits import LONGEST_REST, SHORTEST_REST, Commits, Errors
 from tests.upstream.fakes import FakeConsumer, place
 from tests.upstream.harness import source
 
@@ -128,3 +128,18 @@ def test_without_a_consumer() -> None:
     bed.offer(p0=2)
     bed.commits.send(None, OURS - OURS)
     assert bed.answers == [{source("orders", 0): 27}] * 2
+
+
+def test_one_in_flight_is_asked_about_often_and_one_that_takes_long_less_often() -> None:
+    bed = Bed()
+    bed.offer(p0=5)
+    bed.send()
+    rests = [bed.commits.rest() for _ in range(40)]
+    assert rests[0] == SHORTEST_REST
+    assert rests == sorted(rests)
+    assert rests[-1] == LONGEST_REST
+    assert sum(rests[:5]) < LONGEST_REST
+    bed.answer(place(0, 5))
+    bed.offer(p0=6)
+    bed.send()
+    assert bed.commits.rest() == SHORTEST_REST
