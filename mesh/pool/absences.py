@@ -29,9 +29,9 @@ MOST_BYTES_TOGETHER = 8 << 20
 
 
 class Absences:
-    """expired: takes an absence that has lasted too long, with what was kept."""
+    """expired: told of a member that something was kept for and that does not come."""
 
-    def __init__(self, policy: Policy, timers: Timers, expired: Callable[[Absence, float], None]) -> None:
+    def __init__(self, policy: Policy, timers: Timers, expired: Callable[[Member, float], None]) -> None:
         self._policy = policy
         self._timers = timers
         self._expired = expired
@@ -93,7 +93,7 @@ class Absences:
         absence.count += len(available)
         self.rank(absence.member, now)
         if absence.timer is None:
-            absence.timer = self._timers.at(absence.until, lambda then: self._expired(absence, then))
+            absence.timer = self._timers.at(absence.until, lambda then: self._expired(absence.member, then))
 
     def take(self, partition: Partition) -> list[Available]:
         """What was kept of this partition, for anybody: it is kept no more."""

@@ -58,7 +58,7 @@ class Distribution:
             group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlog_bytes > 0, self.refill
         )
         self.tasting = Tasting(settings.redelivery)
-        self.absences = Absences(settings.policy, timers, self._waited_for)
+        self.absences = Absences(settings.policy, timers, self.gone)
         self.touched: set[Partition] = set()
         """Partitions whose invariant may have changed in this step."""
         self.backlog_bytes = 0
@@ -274,10 +274,9 @@ class Distribution:
                 self.put(partition, available)
         return list(kept)
 
-    def _waited_for(self, absence: Absence, now: float) -> None:
-        """It has not come: the others are given what was kept for it, before it grows old."""
-        self.absences.end(absence.member)
-        for partition in self._put_back(absence):
+    def gone(self, member: Member, now: float) -> None:
+        """It does not come, or has lost its connections: the others are given what was kept for it."""
+        for partition in self._put_back(self.absences.end(member)):
             self.distribute(partition, now, keeps=False)
 
     def beside_leases(self, are_there: bool, now: float) -> None:

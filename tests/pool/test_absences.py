@@ -68,7 +68,7 @@ def test_what_is_kept_is_given_to_others_when_its_member_does_not_come() -> None
     while away.is_parked:
         run(world, [(away, 5), (other, 0)], 1)
     received = len(other.received)
-    run(world, [(other, 0)], 200)
+    run(world, [(other, 0)], 500)
     assert world.pool.serving.distribution.absences.size == 0
     world.check()
     assert len(other.received) > received
@@ -80,10 +80,10 @@ def test_nobody_is_waited_for_for_long() -> None:
     world = World()
     slow, other = world.consumer("slow"), world.consumer("other")
     member = next(each for each in world.pool.all_members if each.id == slow.member_id)
-    run(world, [(slow, int(2_000 * LONGEST)), (other, 0)], 1_000)
+    run(world, [(slow, int(2_000 * LONGEST)), (other, 0)], 1_600)
     assert member.usually_away > LONGEST
     assert world.pool.serving.distribution.absences.size == 0
-    assert PATIENCE * LONGEST <= 0.2
+    assert PATIENCE * LONGEST <= 0.5
 
 
 def test_nothing_is_kept_for_one_that_is_alone() -> None:
@@ -118,6 +118,19 @@ def test_what_is_kept_survives_its_member() -> None:
     assert world.pool.serving.distribution.absences.size == 0
     run(world, [(other, 0)], 100)
     assert not any(partition.backlog for partition in world.pool.partitions.values())
+
+
+def test_nothing_is_kept_for_one_without_a_connection() -> None:
+    world = World()
+    away, other = world.consumer("away"), world.consumer("other")
+    rests = [(away, 5), (other, 0)]
+    run(world, rests, 300)
+    while not world.pool.serving.distribution.absences.size:
+        run(world, rests, 1)
+    away.disconnect()
+    world.check()
+    assert world.pool.serving.distribution.absences.size == 0
+    assert not any(partition.backlog for partition in world.pool.partitions.values()) or not other.is_parked
 
 
 def test_little_is_kept_for_one() -> None:
