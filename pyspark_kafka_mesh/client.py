@@ -66,6 +66,7 @@ class Client:
             "holder": start.holder,
             "topics": self._options.topics,
             "max_records": min(most or ALL, ALL),
+            "max_bytes": self._options.most_bytes,
             "ttl": self._options.ttl if start.lease is not None else min(FIRST_TTL, self._options.ttl),
             "completed": start.lease,
             "wait": WAIT if ends is None else 0.0,

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 URL, TOKEN, CA = "mesh.admin.url", "mesh.admin.token", "mesh.admin.ca.location"
 VIRTUAL_CLUSTER, TOPICS, GROUP = "mesh.virtual.cluster", "subscribe", "kafka.group.id"
 TTL, TIMEOUT = "mesh.lease.ttl.seconds", "mesh.timeout.seconds"
-MOST, PIECES = "maxOffsetsPerTrigger", "minPartitions"
+MOST, MOST_BYTES, PIECES = "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions"
 HEADERS, DATA_LOSS, LEASE_LOSS = "includeHeaders", "failOnDataLoss", "failOnLeaseLoss"
 KNOWN = (
-    URL, TOKEN, CA, VIRTUAL_CLUSTER, TOPICS, GROUP, TTL, TIMEOUT, MOST, PIECES, HEADERS, DATA_LOSS, LEASE_LOSS
+    URL, TOKEN, CA, VIRTUAL_CLUSTER, TOPICS, GROUP, TTL, TIMEOUT, MOST, MOST_BYTES, PIECES, HEADERS, DATA_LOSS,
+    LEASE_LOSS,
 )  # fmt: skip
 ELSEWHERE = {
     "startingoffsets": "where a group without positions begins is said in the configuration of the mesh (`start`)",
@@ -28,8 +29,9 @@ class WrongOption(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """ttl, timeout: seconds. most: offsets of one trigger, None for all that are available. pieces: tasks of one
-    trigger at least. clusters: properties of librdkafka for reading from an upstream cluster, by its name."""
+    """ttl, timeout: seconds. most: offsets of one trigger, None for all that are available; most_bytes: about what they
+    have in the logs. pieces: tasks of one trigger at least. clusters: properties of librdkafka for reading from an
+    upstream cluster, by its name."""
 
     url: str
     virtual_cluster: str
@@ -40,6 +42,7 @@ class Options:
     ttl: float = 1_800.0
     timeout: float = 300.0
     most: int | None = None
+    most_bytes: int | None = None
     pieces: int = 1
     headers: bool = False
     fail_on_data_loss: bool = True
@@ -73,6 +76,7 @@ def parse(given: Mapping[str, str]) -> Options:
         ttl=_number(options, TTL, 1_800, 60, 86_400),
         timeout=_number(options, TIMEOUT, 300, 1, 86_400),
         most=_number(options, MOST, 0, 1, 100_000_000) or None,
+        most_bytes=_number(options, MOST_BYTES, 0, 1, 1 << 50) or None,
         pieces=_number(options, PIECES, 1, 1, 10_000),
         headers=_truth(options, HEADERS, False),
         fail_on_data_loss=_truth(options, DATA_LOSS, True),

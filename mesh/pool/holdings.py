@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from mesh.pool.acknowledged import size_of_leases
@@ -18,6 +19,8 @@ from mesh.records.spans import Span, TopicName, UpstreamPartition
 
 MOST_SPANS = 50
 """Runs that one request takes of a partition."""
+USUAL_SIZE = 1_000.0
+"""Bytes of a record of which nothing is known."""
 METADATA_SHARE = 0.5
 """The part of the metadata of a commit that leases may take."""
 
@@ -49,13 +52,34 @@ class Holdings:
                 if spans:
                     available.append((partition, spans))
         chosen: list[tuple[Partition, Span]] = []
-        left = request.most
+        left, bytes_left = request.most, request.most_bytes if request.most_bytes is not None else math.inf
         available.sort(key=lambda entry: sum(map(len, entry[1])))
         for index, (partition, spans) in enumerate(available):
-            part = _first_of(spans, -(-left // (len(available) - index)))
+            others = len(available) - index
+            size = partition.mean_size or USUAL_SIZE
+            most = math.floor(min(-(-left // others), max(bytes_left / others / size, 0.0 if chosen else 1.0)))
+            part = _first_of(spans, most)
             chosen += [(partition, span) for span in part]
-            left -= sum(map(len, part))
+            taken = sum(map(len, part))
+            left, bytes_left = left - taken, bytes_left - taken * size
         return chosen
+
+    def are_unweighed(self, topics: Iterable[TopicName]) -> bool:
+        """Whether there is anything to lease of which nothing is known of how large records are, and will be soon."""
+        return any(
+            partition.is_active
+            and not partition.mean_size
+            and partition.ledger.received < partition.end
+            and not self._commits.is_down(partition.source.cluster)
+            for partition in self.partitions(topics)
+        )
+
+    def weigh(self, ranges: Iterable[Range], size: int) -> None:
+        """A holder says how many bytes the records of these had, all together."""
+        counts = [(each, len(each.span)) for each in ranges]
+        total = sum(count for _, count in counts)
+        for each, count in counts:
+            self._serving.partitions[each.partition].weigh(round(size * count / total), count)
 
     def hold(self, lease: Lease, partition: Partition, span: Span, now: float) -> list[Span]:
         """Take what nobody holds of a span for a lease."""

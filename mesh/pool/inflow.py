@@ -158,6 +158,7 @@ class Inflow:
             return
         fresh: list[Available] = []
         for batch in batches:
+            partition.weigh(len(batch.data), batch.last - batch.first + 1)
             spans = partition.unleased(partition.ledger.receive(batch.first, batch.last))
             if partition.ahead:
                 fresh += self._given_up_ahead(partition, batch, spans)

@@ -56,13 +56,15 @@ class Range:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRequest:
     """completed: the holder's last lease, which stays; any other of its leases ends. wait: seconds. ends: nothing at or
-    above these, and nothing of other partitions; None for all there is."""
+    above these, and nothing of other partitions; None for all there is. most_bytes: about so many at most, by what is
+    known of the size of records; None for no such limit."""
 
     id: LeaseId
     holder: HolderId
     topics: tuple[TopicName, ...]
     most: int
     ttl: float
+    most_bytes: int | None = None
     completed: LeaseId | None = None
     wait: float = 0.0
     ends: Mapping[UpstreamPartition, int] | None = None

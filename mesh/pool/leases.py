@@ -41,6 +41,8 @@ from mesh.records.spans import TopicName
 
 HELD_AFTER_RESTART = 120.0
 """Seconds that a lease is held at least when it was found upstream: its holder may not have been able to renew it."""
+WEIGH_WITHIN = 2.0
+"""Seconds that a request in bytes waits for first records, which say how large they are."""
 LOOK_AGAIN = 0.1
 """Seconds between two looks for something to lease, for a request that waits."""
 
@@ -79,6 +81,8 @@ class Leases:
         self._storing: set[_Storing] = set()
         self._parked: dict[Ticket, Timer] = {}
         self._present_until = 0.0
+        self._weighed: set[TopicName] = set()
+        """Of which somebody wanted leases in bytes."""
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -86,6 +90,11 @@ class Leases:
     def are_wanted(self, now: float) -> bool:
         """Whether the pool is to stay for them though it has no member."""
         return bool(self._leases or self._parked or self._storing) or now < self._present_until
+
+    @property
+    def want_records(self) -> bool:
+        """Whether the engines are to read some, though nobody is there who would take them: how large are they?."""
+        return bool(self._weighed) and self._held.are_unweighed(self._weighed)
 
     # Requests
 
@@ -95,6 +104,8 @@ class Leases:
         for lease in [lease for lease in self._leases.values() if lease.holder == request.holder]:
             if lease.id != request.completed:
                 self._end(lease, Cause.LEFT, now)
+        if request.most_bytes is not None:
+            self._weighed.update(request.topics)
         self._look(ticket, request, now + request.wait, now)
 
     def renew(self, ticket: Ticket, id: LeaseId, holder: HolderId, ttl: float, now: float) -> None:
@@ -128,10 +139,17 @@ class Leases:
         self._answer_stored(ticket, LeaseSettled(tuple(done), tuple(lost), tuple(absent)), done, now)
 
     def acknowledge(
-        self, ticket: Ticket, id: LeaseId, holder: HolderId, ranges: Sequence[Range] | None, now: float
+        self,
+        ticket: Ticket,
+        id: LeaseId,
+        holder: HolderId,
+        ranges: Sequence[Range] | None,
+        now: float,
+        size: int | None = None,
     ) -> None:
-        """All of a lease, or parts of it; what has been acknowledged already counts as done. Answered with LeaseSettled
-        when that is stored, with UnknownLease when no ranges are given for a lease that has ended, or with NotStored.
+        """All of a lease, or parts of it; what has been acknowledged already counts as done. size: bytes of the records
+        in it, if the holder says. Answered with LeaseSettled when that is stored, with UnknownLease when no ranges are
+        given for a lease that has ended, or with NotStored.
         """
         self._hear(now)
         lease = self._leases.get(id)
@@ -145,6 +163,8 @@ class Leases:
         done, lost, absent = self._held.take_again(lease, ranges, now)
         for each in done:
             self._held.settle(lease, each)
+        if size and done:
+            self._held.weigh(done, size)
         self._end_if_empty(lease)
         self._answer_stored(ticket, LeaseSettled(tuple(done), tuple(lost), tuple(absent)), done, now)
 
@@ -273,7 +293,8 @@ class Leases:
         self._hear(now)
         self._take_part(now)
         chosen = self._held.choose(request)
-        if (not chosen or self._held.are_awaited(request.topics)) and now < until:
+        is_early = self._held.are_awaited(request.topics) or self._is_unweighed(request, until, now)
+        if (not chosen or is_early) and now < until:
             self._park(ticket, until, lambda then: self._look(ticket, request, until, then), now)
             return
         if not chosen:
@@ -285,6 +306,10 @@ class Leases:
         ranges = tuple(self._held.ranges(lease))
         granted = LeaseGranted(lease.id, lease.deadline, ranges)
         self._answer_stored(ticket, granted, ranges, now, lambda then: self._end(lease, Cause.NEVER_FETCHED, then))
+
+    def _is_unweighed(self, request: LeaseRequest, until: float, now: float) -> bool:
+        is_new = now < until - request.wait + WEIGH_WITHIN
+        return request.most_bytes is not None and is_new and self._held.are_unweighed(request.topics)
 
     def _end_if_empty(self, lease: Lease) -> None:
         if not any(True for _ in self._held.ranges(lease)):

@@ -67,6 +67,7 @@ class Partition:
     end: the end of the upstream log, as far as it is known.
     is_awaited: the group upstream has not told yet whose it is.
     is_full: so much was acknowledged above the lowest record that is not, that hardly more of it can be stored.
+    mean_size: bytes that an offset of what was received lately had in the log; 0 if nothing was.
     """
 
     __slots__ = (
@@ -81,6 +82,7 @@ class Partition:
         "keepers",
         "leased",
         "ledger",
+        "mean_size",
         "parked",
         "released",
         "resting",
@@ -97,6 +99,7 @@ class Partition:
         self.end = 0
         self.is_awaited = True
         self.is_full = False
+        self.mean_size = 0.0
         self.backlog: SortedDict[int, Available] = SortedDict()
         self.backlog_bytes = 0
         self.suspects = 0
@@ -115,6 +118,11 @@ class Partition:
             f"<Partition {self.source} {self.standing.value} backlog {len(self.backlog)} waiting {len(self.waiting)} "
             f"committable {self.ledger.committable} received {self.ledger.received}>"
         )
+
+    def weigh(self, size: int, offsets: int) -> None:
+        """So many bytes were received for so many offsets. What came last counts most."""
+        mean = size / offsets
+        self.mean_size = (3 * self.mean_size + mean) / 4 if self.mean_size else mean
 
     @property
     def is_active(self) -> bool:

@@ -367,7 +367,7 @@ class Pool:
                 self.serving.rereads.pump(partition)
         self.draining.go_on(now)
         # Nobody but holders of leases is there, who read upstream themselves.
-        idle = not distribution.members and self.leases.are_wanted(now)
+        idle = not distribution.members and self.leases.are_wanted(now) and not self.leases.want_records
         if touched or idle is not self._is_idle:
             self._is_idle = idle
             self.serving.replays.trim(self._memory.excess)

@@ -12,6 +12,8 @@ from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
 LONGEST_WAIT: Final = 30.0
 LONGEST_TTL: Final = 24 * 3_600.0
 MOST_RECORDS: Final = 100_000_000
+MOST_BYTES: Final = 1 << 50
+USUAL_BYTES: Final = 256 << 20
 MOST_RANGES: Final = 10_000
 LARGEST_OFFSET: Final = (1 << 63) - 1
 
@@ -72,10 +74,15 @@ class EndBody(Body):
 
 
 class CreateBody(HolderBody):
-    """Hold what nobody holds, at most `max_records` offsets. The holder's leases end, but for `completed`."""
+    """Hold what nobody holds, at most `max_records` offsets, which have about `max_bytes` bytes at most. The holder's
+    leases end, but for `completed`."""
 
     topics: Annotated[tuple[_Name, ...], Field(min_length=1, max_length=1_000)]
     max_records: Annotated[int, Field(ge=1, le=MOST_RECORDS)] = 100_000
+    max_bytes: Annotated[int, Field(ge=1, le=MOST_BYTES)] | None = Field(
+        default=USUAL_BYTES,
+        description="As they lie in the log, by the mean of the records that were read last; null for no such limit.",
+    )
     ttl: _Ttl = 1_800.0
     completed: _Holder | None = None
     wait: _Wait = 0.0
@@ -100,6 +107,9 @@ class AcknowledgeBody(HolderBody):
     """Process no more what lies in these ranges; all of the lease if there are none."""
 
     ranges: _Ranges | None = None
+    bytes: Annotated[int, Field(ge=0, le=MOST_BYTES)] | None = Field(
+        default=None, description="That the records in them had, if it is known: later leases are measured by it."
+    )
 
 
 class BacklogBody(GroupBody):

@@ -123,6 +123,7 @@ class LeaseApi:
             holder=HolderId(body.holder),
             topics=tuple(map(TopicName, body.topics)),
             most=body.max_records,
+            most_bytes=body.max_bytes,
             ttl=body.ttl,
             completed=LeaseId(body.completed) if body.completed is not None else None,
             wait=body.wait,
@@ -159,7 +160,7 @@ class LeaseApi:
         server, holder = self._server(body), HolderId(body.holder)
         ranges = _ranges(body.ranges) if body.ranges is not None else None
         result = await self._ask(
-            body, lambda pool, ticket: pool.leases.acknowledge(ticket, id, holder, ranges, server.now())
+            body, lambda pool, ticket: pool.leases.acknowledge(ticket, id, holder, ranges, server.now(), body.bytes)
         )
         return _settled(_expect(result, LeaseSettled))
 

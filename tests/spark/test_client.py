@@ -74,6 +74,7 @@ def test_a_lease_becomes_an_offset(mesh: FakeMesh) -> None:
         "holder": "job",
         "topics": ["orders"],
         "max_records": 100,
+        "max_bytes": None,
         "ttl": 1_800.0,
         "completed": "a",
         "wait": module.WAIT,
