@@ -141,23 +141,25 @@ class Bed:
         assert producer.flush(120) == 0, f"{topic.name} could not be filled"
 
     @contextmanager
-    def mesh(self, engine: Engine = "raw") -> Iterator[Target]:
-        """kafka-mesh with everything on that a user has on; it serves when this returns."""
+    def mesh(self, engine: Engine = "raw", journal: bool = False) -> Iterator[Target]:
+        """kafka-mesh with everything on that a user has on; it serves when this returns. journal: it keeps one, too."""
         port = free_port()
-        child = self.start_mesh(engine, port)
+        child = self.start_mesh(engine, port, journal)
         try:
             eventually("the mesh serves", lambda: "clients are served" in child.log_tail(), timeout=60)
-            yield Target(f"mesh, {engine}", f"127.0.0.1:{port}", (child.pid,))
+            yield Target(f"mesh, {engine}{', journal' if journal else ''}", f"127.0.0.1:{port}", (child.pid,))
         finally:
             child.kill()
 
-    def start_mesh(self, engine: Engine, port: int) -> ChildProcess:
+    def start_mesh(self, engine: Engine, port: int, journal: bool = False) -> ChildProcess:
         """A process that is about to serve on `port`."""
         topics = [{"name": name, "from": [{"cluster": "bench", "topic": name}]} for name in TOPICS]
         target = {"pool": {"topics": [*topics, NEW], "groups": ["*"], "max_pools": 1_000}}
         cluster = {"name": "bench", "bootstrap_servers": self.broker.bootstrap_servers, "engine": engine}
         listener = {"listen": f"127.0.0.1:{port}", "coordinator": f"127.0.0.1:{free_port()}"}
+        kept = {"journal": {"cluster": "bench", "topic": "kafka-mesh.journal", "create": True}} if journal else {}
         configuration = {
+            **kept,
             "admin": {"listen": f"127.0.0.1:{free_port()}"},
             "clusters": [cluster],
             "virtual_clusters": [{"name": "bench", **listener, "target": target}],

@@ -54,6 +54,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
         name = f"engines-{topic}"
         yield name, _consumers(name, "confluent", topic, 1, ("raw", "librdkafka"))
         yield f"scale-out-{topic}", _scale_out(f"scale-out-{topic}", f"{topic}-60")
+        yield f"journal-{topic}", _journal(f"journal-{topic}", topic)
     for rate in (100, 5_000):
         yield f"latency-{rate}", _latency(rate)
     for consumers in (200, 1_000):
@@ -76,6 +77,16 @@ def _scale_out(name: str, topic: str) -> Case:
 
     def case(bed: Bed, options: Options) -> list[Series]:
         with throughput.two_processes(bed, "confluent", TOPICS[topic], 4) as measures:
+            return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
+
+    return case
+
+
+def _journal(name: str, topic: str) -> Case:
+    """What the delivery journal costs."""
+
+    def case(bed: Bed, options: Options) -> list[Series]:
+        with throughput.journal(bed, "kcat", TOPICS[topic]) as measures:
             return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
 
     return case

@@ -44,6 +44,15 @@ def two_processes(bed: Bed, client: Client, topic: Topic, count: int) -> Iterato
         }
 
 
+@contextmanager
+def journal(bed: Bed, client: Client, topic: Topic) -> Iterator[Mapping[str, Measure]]:
+    """The same mesh with a journal of its deliveries, and without."""
+    bed.fill(topic)
+    with bed.mesh() as without, bed.mesh(journal=True) as kept:
+        targets = [bed.direct, without, kept]
+        yield {target.name: _measure(bed, client, topic, 1, [target]) for target in targets}
+
+
 def _measure(bed: Bed, client: Client, topic: Topic, count: int, targets: Sequence[Target]) -> Measure:
     return lambda: _measured(targets, topic, lambda: consume(client, bed, targets, topic, count))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
+from uuid import uuid4
 
 import anyio
 import anyio.abc
@@ -31,6 +32,7 @@ from mesh.server.admin import AdminAccess, serve_admin
 from mesh.server.administration import UpstreamAdministration
 from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing
 from mesh.server.draining import answer as answer_drain
+from mesh.server.journal import Journal
 from mesh.server.leases import LeaseApi
 from mesh.server.limits import Descriptors, Gate, raise_descriptor_limit
 from mesh.server.listener_setup import ListenerSetup, admin_certificate
@@ -50,6 +52,7 @@ from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdat
 from mesh.upstream.choice import choose, make_engine
 from mesh.upstream.dead_letters import DeadLetterWriter
 from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions, Received
+from mesh.upstream.journal import JournalWriter
 from mesh.upstream.trouble import Trouble
 
 log = get_logger(__name__)
@@ -135,6 +138,7 @@ class Application:
         """What the first look found, until all have answered; None from then on."""
         self._looked = {cluster.name: asyncio.Event() for cluster in config.clusters}
         self._writers: dict[tuple[ClusterName, bool], DeadLetterWriter] = {}
+        self._journal = self._keep_journal()
         self._watched: list[Watched[Any]] = []
         self._engines = {cluster.name: self._choose_engine(cluster) for cluster in config.clusters}
         self._buffers = ReceiveBuffers(config.budget // 2)
@@ -214,6 +218,8 @@ class Application:
             catalog.close()
         for writer in self._writers.values():
             writer.close()
+        if self._journal is not None:
+            await self._journal.close()
 
     def _security(self) -> dict[str, ListenerSetup]:
         for warning in warnings_of(self._config):
@@ -249,7 +255,7 @@ class Application:
             configured.name,
             topics_of(configured.name, pool),
             rules_of(pool),
-            settings_of(pool, time.time() - asyncio.get_running_loop().time()),
+            settings_of(pool, time.time() - asyncio.get_running_loop().time(), self._journal is not None),
             self._memory,
             random.Random(),
         )
@@ -278,8 +284,32 @@ class Application:
         administration = UpstreamAdministration(upstream, pool.upstream_group_prefix)
         gate = Gate(limits_of(configured.limits), self._descriptors, self._memory)
         return VirtualClusterServer(
-            cluster, endpoint, self._metrics, create, refresh, self._troubles, administration, bury, security, gate=gate
+            cluster,
+            endpoint,
+            self._metrics,
+            create,
+            refresh,
+            self._troubles,
+            administration,
+            bury,
+            self._journal,
+            security,
+            gate=gate,
         )
+
+    def _keep_journal(self) -> Journal | None:
+        kept = self._config.journal
+        if kept is None:
+            return None
+        cluster = next(each for each in self._config.clusters if each.name == kept.cluster)
+        loop = asyncio.get_running_loop()
+
+        def tell(reason: str) -> None:
+            log.warning("the journal cannot be written", cluster=cluster.name, topic=kept.topic, reason=reason)
+
+        names = self._config.process_id or "", uuid4().hex
+        place = cluster.bootstrap_servers, properties_of(cluster), kept.topic, kept.create
+        return Journal(JournalWriter(*place, *names, tell, loop), self._metrics, loop, kept.interval, kept.limit)
 
     def _writer(self, cluster: Cluster, *, create: bool) -> DeadLetterWriter:
         writer = self._writers.get((cluster.name, create))

@@ -71,8 +71,8 @@ def _redelivery(pool: PoolConfig) -> Redelivery:
     return Redelivery(limit=limit, initial=backoff.initial, multiplier=backoff.multiplier, maximum=backoff.maximum)
 
 
-def settings_of(pool: PoolConfig, epoch: float) -> PoolSettings:
-    """epoch: see there."""
+def settings_of(pool: PoolConfig, epoch: float, journal: bool = False) -> PoolSettings:
+    """epoch, journal: see there."""
     return PoolSettings(
         policy=pool.fairness.policy,
         initial_window=pool.fairness.initial_window,
@@ -91,4 +91,5 @@ def settings_of(pool: PoolConfig, epoch: float) -> PoolSettings:
         session_maximum=pool.session_timeout.maximum,
         max_members=pool.max_members,
         epoch=epoch,
+        journal=journal,
     )

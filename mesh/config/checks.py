@@ -32,6 +32,8 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
             yield Finding(("clusters", index, "engine"), "raw", f"auto or librdkafka, since {reason}")
     for index, virtual_cluster in enumerate(config.virtual_clusters):
         yield from _security(virtual_cluster, ("virtual_clusters", index))
+    if config.journal is not None and cluster_names is not None and config.journal.cluster not in cluster_names:
+        yield Finding(("journal", "cluster"), config.journal.cluster, _one_of(cluster_names))
     for path, pool in _pools(config):
         if cluster_names is not None:
             yield from _references(pool, path, cluster_names)
@@ -89,7 +91,11 @@ def _references(pool: Pool, path: KeyPath, defined: frozenset[str]) -> Iterator[
                 references = [((*at, "cluster"), rule.cluster)]
         for where, name in references:
             if name not in defined:
-                yield Finding(where, name, f"one of the clusters defined: {', '.join(sorted(defined))}")
+                yield Finding(where, name, _one_of(defined))
+
+
+def _one_of(defined: frozenset[str]) -> str:
+    return f"one of the clusters defined: {', '.join(sorted(defined))}"
 
 
 def _topics(pool: Pool, path: KeyPath) -> Iterator[Finding]:

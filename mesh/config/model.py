@@ -68,6 +68,18 @@ class Admin(Model):
     open_probes: bool = Field(default=True, description="Whether /healthz and /readyz are served without the token.")
 
 
+class Journal(Model):
+    """A journal of who was given what, and what became of it."""
+
+    cluster: ClusterName = Field(description="Name of the upstream cluster that keeps it.")
+    topic: Annotated[TopicName, _TOPIC] = Field(description="Where it is written.")
+    create: bool = Field(default=False, description="Whether to make that topic, with one partition, if it is missing.")
+    interval: Annotated[Duration, Field(le=60)] = Field(default=1.0, description="How often a page is written.")
+    limit: Annotated[Count, Field(le=10_000_000)] = Field(
+        default=100_000, description="Events on their way; beyond it they are dropped, which is an event itself."
+    )
+
+
 class Log(Model):
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The lowest level that is written."
@@ -290,6 +302,7 @@ class Config(Model):
     metadata_refresh: Duration = Field(default=5.0, description="How often upstream topics are looked at.")
     drain_grace: Duration = Field(default=6.0, description="How long members have at a stop to commit what they hold.")
     drain_timeout: Duration = Field(default=15.0, description="How long a stop may take, `drain_grace` included.")
+    journal: Journal | None = Field(default=None, description="A journal of every delivery; without it there is none.")
     clusters: tuple[Cluster, ...] = Field(description="Upstream clusters.")
     virtual_clusters: tuple[VirtualCluster, ...] = Field(description="What clients connect to.")
 

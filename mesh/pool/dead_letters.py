@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import DeadLetterUpstream, Effect, GroupId, Report
+from mesh.pool.notes import Holder, Kind, Notes
 from mesh.pool.partition import Partition, Standing
 from mesh.pool.redelivery import Redelivery
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available
+from mesh.records.spans import Span
 
 RETRY_AFTER = 5.0
 """Seconds between a dead letter that could not be written and the next attempt."""
@@ -21,12 +23,14 @@ class DeadLetters:
         timers: Timers,
         distribution: Distribution,
         effects: list[Effect],
+        notes: Notes,
     ) -> None:
         self._group = group
         self._redelivery = redelivery
         self._timers = timers
         self._distribution = distribution
         self._effects = effects
+        self._notes = notes
 
     def put_back(self, partition: Partition, available: Available) -> None:
         """What was given up goes back to its backlog, unless it was delivered in vain often enough."""
@@ -58,7 +62,9 @@ class DeadLetters:
         del partition.dying[offset]
         partition.ledger.settle(offset, available.batch.last)
         self._distribution.touched.add(partition)
-        fields["member"] = available.history.member
+        history, span = available.history, Span(offset, available.batch.last)
+        self._notes.add(Kind.DEAD_LETTERED, partition.source, [span], Holder(history.member), history.count)
+        fields["member"] = history.member
         self._effects.append(Report("a record was given up as a dead letter", fields, "warning"))
 
     def _try_again(self, partition: Partition, available: Available) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NewType, TypeAlias
 
+from mesh.pool.notes import Note
 from mesh.pool.redelivery import History
 from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
@@ -140,5 +141,6 @@ Effect: TypeAlias = (
     | LeaveUpstream
     | AskUpstream
     | RefreshTopics
+    | Note
     | Report
 )

@@ -9,6 +9,7 @@ from mesh.pool.cutting import Cutting, can_be_cut
 from mesh.pool.dead_letters import DeadLetters
 from mesh.pool.distribution import Distribution
 from mesh.pool.member import Member
+from mesh.pool.notes import Notes
 from mesh.pool.partition import Partition, Released, Standing
 from mesh.pool.redelivery import Cause, History
 from mesh.pool.replays import Rereads
@@ -30,6 +31,7 @@ class GivingUp:
         cutting: Cutting,
         rereads: Rereads,
         dead_letters: DeadLetters,
+        notes: Notes,
     ) -> None:
         self._redelivery = settings.redelivery
         self._others_first = settings.others_first
@@ -39,6 +41,7 @@ class GivingUp:
         self._cutting = cutting
         self._rereads = rereads
         self._put_back = dead_letters.put_back
+        self._notes = notes
 
     def release(
         self,
@@ -59,6 +62,9 @@ class GivingUp:
                 self._distribution.free(member, len(delivery))
                 if partition.standing is not Standing.ABSENT:
                     is_first = delivery is deliveries[0]
+                    if self._notes.is_kept:
+                        count = delivery.history.count + 1
+                        self._notes.given_up(cause, source, [delivery.span], member.holder, count)
                     parts = self._redelivery.given_up(
                         delivery.span,
                         delivery.history,

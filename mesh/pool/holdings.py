@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from mesh.pool.acknowledged import size_of_leases
 from mesh.pool.acquiring import acquire, available_spans
 from mesh.pool.commits import Commits
-from mesh.pool.leased import Lease, Leased, LeaseRequest, Range, common, cut_out, stored_leases
+from mesh.pool.leased import Lease, Leased, LeaseRequest, Range, common, cut_out, holder_of, stored_leases
+from mesh.pool.notes import Kind
 from mesh.pool.partition import Partition, Released, Standing
 from mesh.pool.redelivery import Cause
 from mesh.pool.serving import Serving
@@ -31,6 +32,7 @@ class Holdings:
         self._topics = topics
         self._serving = serving
         self._commits = commits
+        self._notes = serving.notes
 
     def choose(self, request: LeaseRequest) -> list[tuple[Partition, Span]]:
         """Spans of at most `most` offsets in all, evenly over the partitions; while the pool has members, at most half
@@ -86,6 +88,7 @@ class Holdings:
         taken = acquire(self._serving.distribution, partition, span, now)
         for part, history in taken:
             partition.leased[part.first] = Leased(part, history, lease)
+            self._notes.add(Kind.LEASED, partition.source, [part], holder_of(lease), history.count + 1)
         self._changed(partition)
         return [part for part, _ in taken]
 
@@ -121,6 +124,7 @@ class Holdings:
             if part is not None:
                 self._cut(partition, leased, part)
                 partition.ledger.settle(part.first, part.last)
+                self._notes.add(Kind.ACKNOWLEDGED, partition.source, [part], holder_of(lease))
 
     def give_back(self, lease: Lease, cause: Cause, now: float) -> None:
         """What it holds comes back: to the front of its partitions."""
@@ -193,6 +197,8 @@ class Holdings:
     def _give_up(self, partition: Partition, leased: Leased, is_first: bool, cause: Cause, now: float) -> None:
         """NEVER_FETCHED: as if it had never been leased, since nobody was told of it."""
         for span in partition.ledger.unsettled(leased.span.first, leased.span.last):
+            count = leased.history.count + 1
+            self._notes.given_up(cause, partition.source, [span], holder_of(leased.lease), count)
             parts = [(span, leased.history)]
             if cause is not Cause.NEVER_FETCHED:
                 holder = leased.lease.holder

@@ -19,6 +19,7 @@ from mesh.pool.clients import Clients
 from mesh.pool.effects import ConnectionId, GroupId, MemberId
 from mesh.pool.fetching import FetchRequest
 from mesh.pool.member import Member
+from mesh.pool.notes import Kind
 from mesh.pool.partition import Fetch
 from mesh.pool.pool import Pool
 from mesh.pool.pools import Pools
@@ -231,6 +232,10 @@ class Connections:
         one.id, other.id = other.id, one.id
         one.instance_id, other.instance_id = other.instance_id, one.instance_id
         one.rebalance_timeout, other.rebalance_timeout = other.rebalance_timeout, one.rebalance_timeout
+        for member in (one, other):
+            for source, window in member.windows.items():
+                held = [delivery.span for delivery in window]
+                pool.serving.notes.add(Kind.CORRECTED, source, held, member.holder)
         pool.members[one.id], pool.members[other.id] = one, other
 
 

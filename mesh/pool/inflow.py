@@ -14,6 +14,7 @@ from mesh.pool.effects import Effect, GroupId, HurryUpstream, Report, SubscribeU
 from mesh.pool.leases import Leases
 from mesh.pool.ledger import Ledger
 from mesh.pool.member import Member
+from mesh.pool.notes import Kind
 from mesh.pool.partition import Partition, Released, Standing
 from mesh.pool.redelivery import History
 from mesh.pool.serving import Serving
@@ -209,8 +210,9 @@ class Inflow:
         fields = {"group": self.group, "partition": str(source), "start": start, "reason": reason}
         self._effects.append(Report("an upstream partition begins anew", fields, "warning"))
         self._demand.begin_anew(partition)
-        self._lose(partition)
+        self._lose(partition, Kind.RESET)
         partition.ledger = Ledger(start)
+        self._serving.notes.began(source, start, ())
         partition.standing = Standing.ACTIVE
         self._serving.distribution.activate(partition, now)
 
@@ -248,11 +250,13 @@ class Inflow:
         runs = [run for run in known.runs if run.last < end]
         counts = [each for each in known.counts if each.span.last < end]
         partition.ledger = Ledger(assignment.start, committed, runs, counts)
+        self._serving.notes.began(source, partition.ledger.committable, partition.ledger)
         for each in counts:
             partition.ahead[each.span.first] = Released(each.span, History(each.count), None)
         self._leases.restore(partition, known.leases, end, now)
 
-    def _lose(self, partition: Partition) -> None:
+    def _lose(self, partition: Partition, kind: Kind = Kind.REVOKED) -> None:
+        self._serving.notes.void(kind, partition.source)
         self._serving.void(partition, self._members())
         partition.standing = Standing.ABSENT
         self._commits.gone([partition.source])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
 
+from mesh.pool.notes import Holder
 from mesh.records.spans import Span, TopicName, UpstreamPartition
 
 if TYPE_CHECKING:
@@ -130,6 +131,11 @@ class LeaseBacklog:
     """Of each partition that is assigned to this process."""
 
     partitions: tuple[PartitionBacklog, ...]
+
+
+def holder_of(lease: Lease) -> Holder:
+    """What the journal calls it."""
+    return Holder(lease.holder, lease=lease.id)
 
 
 def stored_leases(held: Iterable[Leased], epoch: float) -> list[StoredLease]:

@@ -29,8 +29,10 @@ from mesh.pool.leased import (
     Range,
     StoredLease,
     UnknownLease,
+    holder_of,
 )
 from mesh.pool.ledger import Ledger
+from mesh.pool.notes import Kind
 from mesh.pool.partition import Partition
 from mesh.pool.redelivery import UNSENT, Cause
 from mesh.pool.serving import Serving
@@ -215,6 +217,7 @@ class Leases:
             for span in each.spans:
                 if span.last < end:
                     partition.leased[span.first] = Leased(span, UNSENT, lease)
+                    self._serving.notes.add(Kind.LEASED, partition.source, [span], holder_of(lease), 1)
             self._end_if_empty(lease)
 
     def stored(self) -> None:

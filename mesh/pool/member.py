@@ -7,6 +7,7 @@ import math
 from mesh.pool.client import Client
 from mesh.pool.effects import ConnectionId, GroupId, MemberId, Ticket
 from mesh.pool.flow import Flow
+from mesh.pool.notes import Holder
 from mesh.pool.settings import Acknowledge
 from mesh.pool.slots import Slot, Slots, slot_of
 from mesh.pool.window import Window
@@ -108,6 +109,11 @@ class Member:
             if not unused:
                 break
         return unused
+
+    @property
+    def holder(self) -> Holder:
+        """What the journal calls it."""
+        return Holder(self.name, self.client.id, self.client.host)
 
     @property
     def name(self) -> str:

@@ -32,7 +32,8 @@ from mesh.pool.leases import Leases
 from mesh.pool.locks import Locks
 from mesh.pool.member import Member
 from mesh.pool.membership import JoinRequest, Membership
-from mesh.pool.partition import Fetch, Partition
+from mesh.pool.notes import Kind
+from mesh.pool.partition import Fetch, Partition, Standing
 from mesh.pool.redelivery import Cause
 from mesh.pool.results import TopicPartition
 from mesh.pool.serving import Serving
@@ -228,6 +229,9 @@ class Pool:
 
     def _close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         self.is_closed = True
+        for source, partition in self.partitions.items():
+            if partition.standing is not Standing.ABSENT:
+                self.serving.notes.void(Kind.REVOKED, source)
         self._demand.close()
         self._slots.give_back_all(lambda owner: owner.group == self.group)
         for member in self.all_members:

@@ -11,6 +11,7 @@ from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Effect, GroupId, Report, RereadUpstream
 from mesh.pool.leased import cut_out
 from mesh.pool.member import Member
+from mesh.pool.notes import Kind, Notes
 from mesh.pool.partition import Partition, Released
 from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timers
@@ -94,6 +95,7 @@ class Rereads:
         cutting: Cutting,
         replays: Replays,
         effects: list[Effect],
+        notes: Notes,
         ready: Callable[[Window, float], None],
         put_back: Callable[[Partition, Available], None],
     ) -> None:
@@ -104,6 +106,7 @@ class Rereads:
         self._cutting = cutting
         self._replays = replays
         self._effects = effects
+        self._notes = notes
         self._ready = ready
         self._put_back = put_back
         self._under_way: dict[UpstreamPartition, Request] = {}
@@ -251,6 +254,7 @@ class Rereads:
             gone = cut_out(gone, Span(batch.base, batch.last))
         for each in empty:
             partition.ledger.settle(each.first, each.last)
+        self._notes.add(Kind.GONE, partition.source, empty)
         if count := sum(map(len, gone)):
             self.gone += count
             fields = {"group": self._group, "partition": str(partition.source), "span": str(span), "offsets": count}

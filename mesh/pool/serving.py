@@ -12,6 +12,7 @@ from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, Ticket
 from mesh.pool.fetching import Delivered, FetchedPartition, FetchPartition, FetchRequest, FetchResult
 from mesh.pool.giving_up import GivingUp
 from mesh.pool.member import Member
+from mesh.pool.notes import Kind, Notes
 from mesh.pool.partition import Fetch, Lane, Partition
 from mesh.pool.redelivery import Cause
 from mesh.pool.replays import Owner, Replays, Rereads
@@ -20,6 +21,7 @@ from mesh.pool.slots import Slot, Slots, SlotsExhausted, slot_of
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available, Window
+from mesh.records.batch import timestamps_of
 from mesh.records.runs import copy_batch, from_offset, rebase, split
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
@@ -51,10 +53,11 @@ class Serving:
         self._parked = parked
         self._sequence = itertools.count(1)
         self.partitions: dict[UpstreamPartition, Partition] = {}
+        self.notes = Notes(group, settings.journal, effects)
         self.cutting = Cutting(group, effects)
         self.distribution = Distribution(group, settings, timers, effects, self.cutting, self.answer)
         self.replays = Replays(settings.replay_budget)
-        self.dead_letters = DeadLetters(group, settings.redelivery, timers, self.distribution, effects)
+        self.dead_letters = DeadLetters(group, settings.redelivery, timers, self.distribution, effects, self.notes)
         self.rereads = Rereads(
             group,
             settings,
@@ -63,11 +66,19 @@ class Serving:
             self.cutting,
             self.replays,
             effects,
+            self.notes,
             self._read_again,
             self.dead_letters.put_back,
         )
         self.giving_up = GivingUp(
-            settings, timers, self.partitions, self.distribution, self.cutting, self.rereads, self.dead_letters
+            settings,
+            timers,
+            self.partitions,
+            self.distribution,
+            self.cutting,
+            self.rereads,
+            self.dead_letters,
+            self.notes,
         )
 
     @property
@@ -156,6 +167,7 @@ class Serving:
         if spans:
             highest = max(window.acknowledged[0] if window.acknowledged else -1, *(span.last for span in spans))
             window.acknowledged = (highest, partition.ledger.version)
+            self.notes.add(Kind.ACKNOWLEDGED, source, spans, member.holder)
         count = sum(len(span) for span in spans)
         self.distribution.free(member, count)
         self.distribution.touched.add(partition)
@@ -355,7 +367,7 @@ class Serving:
                 fetch.member.delivered += len(available)
                 redelivered += len(available) if available.history.was_sent else 0
                 is_new = is_new or not available.history.was_sent
-                data, end = self._send(fetch.member, lane.window, available, now)
+                data, end = self._send(fetch.member, lane.partition, lane.window, available, now)
                 records.append(data)
                 count += available.batch.record_count
             before = topics.get(lane.partition.source.topic, (0, 0))
@@ -364,7 +376,9 @@ class Serving:
         fetch.member.redelivered += redelivered
         return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered, is_new))
 
-    def _send(self, member: Member, window: Window, available: Available, now: float) -> tuple[Buffer, int]:
+    def _send(
+        self, member: Member, partition: Partition, window: Window, available: Available, now: float
+    ) -> tuple[Buffer, int]:
         if available.history.was_sent:
             # Its bytes may still lie in another connection's send buffer, under other offsets.
             available.batch = copy_batch(available.batch)
@@ -373,6 +387,11 @@ class Serving:
         delivery = window.append(available, now)
         rebase(available.batch, delivery.base_offset(available.batch))
         self.replays.keep(window, delivery)
+        if self.notes.is_kept:
+            history = available.history
+            kind = Kind.REDELIVERED if history.was_sent else Kind.DELIVERED
+            _, produced = timestamps_of(available.batch)
+            self.notes.add(kind, partition.source, [delivery.span], member.holder, history.count + 1, produced)
         return available.batch.data, delivery.end
 
 

@@ -54,5 +54,7 @@ class PoolSettings:
     """How long a Fetch with offsets of an earlier run is kept waiting for its group to join again."""
     epoch: float = 0.0
     """Seconds to add to the pool's clock for the time of day since 1970: what is kept upstream outlives that clock."""
+    journal: bool = False
+    """Whether somebody keeps a journal: the decisions leave notes."""
     presence: float = 30.0
     """How long a pool without members stays in the upstream group after a holder of leases was last heard."""

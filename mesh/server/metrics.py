@@ -232,6 +232,10 @@ class Metrics:
         """An upstream commit ended. stored: all of it; False: some of it was refused or not answered."""
         self._events.upstream_commits.labels(cluster, "stored" if stored else "failed").inc()
 
+    def journal(self, events: int, result: str) -> None:
+        """Events of the delivery journal were written or dropped. result: which."""
+        self._events.journal.labels(result).inc(events)
+
     def engine_failed(self, cluster: str) -> None:
         """An engine failed because of a bug, and is made anew."""
         self._events.engine_failures.labels(cluster).inc()
@@ -346,6 +350,7 @@ class _Events:
         )
         self.upstream_commits = counter("upstream_commits", "Commits to upstream groups.", "cluster", "result")
         self.engine_failures = counter("engine_failures", "Engines that failed and were made anew.", "cluster")
+        self.journal = counter("journal_events", "Events of the delivery journal.", "result")
         self.loop_lag = Histogram(
             "kafka_mesh_event_loop_lag_seconds",
             "How late callbacks of the event loop come.",

@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from mesh.apis import TABLE
 from mesh.apis.api import Authentication, Context, Endpoint, HandlerEffect
@@ -36,6 +35,7 @@ from mesh.pool.effects import (
     Ticket,
 )
 from mesh.pool.fetching import Delivered, FetchResult
+from mesh.pool.notes import Note
 from mesh.pool.pool import Pool
 from mesh.pool.questions import Question
 from mesh.pool.results import CommitResult
@@ -48,6 +48,7 @@ from mesh.server.authentication import Authenticator
 from mesh.server.connection import DownstreamConnection
 from mesh.server.dead_letters import Bury, bury_nothing
 from mesh.server.engines import EngineFactory, Engines
+from mesh.server.journal import Journal
 from mesh.server.limits import Descriptors, Gate, Limits
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
@@ -81,7 +82,7 @@ class _InWork:
 
 class VirtualClusterServer:
     """create: makes the engine of a pool on an upstream cluster. refresh: look upstream for topics soon. bury: write a
-    dead letter."""
+    dead letter. journal: keeps one, if pools leave notes."""
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class VirtualClusterServer:
         troubles: Troubles,
         administration: Administration,
         bury: Bury = bury_nothing,
+        journal: Journal | None = None,
         security: ListenerSecurity | None = None,
         gate: Gate | None = None,
     ) -> None:
@@ -109,6 +111,7 @@ class VirtualClusterServer:
         self._upstream = UpstreamEvents(cluster, self.engines, metrics, troubles, self.now, self._carry_out)
         self._refresh = refresh
         self._bury = bury
+        self._journal = journal
         self._administration = administration
         self._questions = asyncio.Semaphore(QUESTIONS_AT_A_TIME)
         self._asking: set[asyncio.Task[None]] = set()
@@ -367,8 +370,8 @@ class VirtualClusterServer:
                 in_work = self._in_work.get(ticket)
                 if in_work is not None:
                     self.authenticator.carry_out(in_work.connection, effect)
-            case Report(event, fields, level):
-                self._report(event, fields, level)
+            case Note() | Report():
+                self._tell(effect)
             case _:
                 self.engines.command(effect)
 
@@ -391,10 +394,15 @@ class VirtualClusterServer:
             result = await self._administration.ask(question)
         self._carry_out([Answer(request, result)])
 
-    def _report(self, event: str, fields: Mapping[str, Any], level: str) -> None:
-        if level == "error":
+    def _tell(self, effect: Note | Report) -> None:
+        """The journal, or an operator."""
+        if isinstance(effect, Note):
+            if self._journal is not None:
+                self._journal.add(self.name, effect)
+            return
+        if effect.level == "error":
             self.metrics.violation(self.name)
-        getattr(log, level)(event, virtual_cluster=self.name, **fields)
+        getattr(log, effect.level)(effect.event, virtual_cluster=self.name, **effect.fields)
 
     def _arm(self) -> None:
         deadline = self.cluster.next_deadline()

@@ -32,6 +32,12 @@ def test_clusters_are_defined(tmp_path: Path) -> None:
     ]
 
 
+def test_the_cluster_of_the_journal_is_defined(tmp_path: Path) -> None:
+    tree = small()
+    tree["journal"] = {"cluster": "mars", "topic": "journal"}
+    assert mistakes(tmp_path, tree) == ["journal.cluster: 'mars': one of the clusters defined: eu, us"]
+
+
 def test_dead_letters_do_not_go_where_they_came_from(tmp_path: Path) -> None:
     tree = small()
     pool(tree)["dead_letters"] = {"topic": "orders"}

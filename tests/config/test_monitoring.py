@@ -48,6 +48,7 @@ def exported() -> dict[str, set[str]]:
     metrics.violation("shop")
     metrics.upstream_commit("eu", stored=True)
     metrics.engine_failed("eu")
+    metrics.journal(5, "written")
     metrics.loop_lag(0.1)
     metrics.add_collector(lambda: [Sample(family, tuple(family.labels), 1) for family in FAMILIES])
     families = text_string_to_metric_families(metrics.exposition().decode())

@@ -7,7 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
 from mesh.pool.demand import MemoryBudget
@@ -30,6 +30,7 @@ from mesh.pool.effects import (
 from mesh.pool.fetching import FetchResult
 from mesh.pool.inflow import Assignment
 from mesh.pool.ledger import Ledger
+from mesh.pool.notes import Note
 from mesh.pool.partition import Standing
 from mesh.pool.pool import Pool
 from mesh.pool.questions import (
@@ -55,6 +56,7 @@ from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.errors import ErrorCode
 from tests.pool.checks import check_pool
 from tests.pool.consumer import Consumer
+from tests.pool.journal_model import JournalModel
 from tests.pool.names import EU, GROUP, HOST, MAXIMUM, NOBODY, ORDERS, US, batch_of, source, value_of
 
 __all__ = [
@@ -122,8 +124,14 @@ class World:
         topics = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(EU, ORDERS), Source(US, ORDERS)))], [])
         self.memory = MemoryBudget(1 << 30)
         self.cluster = VirtualCluster(
-            "vc", topics, rules or GroupRules(), settings or PoolSettings(), self.memory, random.Random(7)
+            "vc",
+            topics,
+            rules or GroupRules(),
+            replace(settings or PoolSettings(), journal=True),
+            self.memory,
+            random.Random(7),
         )
+        self.journal = JournalModel()
         self._tickets = itertools.count(1)
         self.connections: set[ConnectionId] = set()
         self._connections = itertools.count(1)
@@ -229,8 +237,15 @@ class World:
             self.do(self.cluster.tick(self.now))
         self.now = until
 
+    def note(self, effects: list[Effect]) -> None:
+        """Before anything follows from them: the journal is in the order of the decisions."""
+        for effect in effects:
+            if isinstance(effect, Note):
+                self.journal.add(effect)
+
     def do(self, effects: list[Effect]) -> None:
-        self.effects += effects
+        self.effects += (effect for effect in effects if not isinstance(effect, Note))
+        self.note(effects)
         for effect in effects:
             match effect:
                 case Answer(ticket, result):
@@ -433,6 +448,7 @@ class World:
         for group in list(self.cluster.pools):
             with self.of(group):
                 check_pool(self, self.pool)
+                self.journal.check(self.pool, self.logs)
 
     def check_empty(self) -> None:
         """Everybody has left: the virtual cluster holds nothing but its topics."""

@@ -16,7 +16,9 @@ def ask(consumer: Consumer, partitions: list[FetchPartition], wait: float = 0.5)
     """Send a Fetch as it is; its answer if there is one at once."""
     world, ticket = consumer.world, object()
     request = FetchRequest(partitions, 1, MAXIMUM, wait)
-    for effect in world.cluster.fetch(consumer.fetching, consumer.name, ticket, request, world.now):
+    effects = world.cluster.fetch(consumer.fetching, consumer.name, ticket, request, world.now)
+    world.note(effects)
+    for effect in effects:
         if isinstance(effect, Answer):
             assert isinstance(effect.result, FetchResult)
             return effect.result.partitions

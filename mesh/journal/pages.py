@@ -1,0 +1,185 @@
+"""Pages of the journal: many events each, column by column, in Avro's single-object encoding.
+
+The first ten bytes of a page name the schema that it was written with (`C3 01` and a CRC-64-AVRO fingerprint, Avro 1.12
+"Single-object encoding"), so a reader knows every version at sight.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final
+
+import fastavro
+
+SCHEMA_FILE: Final = "schema-1.avsc"
+MARKER: Final = b"\xc3\x01"
+UNKNOWN_AGE: Final = -(1 << 63)
+LARGEST_PAGE: Final = 64 << 20
+"""Bytes; more than any topic takes in one record."""
+
+
+class NotAPage(ValueError):
+    """These bytes are no page of a journal, or of a version that is not known here."""
+
+
+def schema_text() -> str:
+    """The newest schema, as it is written down."""
+    return resources.files("mesh.journal").joinpath(SCHEMA_FILE).read_text()
+
+
+SCHEMA: Final[Any] = fastavro.parse_schema(json.loads(schema_text()))
+_FINGERPRINT: Final = bytes.fromhex(
+    fastavro.schema.fingerprint(fastavro.schema.to_parsing_canonical_form(SCHEMA), "CRC-64-AVRO")
+)
+PREFIX: Final = MARKER + _FINGERPRINT
+_SCHEMAS: Final[dict[bytes, Any]] = {PREFIX: SCHEMA}
+"""Of every version that was ever written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event, as readers want it. Times in ms since the epoch; last < first where it is about no offset; produced:
+    -1 if it is not known."""
+
+    event: str
+    time: int
+    virtual_cluster: str
+    group: str
+    cluster: str
+    topic: str
+    partition: int
+    first: int
+    last: int
+    member: str
+    client_id: str
+    host: str
+    lease: str
+    deliveries: int
+    produced: int
+
+
+class Page:
+    """A page that is being written. begun: ms since the epoch."""
+
+    __slots__ = ("_columns", "_holders", "_partitions", "_pools", "begun")
+
+    def __init__(self, begun: int) -> None:
+        self.begun = begun
+        self._pools: dict[tuple[str, str], int] = {}
+        self._partitions: dict[tuple[str, str, int], int] = {}
+        self._holders: dict[tuple[str, str, str, str], int] = {}
+        self._columns: tuple[list[Any], ...] = ([], [], [], [], [], [], [], [], [])
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def add(
+        self,
+        event: str,
+        time: int,
+        pool: tuple[str, str],
+        partition: tuple[str, str, int],
+        holder: tuple[str, str, str, str],
+        first: int,
+        last: int,
+        deliveries: int,
+        produced: int,
+    ) -> None:
+        """holder: member, client id, host, lease. produced: ms since the epoch, -1 if that is not known."""
+        events, after, pools, partitions, holders, firsts, offsets, counts, ages = self._columns
+        events.append(event)
+        after.append(time - self.begun)
+        pools.append(self._pools.setdefault(pool, len(self._pools)))
+        partitions.append(self._partitions.setdefault(partition, len(self._partitions)))
+        holders.append(self._holders.setdefault(holder, len(self._holders)))
+        firsts.append(first)
+        offsets.append(last - first + 1)
+        counts.append(deliveries)
+        ages.append(time - produced if produced >= 0 else UNKNOWN_AGE)
+
+    def encode(
+        self, process: str, run: str, sequence: int, dropped: int = 0, dropped_since: int = 0, is_last: bool = False
+    ) -> bytes:
+        events, after, pools, partitions, holders, firsts, offsets, counts, ages = self._columns
+        page = {
+            "process": process,
+            "run": run,
+            "sequence": sequence,
+            "is_last": is_last,
+            "time": self.begun,
+            "dropped": dropped,
+            "dropped_since": dropped_since,
+            "pools": [{"virtual_cluster": name, "group": group} for name, group in self._pools],
+            "partitions": [
+                {"cluster": cluster, "topic": topic, "partition": partition}
+                for cluster, topic, partition in self._partitions
+            ],
+            "holders": [
+                {"member": member, "client_id": client_id, "host": host, "lease": lease}
+                for member, client_id, host, lease in self._holders
+            ],
+            "event": events,
+            "after": after,
+            "pool": pools,
+            "partition": partitions,
+            "holder": holders,
+            "first": firsts,
+            "offsets": offsets,
+            "deliveries": counts,
+            "age": ages,
+        }
+        written = io.BytesIO()
+        written.write(PREFIX)
+        fastavro.schemaless_writer(written, SCHEMA, page)
+        return written.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """A page that was read. columns: as in the schema, of the same length each."""
+
+    process: str
+    run: str
+    sequence: int
+    is_last: bool
+    time: int
+    dropped: int
+    dropped_since: int
+    columns: dict[str, list[Any]]
+
+    def __iter__(self) -> Iterator[Event]:
+        columns = self.columns
+        pools, partitions, holders = columns["pools"], columns["partitions"], columns["holders"]
+        for event, after, pool, partition, holder, first, offsets, deliveries, age in zip(
+            *(columns[name] for name in COLUMNS), strict=True
+        ):
+            time = self.time + after
+            values: list[Any] = [event, time, *pools[pool].values(), *partitions[partition].values()]
+            values += [first, first + offsets - 1, *holders[holder].values()]
+            values += [deliveries, time - age if age != UNKNOWN_AGE else -1]
+            yield Event(*values)
+
+
+COLUMNS: Final[Sequence[str]] = (
+    *("event", "after", "pool", "partition", "holder", "first", "offsets", "deliveries", "age"),
+)
+
+
+def decode(data: bytes) -> ReadPage:
+    """Raises NotAPage."""
+    schema = _SCHEMAS.get(bytes(data[: len(PREFIX)]))
+    if schema is None or len(data) > LARGEST_PAGE:
+        raise NotAPage(f"{len(data)} bytes that begin with {bytes(data[: len(PREFIX)]).hex()}")
+    try:
+        found: Any = fastavro.schemaless_reader(io.BytesIO(data[len(PREFIX) :]), schema, None)
+    except Exception as problem:
+        raise NotAPage(repr(problem)) from problem
+    if len({len(found[name]) for name in COLUMNS}) != 1:
+        raise NotAPage("its columns are not of the same length")
+    values: dict[str, Any] = {name: found[name] for name in ("process", "run", "sequence", "is_last", "dropped")}
+    values |= {name: round(found[name].timestamp() * 1000) for name in ("time", "dropped_since")}
+    return ReadPage(**values, columns={name: found[name] for name in ("pools", "partitions", "holders", *COLUMNS)})

@@ -1,0 +1,87 @@
+"""What somebody knows of a pool who has only read its notes; compared with the pool after every step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mesh.pool.effects import GroupId
+from mesh.pool.leased import holder_of
+from mesh.pool.notes import Holder, Kind, Note
+from mesh.pool.partition import Partition, Standing
+from mesh.pool.pool import Pool
+from mesh.records.spans import UpstreamPartition
+
+
+@dataclass(slots=True)
+class Known:
+    """Of one partition in one group."""
+
+    settled: set[int] = field(default_factory=set)
+    held: dict[int, Holder] = field(default_factory=dict)
+
+
+class JournalModel:
+    def __init__(self) -> None:
+        self.known: dict[tuple[GroupId, UpstreamPartition], Known] = defaultdict(Known)
+        self.seen: set[Kind] = set()
+
+    def add(self, note: Note) -> None:
+        known = self.known[note.group, note.partition]
+        offsets = range(note.first, note.last + 1)
+        self.seen.add(note.kind)
+        match note.kind:
+            case Kind.KNOWN:
+                known.settled.update(offsets)
+            case Kind.DELIVERED | Kind.REDELIVERED | Kind.LEASED:
+                assert offsets
+                assert not known.held.keys() & offsets, "nothing is held twice"
+                assert note.kind is Kind.LEASED or not known.settled & set(offsets), "nothing settled is delivered"
+                assert note.deliveries > 0
+                known.held.update(dict.fromkeys(offsets, note.holder))
+            case Kind.CORRECTED:
+                assert known.held.keys() >= set(offsets)
+                known.held.update(dict.fromkeys(offsets, note.holder))
+            case Kind.ACKNOWLEDGED:
+                self._no_longer_held(known, note, offsets)
+                known.settled.update(offsets)
+            case Kind.RELEASED | Kind.EXPIRED:
+                self._no_longer_held(known, note, offsets)
+            case Kind.DEAD_LETTERED:
+                assert not known.held.keys() & offsets
+                known.settled.update(offsets)
+            case Kind.GONE:
+                for offset in offsets:
+                    known.held.pop(offset, None)
+                known.settled.update(offsets)
+            case Kind.REVOKED | Kind.RESET:
+                self.known[note.group, note.partition] = Known()
+
+    @staticmethod
+    def _no_longer_held(known: Known, note: Note, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            assert known.held.pop(offset) == note.holder, note
+
+    def check(self, pool: Pool, records: dict[UpstreamPartition, list[tuple[int, int]]]) -> None:
+        """records: the runs of offsets of each partition that exist."""
+        for source, partition in pool.partitions.items():
+            if partition.standing is Standing.ABSENT:
+                continue
+            known = self.known[pool.group, source]
+            assert known.held == _held(pool, partition), source
+            ledger = partition.ledger
+            assert all(map(ledger.is_settled, known.settled)), source
+            for first, last in records.get(source, []):
+                for offset in range(first, min(last + 1, ledger.received)):
+                    assert ledger.is_settled(offset) is (offset in known.settled), (source, offset)
+
+
+def _held(pool: Pool, partition: Partition) -> dict[int, Holder]:
+    held: dict[int, Holder] = {}
+    for member in pool.all_members:
+        for delivery in member.windows.get(partition.source, ()):
+            held.update(dict.fromkeys(range(delivery.first, delivery.last + 1), member.holder))
+    for leased in partition.leased.values():
+        held.update(dict.fromkeys(range(leased.span.first, leased.span.last + 1), holder_of(leased.lease)))
+    return held
