@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # CI sets it to .ci/second-chance, which see.
 SECOND_CHANCE ?=
 
-.PHONY: help install demo demo-spark test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-check bench-document clean
+.PHONY: help install demo picture docs demo-spark test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-check bench-document clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -19,6 +19,13 @@ $(STAMP): pyproject.toml requirements.lock
 
 demo: install ## the main job on embedded clusters, e.g. make demo ARGS="--duration 20"
 	@$(BIN)/kafka-mesh demo $(ARGS)
+
+picture: install ## take the picture of the demo anew, of a real run
+	@$(BIN)/python -m mesh.demo.picture docs/pictures/demo.svg
+
+docs: install ## build the site of docs/ in build/site; warnings are errors; make docs ARGS="--serve" shows it while you write
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(if $(filter --serve,$(ARGS)),serve,build --strict --quiet)
 
 demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.g. make demo-spark ARGS="--duration 30"
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark]'

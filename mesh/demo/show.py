@@ -32,6 +32,11 @@ class Show:
         self.disturbed = False
 
     @property
+    def latest(self) -> Seen | None:
+        """What the mesh said last."""
+        return self._recent.latest
+
+    @property
     def given_away(self) -> int:
         """Records that consumers of the group were given that are not the demo's."""
         return sum(self._given.values())
