@@ -1,0 +1,65 @@
+"""A hook of MkDocs: pages and files that stand elsewhere in the repository become part of the site, and links to them
+work there as they do in the repository."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT: Final = Path(__file__).parents[1]
+PAGES: Final = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/README.md": "benchmarks.md",
+}
+"""Pages that do not stand in docs/: where they are on the site."""
+
+_LINK: Final = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+
+
+def place(path: str) -> str:
+    """Where a file of the repository is on the site."""
+    return PAGES.get(path) or path.removeprefix("docs/")
+
+
+def translated(text: str, path: str) -> str:
+    """A page with its links as they must be on the site. path: of the page, in the repository."""
+    here = posixpath.dirname(place(path))
+
+    def link(found: re.Match[str]) -> str:
+        return found[1] + posixpath.relpath(place(_target(path, found[2])), here or ".") + found[3]
+
+    return _LINK.sub(link, text)
+
+
+def outside(text: str, path: str) -> set[str]:
+    """Files of the repository that a page links to and that are no pages of docs/."""
+    targets = {_target(path, found[2]) for found in _LINK.finditer(text)}
+    return {target for target in targets if not target.startswith("docs/") and (ROOT / target).is_file()}
+
+
+def _target(path: str, link: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    from mkdocs.structure.files import File
+
+    pages = [*PAGES, *(f"docs/{file.src_uri}" for file in files.documentation_pages())]
+    linked = {target for page in pages for target in outside((ROOT / page).read_text(), page)}
+    for target in sorted(linked | PAGES.keys()):
+        files.append(File.generated(config, place(target), abs_src_path=str(ROOT / target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    sources = {site: path for path, site in PAGES.items()}
+    return translated(markdown, sources.get(page.file.src_uri, f"docs/{page.file.src_uri}"))

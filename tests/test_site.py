@@ -1,0 +1,45 @@
+"""Links of pages, as they are on the site."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+_SPEC = importlib.util.spec_from_file_location("site_of_docs", ROOT / "docs/site.py")
+assert _SPEC is not None and _SPEC.loader is not None
+site = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(site)
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "there"),
+    [
+        ("README.md", "docs/tools.md", "tools.md"),
+        ("README.md", "docs/decisions/README.md", "decisions/README.md"),
+        ("README.md", "CONTRIBUTING.md", "contributing.md"),
+        ("README.md", "docs/pictures/demo.svg", "pictures/demo.svg"),
+        ("docs/migration.md", "../README.md#what-is-not", "index.md#what-is-not"),
+        ("docs/migration.md", "tools.md#kafkas-tools-at-the-mesh", "tools.md#kafkas-tools-at-the-mesh"),
+        ("docs/configuration.md", "../config/full.yaml", "config/full.yaml"),
+        ("docs/decisions/README.md", "0002-singleton-generations.md", "0002-singleton-generations.md"),
+        ("docs/decisions/0002-singleton-generations.md", "../how-it-works.md", "../how-it-works.md"),
+        ("benchmarks/README.md", "../docs/performance.md", "performance.md"),
+        ("docs/tools.md", "https://example.org/a.md", "https://example.org/a.md"),
+        ("docs/tools.md", "#in-a-browser", "#in-a-browser"),
+    ],
+)
+def test_a_link(page: str, link: str, there: str) -> None:
+    assert site.translated(f"see [it]({link}), and", page) == f"see [it]({there}), and"
+
+
+def test_what_a_page_links_to_outside_of_docs_comes_along() -> None:
+    page = (ROOT / "docs/deployment.md").read_text()
+    along = site.outside(page, "docs/deployment.md")
+    assert {"config/kubernetes/kafka-mesh.yaml", "config/prometheus/alerts.yaml"} <= along
+
+
+def test_the_pages_that_stand_elsewhere_are_there() -> None:
+    assert all((ROOT / path).is_file() for path in site.PAGES)
