@@ -119,14 +119,18 @@ class DeadLetterTopics:
                 yield letter
 
     def redrive(self, letters: Sequence[Letter], ledger: Ledger, producer: Producer) -> None:
-        """One transaction: the records go back to the topics they came from, and their letters are marked."""
+        """One transaction: the records go back to the topics they came from, and their letters are marked. Raises
+        LettersUnavailable when there is no room for that: then nothing of it is done."""
         place = letters[0].place
-        producer.begin_transaction()
         for letter in letters:
             ledger.settle(letter.offset, letter.offset)
+        packed = pack(place, ledger.committable, ledger, METADATA_LIMIT)
+        if packed.covered is not None:  # what is not marked would go back again the next time
+            raise LettersUnavailable(f"{place}: too many letters are left out between others; redrive those first")
+        producer.begin_transaction()
+        for letter in letters:
             timestamp: dict[str, Any] = {"timestamp": letter.timestamp} if letter.timestamp > 0 else {}
             producer.produce(letter.about["topic"], letter.value, letter.key, headers=letter.headers, **timestamp)
-        packed = pack(place, ledger.committable, ledger, METADATA_LIMIT)
         mark = TopicPartition(place.topic, place.partition, ledger.committable, packed.text)
         producer.send_offsets_to_transaction([mark], self._consumer.consumer_group_metadata())
         producer.commit_transaction()
