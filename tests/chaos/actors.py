@@ -102,6 +102,14 @@ class MeshActor:
                     found[labels["client_id"]] += int(value)
         return found
 
+    def uses(self, cluster: str) -> bool:
+        """Whether it says that an upstream cluster can be used; what is acknowledged there is not stored before."""
+        with suppress(OSError):
+            return any(
+                value and labels["cluster"] == cluster for labels, value in self.mesh.samples("kafka_mesh_upstream_up")
+            )
+        return False
+
     def end(self) -> None:
         self.mesh.kill()
         self.relay.close()

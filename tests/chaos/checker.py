@@ -103,7 +103,8 @@ class Evidence:
     """deliveries: each member's in the order of its journal. hung: members whose application stood still with records
     in its hands for so long that it loses them, whatever it commits later. poison: records that kill their members.
 
-    assignments: when members were given partitions, which empties their clients' buffers; ascending.
+    assignments: when members were given partitions, which empties their clients' buffers; ascending. What they had not
+    committed by then was taken from them: a later commit is about what came after it, though its offset is higher.
     clean_from: everything had been committed and all members had left: nothing older comes again from then on.
     """
 
@@ -161,7 +162,7 @@ class _Check:
         self._by_id: dict[str, list[Delivery]] = defaultdict(list)
         for delivery in evidence.deliveries:
             self._by_id[delivery.id].append(delivery)
-        self._answered = _Answered(evidence.commits)
+        self._answered = _Answered(evidence.commits, evidence.assignments)
         self._again = 0
 
     def verdict(self) -> Verdict:
@@ -261,8 +262,9 @@ class _Check:
                 yield Finding(Kind.ORDER, delivery.id, f"at {_where(original)}: to {_shown(delivery)} after {offset}")
 
     def _was_disturbed(self, begin: float, end: float) -> bool:
-        """Somebody may have held a record without having journaled it, and have lost it."""
-        return any(each.begin <= end and begin <= each.end for each in self._evidence.disturbances)
+        """Somebody may have held a record without having journaled it, and have lost it; and who got it then may have
+        kept it in its buffer, behind what it shows first."""
+        return any(each.begin <= end and begin - BUFFERED <= each.end for each in self._evidence.disturbances)
 
     def _dead(self) -> Iterator[Finding]:
         found = {letter.id: letter for letter in self._evidence.dead_letters}
@@ -283,7 +285,8 @@ class _Check:
 class _Answered:
     """When the commit of a delivery was answered."""
 
-    def __init__(self, commits: Sequence[Commit]) -> None:
+    def __init__(self, commits: Sequence[Commit], assignments: Mapping[str, Sequence[float]]) -> None:
+        self._assignments = assignments
         by_slot: dict[tuple[str, int, int], list[tuple[float, int]]] = defaultdict(list)
         for commit in commits:
             for partition, offset in commit.offsets.items():
@@ -300,7 +303,12 @@ class _Answered:
             return None
         start = bisect_right(offsets, delivery.offset)
         later = (at for at, _ in self._by_slot[key][start:] if delivery.at is None or at >= delivery.at)
-        return next(later, None)
+        answered = next(later, None)
+        if answered is None or delivery.at is None:
+            return answered
+        return (
+            None if any(delivery.at < at < answered for at in self._assignments.get(delivery.member, ())) else answered
+        )
 
 
 def _where(original: Original) -> str:

@@ -203,6 +203,7 @@ class Faults:
             yield _rest(step.seconds)
             actor.cluster.launch()
             yield Until(f"{actor.cluster.name} answers", lambda: actor.cluster.is_up(0.2))
+            yield self._used_again(actor)
         actor.is_busy = False
 
     def freeze_broker(self, step: Step) -> Course:
@@ -213,6 +214,7 @@ class Faults:
             yield DoneTo(f"{actor.cluster.name}; members held {holds}")
             yield _rest(step.seconds)
             actor.cluster.thaw()
+            yield self._used_again(actor)
         actor.is_busy = False
 
     def grow_topic(self, step: Step) -> Course:
@@ -241,21 +243,30 @@ class Faults:
     def cut_upstream(self, step: Step) -> Course:
         actor = self._clusters[step.target % len(self._clusters)]
         holds = yield from self._something_to_lose()
-        begin = time.monotonic()
-        yield DoneTo(f"{actor.relay.cut()} connections to {actor.cluster.name}; members held {holds}")
-        self._note(step.fault.value, begin, clusters=[actor])
+        with self._disturbing(step.fault.value, clusters=[actor]):
+            yield DoneTo(f"{actor.relay.cut()} connections to {actor.cluster.name}; members held {holds}")
+            yield self._used_again(actor)
 
     def slow_upstream(self, step: Step) -> Course:
         actor = self._clusters[step.target % len(self._clusters)]
         yield from self._slowed(step, actor.relay, actor.cluster.name, [actor])
 
-    def _slowed(self, step: Step, relay: Relay, name: str, clusters: Iterable[ClusterActor]) -> Course:
+    def _slowed(self, step: Step, relay: Relay, name: str, clusters: Sequence[ClusterActor]) -> Course:
         with self._disturbing(step.fault.value, clusters=clusters):
             rate = 2_000 * (1 + step.target % 20)
             relay.slow(rate)
             yield DoneTo(f"{name}, {rate} bytes/s")
             yield _rest(step.seconds)
             relay.slow(None)
+            for actor in clusters:
+                yield self._used_again(actor)
+
+    def _used_again(self, actor: ClusterActor) -> Until:
+        """On a busy machine it takes a mesh a while to find out."""
+        name = actor.cluster.name
+        return Until(
+            f"the meshes use {name} again", lambda: all(each.uses(name) for each in self._meshes if each.is_reachable)
+        )
 
     # What they have in common
 

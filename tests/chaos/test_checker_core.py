@@ -154,6 +154,14 @@ def test_commit_below_a_record_does_not_acknowledge_it() -> None:
     assert found(with_deliveries(evidence, delivered(4, "a", at=12.0))) == [(Kind.ACKNOWLEDGED, IDS[4])]
 
 
+def test_commit_after_a_new_assignment_is_about_what_came_after_it() -> None:
+    """The commit of the fourth was refused, the member joined again, and went on behind it."""
+    evidence = with_deliveries(replace(good(), disturbances=[killed("b", 4.5)]), delivered(3, "a", at=12.0))
+    assert found(evidence) == [(Kind.ACKNOWLEDGED, IDS[3])]
+    assert found(replace(evidence, assignments={"b": [3.5]})) == []
+    assert found(replace(evidence, assignments={"b": [2.5]})) == [(Kind.ACKNOWLEDGED, IDS[3])]
+
+
 @pytest.mark.parametrize(("cluster", "is_documented"), [("eu", True), ("us", False)])
 def test_acknowledgement_while_the_cluster_is_down_lasts_as_long_as_the_mesh(cluster: str, is_documented: bool) -> None:
     down = Disturbance("a broker is killed", 9.0, 15.0, clusters=frozenset({cluster}))
@@ -175,6 +183,8 @@ def test_order_break() -> None:
     broken = replace(evidence, deliveries=swapped)
     assert found(broken) == [(Kind.ORDER, IDS[3])]
     assert found(replace(broken, disturbances=[killed("c", 2.0)])) == []
+    assert found(replace(broken, disturbances=[killed("c", -20.0)])) == [], "its buffer may have been full"
+    assert found(replace(broken, disturbances=[killed("c", -40.0)])) == [(Kind.ORDER, IDS[3])]
 
 
 def test_order_of_what_comes_again_is_nobodys() -> None:
