@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # CI sets it to .ci/second-chance, which see.
 SECOND_CHANCE ?=
 
-.PHONY: help install demo picture docs demo-spark test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-check bench-document clean
+.PHONY: help install demo picture docs demo-spark test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-check bench-document clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -28,16 +28,17 @@ docs: install ## build the site of docs/ in build/site; warnings are errors; mak
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(if $(filter --serve,$(ARGS)),serve,build --strict --quiet)
 
 demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.g. make demo-spark ARGS="--duration 30"
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark]'
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	@$(BIN)/python -m mesh.demo.landing $(ARGS)
 
 test: install ## all tests but the long ones, two at a time; real brokers where Java 17 and Maven are
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	$(BIN)/python -m tests.integration.jars
 	$(SECOND_CHANCE) $(BIN)/pytest -m "not long and not alone" -n 2 --dist loadfile $(ARGS)
 	$(SECOND_CHANCE) $(BIN)/pytest -m "not long and alone" $(ARGS)
 
 test-long: install ## the long tests, three at a time
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark]'
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	$(BIN)/python -m tests.clients.building
 	$(SECOND_CHANCE) $(BIN)/pytest -m "long and not alone" -n 3 --dist loadgroup $(ARGS)
 	$(SECOND_CHANCE) $(BIN)/pytest -m "long and alone" $(ARGS)
@@ -81,6 +82,10 @@ bench: install ## side by side on a real broker, e.g. make bench ARGS="--case ja
 bench-peers: install ## the same with Kroxylicious in the same rounds
 	$(BIN)/python -m benchmarks --peers $(ARGS)
 
+bench-spark: install ## the source for Spark beside Spark's own, e.g. make bench-spark ARGS="--rounds 3 --records 500000"
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
+	$(BIN)/python -m benchmarks.spark $(ARGS)
+
 bench-check: install ## every case of the benchmark in its short form, as a test: nothing is compared
 	KAFKA_MESH_EVERY_CASE=1 $(BIN)/pytest -m long tests/benchmarks $(ARGS)
 
@@ -89,7 +94,7 @@ bench-document: install ## write what make bench measured into docs/performance.
 
 lock: ## renew requirements.lock from pyproject.toml
 	$(BIN)/pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --extra dev --extra bench --extra docs --extra spark --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --extra dev --extra bench --extra docs --extra spark --extra deltalake --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --no-header --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

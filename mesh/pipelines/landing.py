@@ -1,24 +1,36 @@
-"""Everything that comes goes into one Parquet table, each record once, with where it truly stands upstream.
+"""Everything that comes goes into one table, Parquet or Delta, each record once, with where it truly stands upstream.
 
 `kafka-mesh pipeline landing FILE`, or `spark-submit landing.py FILE` where kafka-mesh[spark] is installed. The table
 has the columns of the source, `ingested_at`, and `dt`, the day of the record's timestamp in UTC; it is partitioned by
-topic and dt. docs/spark.md.
+topic and dt. Beside it is a table of its batches (`mesh.pipelines.batches`). docs/spark.md.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Mapping
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mesh.pipelines.batches import Batches
+from mesh.pipelines.delta import append_once
+
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+
+DELTA_BYTES = 64 << 20
+PARTITIONS = ("topic", "dt")
+POLL = 1.0
+"""Seconds between two looks for batches that are done, and for a signal."""
 
 
 class Model(BaseModel):
@@ -39,8 +51,21 @@ class Landing(Model):
     source: Source
     table: str = Field(min_length=1, description="Folder of the table: a path or URL that Spark can write to.")
     checkpoint: str = Field(min_length=1, description="Folder of the checkpoint; as lasting as the table.")
+    format: Literal["parquet", "delta"] = "parquet"
+    batches: str | None = Field(
+        default=None, min_length=1, description="Folder of the table of batches: TABLE_batches."
+    )
+    storage_options: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Of the package deltalake, for a Delta table that is not in files.",
+    )
     trigger: float = Field(default=10.0, gt=0, le=86_400, description="Seconds between two batches at least.")
     max_records_per_batch: int = Field(default=1_000_000, ge=1, le=100_000_000)
+    max_bytes_per_batch: int | None = Field(
+        default=None, ge=1, le=1 << 50, description="About; 64 MiB for Delta, whose batches pass through the driver."
+    )
+    one_file: bool = Field(default=False, description="One file for each topic and day of a batch, and not of a task.")
     max_records_per_file: int = Field(default=0, ge=0, description="0 for one file of each task, topic and day.")
     tasks: int = Field(default=1, ge=1, le=10_000, description="Tasks of one batch at least.")
 
@@ -72,6 +97,9 @@ def options_of(landing: Landing) -> Mapping[str, str]:
         "maxOffsetsPerTrigger": str(landing.max_records_per_batch),
         "minPartitions": str(landing.tasks),
     }
+    most_bytes = landing.max_bytes_per_batch or (DELTA_BYTES if landing.format == "delta" else None)
+    if most_bytes is not None:
+        options["maxBytesPerTrigger"] = str(most_bytes)
     token = {"mesh.admin.token": source.token} if source.token is not None else {}
     return options | token | source.options
 
@@ -83,23 +111,61 @@ def start(spark: SparkSession, landing: Landing, available_now: bool = False) ->
     stream = spark.readStream.format("kafka-mesh").options(**options_of(landing)).load()
     day = functions.to_date(functions.to_utc_timestamp("timestamp", spark.conf.get("spark.sql.session.timeZone")))
     rows = stream.withColumn("ingested_at", functions.current_timestamp()).withColumn("dt", day)
-    writer = rows.writeStream.format("parquet").partitionBy("topic", "dt").queryName("kafka-mesh landing")
-    writer = writer.option("path", landing.table).option("checkpointLocation", landing.checkpoint)
-    writer = writer.option("maxRecordsPerFile", landing.max_records_per_file)
+    if landing.one_file:
+        rows = rows.repartition(landing.tasks, *PARTITIONS)
+    writer = rows.writeStream.queryName("kafka-mesh landing").option("checkpointLocation", landing.checkpoint)
+    if landing.format == "delta":
+        writer = writer.foreachBatch(into_delta(spark, landing))
+    else:
+        writer = writer.format("parquet").partitionBy(*PARTITIONS).option("path", landing.table)
+        writer = writer.option("maxRecordsPerFile", landing.max_records_per_file)
     if available_now:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{landing.trigger:g} seconds").start()
 
 
+def batches_of(spark: SparkSession, landing: Landing) -> Batches:
+    """The table of batches; `catch_up` writes what is missing there."""
+    folder = landing.batches or f"{landing.table.rstrip('/')}_batches"
+    return Batches(spark, folder, landing.checkpoint, landing.table if landing.format == "parquet" else None)
+
+
+def into_delta(spark: SparkSession, landing: Landing) -> Callable[[DataFrame, int], None]:
+    """For foreachBatch. Both tables know their batches, so a batch that is done again changes nothing."""
+    batches = batches_of(spark, landing)
+
+    def land(frame: DataFrame, batch: int) -> None:
+        rows = frame.toArrow()
+        # The name of the checkpoint: another one counts its batches from 0 again.
+        holder = batches.leased(batch).holder
+        append_once(landing.table, rows, f"kafka-mesh {holder}", batch, PARTITIONS, landing.storage_options)
+        places = zip(*(rows[name].to_pylist() for name in ("cluster", "topic", "partition")), strict=True)
+        batches.write(batch, Counter(places))
+
+    return land
+
+
 def run(landing: Landing, available_now: bool) -> None:
-    """In the session of spark-submit, or in a local one on all cores. Returns when the query ends, or raises why."""
+    """In the session of spark-submit, or in a local one on all cores. Returns when the query ends, or after SIGTERM;
+    raises why it failed."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # its workers need what is installed here
+    stopping = threading.Event()
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: stopping.set())
     builder: Any = SparkSession.builder
     spark: SparkSession = builder.appName("kafka-mesh landing").getOrCreate()
     try:
-        start(spark, landing, available_now).awaitTermination()
+        batches = batches_of(spark, landing)
+        query = start(spark, landing, available_now)
+        is_over = False
+        while not (is_over or stopping.is_set()):
+            is_over = query.awaitTermination(POLL)
+            if landing.format == "parquet":
+                batches.catch_up()
+        query.stop()
     finally:
         spark.stop()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,12 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.fileSink.log.compactInterval": "3",
 }
+ATTEMPTS = 10
+SLOW_START = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start, which is written into it; on a busy machine that is too little. A
+query that failed of it goes on where it was, as after any failure."""
 
 
 def start_session(master: str = "local[2,4]") -> Any:
@@ -41,3 +46,17 @@ def land(spark: Any, options: Mapping[str, str], folder: Path) -> Any:
         .option("path", str(folder / "table"))
         .option("checkpointLocation", str(folder / "checkpoint"))
     )
+
+
+def finish(start: Callable[[], Any], seconds: float = 240) -> Any:
+    """The query that `start` returns, once it has ended by itself."""
+    for attempt in range(ATTEMPTS):
+        query = start()
+        try:
+            assert query.awaitTermination(seconds), f"not within {seconds:g} s: {query.status}, {query.lastProgress}"
+        except Exception as problem:
+            if attempt == ATTEMPTS - 1 or SLOW_START not in str(problem):
+                raise
+        else:
+            return query
+    return None

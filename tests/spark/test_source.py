@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.bench import Bench
 from tests.integration.records import Stored
-from tests.spark.session import land
+from tests.spark.session import finish, land
 
 pytestmark = pytest.mark.long
 Place = tuple[str, str, int, int]
@@ -41,9 +41,7 @@ def stored_places(stored: Mapping[str, Stored]) -> set[Place]:
 
 def run_once(writer: Any) -> Any:
     """Until everything that is there was read."""
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
-    return query
+    return finish(lambda: writer.trigger(availableNow=True).start())
 
 
 @pytest.mark.timeout(300)

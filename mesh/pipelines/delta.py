@@ -1,0 +1,32 @@
+"""Appending batches to a Delta table, each once, by the package `deltalake`: no jar, no session of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def append_once(
+    uri: str, rows: pa.Table, app: str, batch: int, partition_by: Sequence[str], options: Mapping[str, str]
+) -> bool:
+    """Whether it was appended: not if the table says that this batch of `app`, or a later one, is in it. That is
+    written in the same commit as the rows (a `txn` action). options: deltalake's, about the storage."""
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+    storage = dict(options) or None
+    if DeltaTable.is_deltatable(uri, storage):
+        last = DeltaTable(uri, storage_options=storage).transaction_version(app)
+        if last is not None and last >= batch:
+            return False
+    write_deltalake(
+        uri,
+        rows,
+        mode="append",
+        partition_by=list(partition_by),
+        storage_options=storage,
+        commit_properties=CommitProperties(app_transactions=[Transaction(app, batch)]),
+    )
+    return True

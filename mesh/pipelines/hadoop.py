@@ -1,0 +1,38 @@
+"""Files where Spark's own are, on whatever file system that is: Hadoop's, by Spark's configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Folder:
+    """What lies in one folder, whether it is there yet or not."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        session: Any = spark
+        self._jvm = session._jvm
+        self._path = self._jvm.org.apache.hadoop.fs.Path(path)
+        self._files = self._path.getFileSystem(session._jsc.hadoopConfiguration())
+
+    def names(self) -> list[str]:
+        """Of files and folders in it; none if it is not there."""
+        if not self._files.exists(self._path):
+            return []
+        return sorted(each.getPath().getName() for each in self._files.listStatus(self._path))
+
+    def has(self, name: str) -> bool:
+        return bool(self._files.exists(self._child(name)))
+
+    def read(self, name: str) -> str:
+        """The text of a file in it."""
+        stream = self._files.open(self._child(name))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def _child(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._path, name)

@@ -1,0 +1,52 @@
+"""A batch is in a Delta table once, however often it is brought."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesh.pipelines.delta import append_once
+
+pytest.importorskip("deltalake", reason="it comes with the extra: pip install 'kafka-mesh[deltalake]'")
+
+
+def rows(*numbers: int, topic: str = "orders") -> Any:
+    import pyarrow as pa
+
+    return pa.table({"number": list(numbers), "topic": [topic] * len(numbers)})
+
+
+def numbers(table: Path) -> list[int]:
+    from deltalake import DeltaTable
+
+    return sorted(DeltaTable(table).to_pyarrow_table()["number"].to_pylist())
+
+
+def append(table: Path, content: Any, batch: int, app: str = "job") -> bool:
+    return append_once(str(table), content, app, batch, ("topic",), {})
+
+
+def test_what_was_not_committed_by_spark_comes_again_and_is_passed_over(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    assert append(table, rows(1, 2), 0)
+    assert not append(table, rows(1, 2), 0)
+    assert append(table, rows(3), 1)
+    assert not append(table, rows(1, 2), 0)
+    assert not append(table, rows(3), 1)
+    assert numbers(table) == [1, 2, 3]
+
+
+def test_another_checkpoint_counts_from_0_again(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    assert append(table, rows(1), 0)
+    assert append(table, rows(2), 0, app="another")
+    assert numbers(table) == [1, 2]
+
+
+def test_it_is_partitioned(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    append(table, rows(1, topic="a"), 0)
+    append(table, rows(2, topic="b"), 1)
+    assert {each.name for each in table.iterdir() if "=" in each.name} == {"topic=a", "topic=b"}
