@@ -46,18 +46,18 @@ class LandingDemo:
         _say("starting two clusters, the mesh, a consumer, and Spark; this takes some seconds")
         feeder = self._start()
         counters = Counter(self._fed), Counter(self._received)
-        self._await("Spark lands its first records", lambda: any(True for _ in self._landed()), _FIRST_BATCH)
+        self._await("Spark lands its first records", lambda: any(True for _ in self.landed()), _FIRST_BATCH)
         begin = time.monotonic()
         while not self._stop.wait(2.0) and (duration is None or time.monotonic() < begin + duration):
             self._children.check()
             fed, received = (counter.count() for counter in counters)
-            _say(f"{fed:>9,} fed {received:>9,} with the consumer {len(list(self._landed())):>9,} in the table")
+            _say(f"{fed:>9,} fed {received:>9,} with the consumer {len(list(self.landed())):>9,} in the table")
         self._children.stop(feeder)
         fed = counters[0].count()
-        self._await("the rest", lambda: counters[1].count() + len(list(self._landed())) >= fed, _DRAIN_TIMEOUT)
+        self._await("the rest", lambda: counters[1].count() + len(list(self.landed())) >= fed, _DRAIN_TIMEOUT)
         landed = self._folder / "landed.journal"
         with Journal(landed) as journal:
-            journal.write(self._landed())
+            journal.write(self.landed())
         _say(f"{len(list(read(landed))):,} in the table, {counters[1].count():,} with the consumer")
         return judge(self._fed, [self._received, landed])
 
@@ -91,11 +91,12 @@ class LandingDemo:
                 raise ChildFailed(f"not within {timeout:g} s: {what}")
             time.sleep(0.2)
 
-    def _landed(self) -> Iterator[Entry]:
-        """The records of the files that the table's own log names; others are of batches that did not end."""
-        for batch in (self.table / "_spark_metadata").glob("[0-9]*"):
-            for line in batch.read_text().splitlines()[1:]:
-                yield from _entries(Path(json.loads(line)["path"].removeprefix("file://")))
+    def landed(self) -> Iterator[Entry]:
+        """The records of the files that the table's own log names; others are of batches that did not end. Every tenth
+        entry of the log names those before it once more."""
+        logged = [batch.read_text().splitlines()[1:] for batch in (self.table / "_spark_metadata").glob("[0-9]*")]
+        for path in sorted({json.loads(line)["path"] for lines in logged for line in lines}):
+            yield from _entries(Path(path.removeprefix("file://")))
 
 
 def _entries(file: Path) -> Iterator[Entry]:
