@@ -104,6 +104,15 @@ class Commits:
         """Whether there is nothing to store, and nothing being stored."""
         return not (self._pending or self._under_way or any(self._dirty.values()))
 
+    def is_idle_on(self, cluster: ClusterName) -> bool:
+        """The same for one cluster."""
+        waited_for = (source for pending in self._pending for source in pending.needed)
+        return not (
+            cluster in self._under_way
+            or self._dirty.get(cluster)
+            or any(source.cluster == cluster for source in waited_for)
+        )
+
     def changed(self, partition: Partition) -> None:
         """Something of it may have been settled: store that with the next commit of its cluster."""
         if partition.is_active and partition.ledger.needs_storing:
@@ -189,6 +198,12 @@ class Commits:
         self._under_way.clear()
         self._dirty.clear()
         self._down.clear()
+
+    def forget_cluster(self, cluster: ClusterName) -> None:
+        """The same for the engine of one cluster."""
+        self._under_way.pop(cluster, None)
+        self._dirty.pop(cluster, None)
+        self._down.discard(cluster)
 
     def is_down(self, cluster: ClusterName) -> bool:
         """Whether an upstream cluster is known to store nothing now."""

@@ -48,6 +48,8 @@ class Demand:
         self._told = 0
         self.is_stopped = False
         """Whether nothing is wanted at all."""
+        self.withheld: set[ClusterName] = set()
+        """Of which nothing is wanted."""
 
     def add_cluster(self, cluster: ClusterName) -> None:
         self._consuming.setdefault(cluster, True)
@@ -66,6 +68,11 @@ class Demand:
         """The engines are gone, and with them what they were told."""
         self._consuming.clear()
         self._paused.clear()
+
+    def leave_cluster(self, cluster: ClusterName) -> None:
+        """The same for the engine of one cluster."""
+        self._consuming.pop(cluster, None)
+        self._paused -= {partition for partition in self._paused if partition.source.cluster == cluster}
 
     def close(self) -> None:
         """The pool has ended, and keeps nothing any more."""
@@ -87,9 +94,10 @@ class Demand:
         stop = idle or self.is_stopped or bool(full)
         restart = hungry or backlog * 2 <= self._settings.pool_budget
         for cluster, consuming in self._consuming.items():
-            if consuming and stop:
+            is_withheld = cluster in self.withheld
+            if consuming and (stop or is_withheld):
                 self._set(cluster, False)
-            elif not consuming and not stop and restart:
+            elif not consuming and not stop and restart and not is_withheld:
                 self._set(cluster, True)
 
     def _note(self, touched: Iterable[Partition], over: bool) -> None:

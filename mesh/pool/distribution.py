@@ -23,13 +23,14 @@ from mesh.pool.waiting_room import WaitingRoom, with_more
 from mesh.pool.window import Available
 from mesh.records.batch import is_compressed
 from mesh.records.runs import fitting, split
-from mesh.records.spans import Span
+from mesh.records.spans import ClusterName, Span
 
 
 class Obstacle(Enum):
     """Why a Fetch may not have records of a partition, in words for people."""
 
     DRAINING = "the pool is drained"
+    WITHHELD = "the upstream cluster is being left"
     NOT_ASSIGNED = "partition not assigned to this process"
     REBALANCE = "upstream rebalance"
     READ_AGAIN = "waits for what is read again"
@@ -64,6 +65,8 @@ class Distribution:
         self.backlog_bytes = 0
         self.is_stopped = False
         """Whether no record may be given at all."""
+        self.withheld: set[ClusterName] = set()
+        """Of which no record may be given."""
         self.collected_bytes = 0
         """Of what Fetches hold that are not answered yet."""
 
@@ -86,6 +89,8 @@ class Distribution:
         partition = lane.partition
         if self.is_stopped:
             return Obstacle.DRAINING
+        if partition is not None and partition.source.cluster in self.withheld:
+            return Obstacle.WITHHELD
         if partition is None or partition.standing is Standing.ABSENT:
             return Obstacle.NOT_ASSIGNED
         if partition.standing is Standing.SUSPENDED:

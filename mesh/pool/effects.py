@@ -99,10 +99,11 @@ class DeadLetterUpstream:
 
 @dataclass(frozen=True, slots=True)
 class LeaveUpstream:
-    """Commit these a last time and leave the upstream group on every cluster: the pool has no member any more."""
+    """Commit these a last time and leave the upstream group: on one cluster, or on all of them if none is named."""
 
     group: GroupId
     positions: Mapping[UpstreamPartition, CommitPosition]
+    cluster: ClusterName | None = None
 
 
 @dataclass(frozen=True, slots=True)

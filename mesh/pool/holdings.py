@@ -43,7 +43,7 @@ class Holdings:
         has_members = bool(distribution.members)
         available: list[tuple[Partition, list[Span]]] = []
         for partition in self.partitions(request.topics):
-            if self._has_room(partition, request):
+            if partition.source.cluster not in distribution.withheld and self._has_room(partition, request):
                 spans = available_spans(partition, has_members, distribution)
                 if request.ends is not None:
                     spans = _below(spans, request.ends.get(partition.source, 0))
@@ -152,7 +152,7 @@ class Holdings:
         return any(
             (source not in known or known[source].is_awaited) and not self._commits.is_down(source.cluster)
             for topic in topics
-            for source in self._topics.partitions(topic)
+            for source in self._topics.consumed(topic)
         )
 
     def partitions(self, topics: Iterable[TopicName]) -> list[Partition]:

@@ -83,7 +83,7 @@ class Inflow:
             return
         wanted: dict[ClusterName, set[TopicName]] = {}
         for name in self._wanted:
-            for source in self._topics.partitions(name):
+            for source in self._topics.consumed(name):
                 wanted.setdefault(source.cluster, set()).add(source.topic)
         for cluster, topics in wanted.items():
             before = self._subscribed.get(cluster, frozenset())
@@ -108,6 +108,25 @@ class Inflow:
         for partition in self._serving.partitions.values():
             partition.is_awaited = partition.standing is Standing.ABSENT
         self.topics_changed()
+
+    def leave(self, cluster: ClusterName) -> None:
+        """The upstream group of one cluster is left."""
+        sources = [source for source in self._serving.partitions if source.cluster == cluster]
+        self.lost(sources)
+        for source in sources:
+            self._serving.partitions[source].is_awaited = False
+        self._subscribed.pop(cluster, None)
+        self._outstanding.pop(cluster, None)
+        self._eager.discard(cluster)
+
+    def come_back_to(self, cluster: ClusterName) -> None:
+        """Consume what is wanted of a cluster that was left."""
+        if not self._is_away:
+            consumed = {source for name in self._wanted for source in self._topics.consumed(name)}
+            for source, partition in self._serving.partitions.items():
+                if source.cluster == cluster:
+                    partition.is_awaited = source in consumed
+            self.topics_changed()
 
     def assigned(self, cluster: ClusterName, assignments: Sequence[Assignment], now: float) -> None:
         """The whole assignment on one cluster after a rebalance."""

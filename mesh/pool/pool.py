@@ -14,7 +14,7 @@ from mesh.pool.commits import Commits, Need
 from mesh.pool.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
 from mesh.pool.coordinator import Coordinator
 from mesh.pool.demand import Demand, MemoryBudget
-from mesh.pool.draining import Draining
+from mesh.pool.draining import Draining, Duty
 from mesh.pool.effects import (
     ConnectionId,
     Effect,
@@ -30,6 +30,7 @@ from mesh.pool.inflow import Inflow
 from mesh.pool.leased import Claim, LeaseRequest
 from mesh.pool.leases import Leases
 from mesh.pool.locks import Locks
+from mesh.pool.leaving import Leaving
 from mesh.pool.member import Member
 from mesh.pool.membership import JoinRequest, Membership
 from mesh.pool.notes import Kind
@@ -98,6 +99,18 @@ class Pool:
             lambda: self.all_members,
             effects,
         )
+        self.leaving = Leaving(
+            group,
+            timers,
+            self.serving,
+            self.commits,
+            self.inflow,
+            self._demand,
+            lambda: self.all_members,
+            effects,
+        )
+        self.is_expelled = False
+        """Whether its group is not admitted any more: it ends as soon as it is drained."""
         self.members: dict[MemberId, Member] = {}
         self.groupless: set[Member] = set()
         self._used = now
@@ -370,6 +383,7 @@ class Pool:
             if partition.released:
                 self.serving.rereads.pump(partition)
         self.draining.go_on(now)
+        self.leaving.go_on()
         # Nobody but holders of leases is there, who read upstream themselves.
         idle = not distribution.members and self.leases.are_wanted(now) and not self.leases.want_records
         if touched or idle is not self._is_idle:
@@ -379,3 +393,5 @@ class Pool:
             self._demand.update(touched, distribution.backlog_bytes, kept, distribution.waiting > 0, idle)
             self.inflow.hurry()
         self.leases.stored()
+        if self.is_expelled and self.draining.duty is Duty.DRAINED:
+            self.end()

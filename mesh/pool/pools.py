@@ -151,6 +151,21 @@ class Pools:
             return pool.draining.duty, pool.draining.held
         return Duty.DRAINED if group in self.drained else Duty.SERVING, 0
 
+    def change_rules(self, rules: GroupRules, grace: float, now: float) -> None:
+        """Groups that are not admitted any more are drained and end: their members are refused when they come again."""
+        self.rules = rules
+        for pool in list(self.by_group.values()):
+            is_refused = rules.refusal(pool.group) is not ErrorCode.NONE
+            with self.step(pool, now):
+                pool.acknowledge = rules.mode(pool.group)
+                if is_refused:
+                    pool.is_expelled = True
+                    pool.draining.begin(grace, now)
+                elif pool.is_expelled:
+                    pool.is_expelled = False
+                    if pool.group not in self.drained:
+                        pool.draining.cancel(now)
+
     @property
     def are_drained(self) -> bool:
         """Whether no pool has anything left to do upstream."""

@@ -218,6 +218,7 @@ class Serving:
         partition = self.partitions.get(source)
         if partition is None:
             partition = self.partitions[source] = Partition(source)
+            partition.is_awaited = self._topics.is_consumed(source)
         return partition
 
     def window(self, member: Member, source: UpstreamPartition) -> Window:

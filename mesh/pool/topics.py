@@ -1,7 +1,8 @@
 """Virtual topics: which partitions of which upstream clusters stand behind the partitions that clients see.
 
 Partitions of several sources are concatenated in the order of the configuration. While the process runs, a partition
-keeps its number: new ones are appended, and a source that comes late comes last.
+keeps its number: new ones are appended, and a source that comes late comes last. What the configuration names no longer
+stays listed while its topic is there, and brings nothing.
 """
 
 from __future__ import annotations
@@ -40,18 +41,35 @@ class PrefixRule:
     cluster: ClusterName
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Between the topics there are and those of another configuration.
+
+    moves: whether some partition would be seen as one of another topic. left: clusters of which something would not be
+    consumed any more.
+    """
+
+    moves: bool
+    left: frozenset[ClusterName]
+
+
 class VirtualTopics:
     """The topics of one virtual cluster, as far as their sources are known."""
 
     def __init__(self, virtual_cluster: str, topics: Iterable[ExplicitTopic], rules: Iterable[PrefixRule]) -> None:
         self._virtual_cluster = virtual_cluster
-        self._explicit = {topic.name: topic for topic in topics}
-        self._rules = tuple(rules)
-        self._fed = {source for topic in self._explicit.values() for source in topic.sources}
+        self._configure(topics, rules)
+        self.withheld: set[ClusterName] = set()
+        """Clusters of which nothing is consumed just now."""
         self._partitions: dict[TopicName, list[UpstreamPartition]] = {}
         self._numbers: dict[UpstreamPartition, tuple[TopicName, int]] = {}
         self._ids: dict[uuid.UUID, TopicName] = {}
         self._upstream: dict[ClusterName, Mapping[TopicName, int]] = {}
+
+    def _configure(self, topics: Iterable[ExplicitTopic], rules: Iterable[PrefixRule]) -> None:
+        self._explicit = {topic.name: topic for topic in topics}
+        self._rules = tuple(rules)
+        self._fed = {source for topic in self._explicit.values() for source in topic.sources}
 
     def __contains__(self, name: TopicName) -> bool:
         return name in self._partitions
@@ -79,6 +97,21 @@ class VirtualTopics:
         """All upstream partitions that clients see."""
         return frozenset(self._numbers)
 
+    def consumed(self, name: TopicName) -> list[UpstreamPartition]:
+        """Those partitions of a topic that are to be consumed: the configuration names them, and nothing withholds
+        them."""
+        sources = self._sources(name)
+        return [
+            partition
+            for partition in self.partitions(name)
+            if Source(partition.cluster, partition.topic) in sources and partition.cluster not in self.withheld
+        ]
+
+    def is_consumed(self, source: UpstreamPartition) -> bool:
+        number = self._numbers.get(source)
+        is_fed = number is not None and Source(source.cluster, source.topic) in self._sources(number[0])
+        return is_fed and source.cluster not in self.withheld
+
     def topic_id(self, name: TopicName) -> uuid.UUID:
         return uuid.uuid5(TOPIC_IDS, f"{self._virtual_cluster}/{name}")
 
@@ -93,15 +126,43 @@ class VirtualTopics:
         """Take note of all topics of one upstream cluster and their partition counts; returns whether a client would
         see a difference. A topic disappears when none of its sources exists any more."""
         self._upstream[cluster] = topics
+        return self._look_again()
+
+    def compare(self, other: VirtualTopics) -> Difference:
+        """What `change` to the configuration of another one would mean."""
+        candidate = VirtualTopics(self._virtual_cluster, other._explicit.values(), other._rules)
+        for cluster, topics in self._upstream.items():
+            candidate.update(cluster, topics)
+        moves = any(
+            source in self._numbers and self._numbers[source][0] != name
+            for source, (name, _) in candidate._numbers.items()
+        )
+        gone = (source for source in self._numbers if self.is_consumed(source) and source not in candidate._numbers)
+        return Difference(moves, frozenset(source.cluster for source in gone))
+
+    def change(self, other: VirtualTopics) -> bool:
+        """Take over the configuration of another one, of which nothing moves (`compare`); returns as `update` does."""
+        self._configure(other._explicit.values(), other._rules)
+        return self._look_again()
+
+    def _look_again(self) -> bool:
         before = self.counts()
         for name, explicit in self._explicit.items():
             self._refresh(name, explicit.sources)
         for name, source in self._by_prefix().items():
             self._refresh(name, (source,))
         for name in list(self._partitions):
-            if not any(self._count(Source(p.cluster, p.topic)) for p in self._partitions[name]):
+            if not any(map(self._count, self._sources(name))):
                 self._forget(name)
         return before != self.counts()
+
+    def _sources(self, name: TopicName) -> tuple[Source, ...]:
+        """What feeds a topic, or would."""
+        if name in self._explicit:
+            return self._explicit[name].sources
+        cluster = self._cluster_by_prefix(name)
+        source = Source(cluster, name) if cluster is not None else None
+        return (source,) if source is not None and source not in self._fed else ()
 
     def _count(self, source: Source) -> int:
         return self._upstream.get(source.cluster, {}).get(source.topic, 0)
@@ -113,10 +174,6 @@ class VirtualTopics:
                 source = Source(cluster, topic)
                 if self._cluster_by_prefix(topic) == cluster and source not in self._fed:
                     found[topic] = source
-        known = {name for name in found if name in self._partitions}
-        for name in known:  # a topic stays with the source it began with
-            first = self._partitions[name][0]
-            found[name] = Source(first.cluster, first.topic)
         return found
 
     def _cluster_by_prefix(self, name: TopicName) -> ClusterName | None:

@@ -63,7 +63,6 @@ class VirtualCluster:
     ) -> None:
         self.name = name
         self.topics = topics
-        self.rules = rules
         self._effects: list[Effect] = []
         self.slots: Slots[Member] = Slots(generator)
         self.clients = Clients()
@@ -77,6 +76,10 @@ class VirtualCluster:
     @property
     def pools(self) -> dict[GroupId, Pool]:
         return self._pools.by_group
+
+    @property
+    def rules(self) -> GroupRules:
+        return self._pools.rules
 
     @property
     def violations(self) -> int:
@@ -103,12 +106,48 @@ class VirtualCluster:
         """All topics of one upstream cluster and how many partitions each has."""
         before = self.topics.counts()
         if self.topics.update(cluster, topics):
-            grown = frozenset(name for name, count in self.topics.counts().items() if 0 < before.get(name, 0) < count)
-            for pool in list(self.pools.values()):
-                with self._pools.step(pool, now):
-                    pool.inflow.topics_changed()
-                    pool.partitions_grew(grown, now)
+            self._see_topics(before, now)
         return self._drain()
+
+    def change_topics(self, topics: VirtualTopics, now: float) -> list[Effect]:
+        """Another configuration of topics, of which nothing moves (`VirtualTopics.compare`). Clusters of which
+        something is not consumed any more have been left before."""
+        before = self.topics.counts()
+        if self.topics.change(topics):
+            self._see_topics(before, now)
+        return self._drain()
+
+    def change_rules(self, rules: GroupRules, grace: float, now: float) -> list[Effect]:
+        """grace: seconds that members of groups have which are not admitted any more."""
+        self._pools.change_rules(rules, grace, now)
+        return self._drain()
+
+    def leave_cluster(self, cluster: ClusterName, grace: float, now: float) -> list[Effect]:
+        """Consume nothing of an upstream cluster, until `come_back_to`; members have `grace` seconds to commit what
+        they hold of it. `has_left` tells when that is over."""
+        self.topics.withheld.add(cluster)
+        for pool in list(self.pools.values()):
+            with self._pools.step(pool, now):
+                pool.leaving.begin(cluster, grace, now)
+        return self._drain()
+
+    def has_left(self, cluster: ClusterName) -> bool:
+        return not any(cluster in pool.leaving.deadlines for pool in self.pools.values())
+
+    def come_back_to(self, cluster: ClusterName, now: float) -> list[Effect]:
+        self.topics.withheld.discard(cluster)
+        for pool in list(self.pools.values()):
+            with self._pools.step(pool, now):
+                pool.leaving.come_back(cluster, now)
+        return self._drain()
+
+    def _see_topics(self, before: Mapping[TopicName, int], now: float) -> None:
+        counts = self.topics.counts()
+        grown = frozenset(name for name, count in counts.items() if 0 < before.get(name, 0) < count)
+        for pool in list(self.pools.values()):
+            with self._pools.step(pool, now):
+                pool.inflow.topics_changed()
+                pool.partitions_grew(grown, now)
 
     def missing_topic(self, name: TopicName) -> list[Effect]:
         """A client asked for a topic that is not known."""

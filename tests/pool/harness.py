@@ -275,8 +275,10 @@ class World:
                 self.upstreams[group].paused.add(partition)
             case ResumeUpstream(group, partition):
                 self.upstreams[group].paused.remove(partition)
-            case LeaveUpstream(group, positions):
+            case LeaveUpstream(group, positions, None):
                 self._left(group, positions)
+            case LeaveUpstream(group, positions, str() as cluster):
+                self._left_cluster(group, positions, ClusterName(cluster))
             case AskUpstream(ticket, question):
                 self.do([Answer(ticket, self.reply(question))])
             case _:
@@ -333,7 +335,7 @@ class World:
             or self.pool.partitions[source(index)].standing is Standing.ABSENT
         ]
         if missing and self._assign:
-            for cluster in (EU, US):
+            for cluster in {EU, US} - self.cluster.topics.withheld:
                 self.assign(cluster)
 
     def reply(self, question: Question) -> object:
@@ -385,6 +387,20 @@ class World:
         self.upstreams[group].paused.clear()
         self.pending_stores = [each for each in self.pending_stores if each.group != group]
         self.pending_rereads = [each for each in self.pending_rereads if each.group != group]
+
+    def _left_cluster(
+        self, group: GroupId, positions: Mapping[UpstreamPartition, CommitPosition], cluster: ClusterName
+    ) -> None:
+        upstream = self.upstreams[group]
+        assert {source.cluster for source in positions} <= {cluster}
+        upstream.store(positions)
+        upstream.subscribed.discard(cluster)
+        upstream.idle.discard(cluster)
+        upstream.paused = {source for source in upstream.paused if source.cluster != cluster}
+        self.pending_stores = [each for each in self.pending_stores if (each.group, each.cluster) != (group, cluster)]
+        self.pending_rereads = [
+            each for each in self.pending_rereads if (each.group, each.partition.cluster) != (group, cluster)
+        ]
 
     def assign(self, cluster: ClusterName, resumed: bool = False, indexes: Iterable[int] = range(4)) -> None:
         assignments = []

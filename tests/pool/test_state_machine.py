@@ -15,6 +15,7 @@ from mesh.pool.results import CommitResult
 from mesh.pool.rules import GROUP_LESS
 from mesh.pool.settings import Policy, PoolSettings
 from mesh.records.decode import decode_records
+from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source, value_of
 
@@ -58,6 +59,12 @@ class WatchedWorld(World):
         for name, index in self.settled:
             if source(index).cluster == cluster:
                 self.settled[name, index].clear()
+
+    def _left_cluster(
+        self, group: GroupId, positions: Mapping[UpstreamPartition, CommitPosition], cluster: ClusterName
+    ) -> None:
+        self.moved(cluster)
+        super()._left_cluster(group, positions, cluster)
 
     def given(self, group: GroupId, partition: int, offset: int, value: bytes) -> None:
         super().given(group, partition, offset, value)
@@ -275,9 +282,19 @@ class PoolMachine(RuleBasedStateMachine):
         else:
             self.world.dead_letters.pop(0)
 
+    @rule(cluster=st.sampled_from([EU, US]))
+    def leave_cluster_or_come_back(self, cluster: ClusterName) -> None:
+        """The configuration changes what it says of a cluster."""
+        if cluster in self.world.cluster.topics.withheld:
+            self.world.do(self.world.cluster.come_back_to(cluster, self.world.now))
+        else:
+            self.world.do(self.world.cluster.leave_cluster(cluster, 2.0, self.world.now))
+
     @rule(cluster=st.sampled_from([EU, US]), comes_back=st.booleans())
     def rebalance(self, cluster: str, comes_back: bool) -> None:
         """A rebalance begins, and ends with the same assignment, or with only the first partition of it."""
+        if cluster in self.world.cluster.topics.withheld:
+            return
         indexes = [index for index in range(4) if source(index).cluster == cluster]
         self.world.upstream(lambda pool: pool.inflow.revoked([source(index) for index in indexes]))
         self.world.check()
@@ -287,6 +304,8 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(cluster=st.sampled_from([EU, US]))
     def lose(self, cluster: str) -> None:
+        if cluster in self.world.cluster.topics.withheld:
+            return
         sources = [source(index) for index in range(4) if source(index).cluster == cluster]
         self.world.moved(cluster)
         self.world.upstream(lambda pool: pool.inflow.lost(sources))

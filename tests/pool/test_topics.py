@@ -104,3 +104,70 @@ def test_partitions_that_are_not_there() -> None:
     assert known.partition(ORDERS, 1) is None
     assert known.partition(ORDERS, -1) is None
     assert known.partition(PARTS, 0) is None
+
+
+def fed_by(*sources: Source, rules: tuple[PrefixRule, ...] = ()) -> VirtualTopics:
+    return VirtualTopics("vc", [ExplicitTopic(ORDERS, sources)] if sources else [], rules)
+
+
+def test_a_source_that_is_configured_no_longer_keeps_its_numbers() -> None:
+    known = topics()
+    known.update(EU, {EUROPE: 2})
+    known.update(US, {ORDERS: 1})
+    fewer = fed_by(Source(US, ORDERS))
+    assert known.compare(fewer).left == {EU}
+    assert not known.change(fewer)
+    assert behind(known, ORDERS) == [(EU, 0), (EU, 1), (US, 0)]
+    assert known.consumed(ORDERS) == [UpstreamPartition(US, ORDERS, 0)]
+    assert not known.is_consumed(UpstreamPartition(EU, EUROPE, 0))
+    known.change(topics())
+    assert known.consumed(ORDERS) == known.partitions(ORDERS)
+    assert behind(known, ORDERS) == [(EU, 0), (EU, 1), (US, 0)], "as before"
+
+
+def test_a_topic_that_is_configured_no_longer_is_gone() -> None:
+    known = topics(PrefixRule("p", EU))
+    known.update(EU, {EUROPE: 2, PARTS: 1})
+    difference = known.compare(topics())
+    assert (difference.moves, set(difference.left)) == (False, {EU})
+    assert known.change(topics())
+    assert known.names() == [ORDERS]
+    assert known.number(UpstreamPartition(EU, PARTS, 0)) is None
+
+
+def test_a_source_that_is_added_is_appended() -> None:
+    known = fed_by(Source(US, ORDERS))
+    known.update(US, {ORDERS: 1})
+    assert known.compare(topics()).left == frozenset()
+    known.change(topics())
+    known.update(EU, {EUROPE: 2})
+    assert behind(known, ORDERS) == [(US, 0), (EU, 0), (EU, 1)]
+
+
+def test_a_source_that_would_feed_another_topic_moves() -> None:
+    known = topics(PrefixRule("", US))
+    known.update(EU, {EUROPE: 1})
+    known.update(US, {ORDERS: 1, PARTS: 1})
+    assert known.compare(fed_by(Source(EU, EUROPE), Source(US, PARTS))).moves
+    assert not known.compare(topics()).moves
+    known.change(topics())
+    assert known.compare(fed_by(Source(EU, EUROPE), rules=(PrefixRule("", US),))).moves is False
+
+
+def test_a_topic_of_a_prefix_whose_cluster_changes_is_fed_by_the_new_one_alone() -> None:
+    known = fed_by(rules=(PrefixRule("", US),))
+    known.update(EU, {PARTS: 1})
+    known.update(US, {PARTS: 2})
+    other = fed_by(rules=(PrefixRule("", EU),))
+    assert known.compare(other) == known.compare(other).__class__(False, frozenset({US}))
+    assert known.change(other)
+    assert behind(known, PARTS) == [(US, 0), (US, 1), (EU, 0)]
+    assert known.consumed(PARTS) == [UpstreamPartition(EU, PARTS, 0)]
+
+
+def test_what_is_withheld_is_not_consumed_and_is_none_of_what_is_left() -> None:
+    known = topics()
+    known.update(EU, {EUROPE: 1})
+    known.withheld.add(EU)
+    assert known.consumed(ORDERS) == []
+    assert known.compare(fed_by(Source(US, ORDERS))).left == frozenset()

@@ -1,0 +1,221 @@
+"""What differs between the configuration that runs and the one that is to run; no values are told, only keys.
+
+Clusters and virtual clusters are known by their names: one that is called otherwise is another one. docs/operations.md
+says what each change means for who is connected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+from mesh.config.base import Model
+from mesh.config.mistakes import KeyPath, Mistake, format_path, show
+from mesh.config.model import Admin, Cluster, Config, VirtualCluster
+
+Named = TypeVar("Named", Cluster, VirtualCluster)
+_KEPT: Final = "as it was: it cannot change while kafka-mesh runs"
+_OF_POOLS: Final = ("target", "pool")
+_IN_PLACE: Final = frozenset(
+    {
+        *((key,) for key in ("advertise", "limits", "tls", "sasl", "authorization")),
+        *((*_OF_POOLS, key) for key in ("topics", "groups", "max_pools", "group_less", "acknowledge", "start")),
+    }
+)
+"""Keys of a virtual cluster that change under the clients that are connected."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessChanged:
+    """keys: of the whole process."""
+
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"changed: {', '.join(self.keys)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAdded:
+    name: str
+
+    def __str__(self) -> str:
+        return f"cluster {self.name}: added"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRemoved:
+    name: str
+
+    def __str__(self) -> str:
+        return f"cluster {self.name}: removed"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChanged:
+    """It is connected to anew."""
+
+    name: str
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"cluster {self.name}: connected to anew ({', '.join(self.keys)})"
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualClusterAdded:
+    name: str
+
+    def __str__(self) -> str:
+        return f"virtual cluster {self.name}: added"
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualClusterRemoved:
+    name: str
+
+    def __str__(self) -> str:
+        return f"virtual cluster {self.name}: removed"
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualClusterChanged:
+    """Its clients stay connected."""
+
+    name: str
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"virtual cluster {self.name}: changed ({', '.join(self.keys)})"
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualClusterRenewed:
+    """It begins anew: its clients connect again."""
+
+    name: str
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"virtual cluster {self.name}: begun anew, its clients connect again ({', '.join(self.keys)})"
+
+
+Change: TypeAlias = (
+    ProcessChanged
+    | ClusterAdded
+    | ClusterRemoved
+    | ClusterChanged
+    | VirtualClusterAdded
+    | VirtualClusterRemoved
+    | VirtualClusterChanged
+    | VirtualClusterRenewed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """refused: what cannot change while the process runs; then nothing changes."""
+
+    changes: tuple[Change, ...]
+    refused: tuple[Mistake, ...]
+
+
+def compare(before: Config, after: Config) -> Comparison:
+    changes: list[Change] = []
+    if keys := tuple(map(format_path, _of_process(before, after))):
+        changes.append(ProcessChanged(keys))
+    changes += _of_clusters(before.clusters, after.clusters)
+    changes += _of_virtual_clusters(before.virtual_clusters, after.virtual_clusters)
+    return Comparison(tuple(changes), tuple(_refused(before, after)))
+
+
+def fingerprint(config: Config) -> str:
+    """Tells whether two processes run the same; made without secrets, so that it helps nobody to guess them."""
+    text = json.dumps(config.redacted(), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _of_process(before: Config, after: Config) -> Iterator[KeyPath]:
+    for key in _differing(before, after):
+        match key:
+            case "clusters" | "virtual_clusters" | "process_id":
+                pass
+            case "admin":
+                if before.admin is not None and after.admin is not None:
+                    yield from (("admin", each) for each in _differing(before.admin, after.admin) if each != "listen")
+            case _:
+                yield (key,)
+
+
+def _of_clusters(before: Sequence[Cluster], after: Sequence[Cluster]) -> Iterator[Change]:
+    old, new = _by_name(before), _by_name(after)
+    yield from (ClusterRemoved(name) for name in old if name not in new)
+    yield from (ClusterAdded(name) for name in new if name not in old)
+    for name in new:
+        if name in old and (keys := tuple(_differing(old[name], new[name]))):
+            yield ClusterChanged(name, keys)
+
+
+def _of_virtual_clusters(before: Sequence[VirtualCluster], after: Sequence[VirtualCluster]) -> Iterator[Change]:
+    old, new = _by_name(before), _by_name(after)
+    yield from (VirtualClusterRemoved(name) for name in old if name not in new)
+    yield from (VirtualClusterAdded(name) for name in new if name not in old)
+    for name in new:
+        if name not in old:
+            continue
+        paths = list(_of_virtual_cluster(old[name], new[name]))
+        keys = tuple(map(format_path, paths))
+        if any(path not in _IN_PLACE for path in paths) or _is_secured_otherwise(old[name], new[name]):
+            yield VirtualClusterRenewed(name, keys)
+        elif keys:
+            yield VirtualClusterChanged(name, keys)
+
+
+def _of_virtual_cluster(before: VirtualCluster, after: VirtualCluster) -> Iterator[KeyPath]:
+    for key in _differing(before, after):
+        if key == "target":
+            pools = before.target.pool, after.target.pool
+            yield from ((*_OF_POOLS, each) for each in _differing(*pools))
+        else:
+            yield (key,)
+
+
+def _is_secured_otherwise(before: VirtualCluster, after: VirtualCluster) -> bool:
+    """Whether who is connected could not have connected so: without TLS, or without having authenticated."""
+    return any((getattr(before, key) is None) is not (getattr(after, key) is None) for key in ("tls", "sasl"))
+
+
+def _refused(before: Config, after: Config) -> Iterator[Mistake]:
+    old, new = before.redacted(), after.redacted()
+    if before.process_id != after.process_id:
+        yield _mistake(("process_id",), old["process_id"], new["process_id"])
+    match before.admin, after.admin:
+        case Admin() as was, Admin() as is_to_be:
+            if was.listen != is_to_be.listen:
+                yield _mistake(("admin", "listen"), str(was.listen), str(is_to_be.listen))
+            if (was.tls is None) is not (is_to_be.tls is None):
+                yield _mistake(("admin", "tls"), _presence(was.tls), _presence(is_to_be.tls))
+        case was, is_to_be if (was is None) is not (is_to_be is None):
+            yield _mistake(("admin",), _presence(was), _presence(is_to_be))
+
+
+def _presence(section: Model | None) -> Mapping[str, object] | None:
+    return None if section is None else {}
+
+
+def _mistake(path: KeyPath, before: object, after: object) -> Mistake:
+    return Mistake(path, f"{show(after)} in place of {show(before)}", _KEPT)
+
+
+def _by_name(named: Sequence[Named]) -> dict[str, Named]:
+    return {each.name: each for each in named}
+
+
+def _differing(before: Model, after: Model) -> Iterator[str]:
+    """Keys, as people write them, of what is not the same in both."""
+    for name in type(before).model_fields:
+        if getattr(before, name) != getattr(after, name):
+            yield name

@@ -1,0 +1,156 @@
+"""What differs between two configurations, and what that means."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mesh.config import load
+from mesh.config.changes import (
+    Change,
+    ClusterAdded,
+    ClusterChanged,
+    ClusterRemoved,
+    ProcessChanged,
+    VirtualClusterAdded,
+    VirtualClusterChanged,
+    VirtualClusterRemoved,
+    VirtualClusterRenewed,
+    compare,
+    fingerprint,
+)
+from mesh.config.model import Config
+
+CONFIG: dict[str, Any] = {
+    "process_id": "mesh-1",
+    "admin": {"listen": "127.0.0.1:9644", "token": "t" * 16},
+    "clusters": [{"name": "eu", "bootstrap_servers": "eu:9092", "properties": {"sasl.password": "first"}}],
+    "virtual_clusters": [
+        {
+            "name": "shop",
+            "listen": "127.0.0.1:19092",
+            "sasl": {"mechanisms": ["SCRAM-SHA-256"], "users": [{"name": "alice", "password": "sesame"}]},
+            "target": {"pool": {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"]}},
+        }
+    ],
+}
+SHOP = ("virtual_clusters", 0)
+
+
+def changed(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
+    """The configuration with one value set, or taken out if it is to be `...`."""
+    data = deepcopy(CONFIG)
+    at: Any = data
+    for key in path[:-1]:
+        at = at[key] if isinstance(key, int) else at.setdefault(key, {})
+    if value is ...:
+        del at[path[-1]]
+    elif isinstance(at, list) and path[-1] == len(at):
+        at.append(value)
+    else:
+        at[path[-1]] = value
+    return data
+
+
+def changes(path: tuple[str | int, ...], value: object) -> list[Change]:
+    comparison = compare(Config.model_validate(CONFIG), Config.model_validate(changed(path, value)))
+    assert not comparison.refused
+    return list(comparison.changes)
+
+
+def test_the_same_is_no_change() -> None:
+    assert changes(("budget",), "512MiB") == [], "that is the default"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "key"),
+    [
+        (("budget",), "1GiB", "budget"),
+        (("log", "level"), "debug", "log"),
+        (("drain_grace",), "3s", "drain_grace"),
+        (("admin", "token"), "u" * 16, "admin.token"),
+    ],
+)
+def test_what_concerns_the_whole_process(path: tuple[str, ...], value: object, key: str) -> None:
+    assert changes(path, value) == [ProcessChanged((key,))]
+
+
+def test_clusters_come_go_and_change() -> None:
+    us = {"name": "us", "bootstrap_servers": "us:9092"}
+    assert changes(("clusters", 1), us) == [ClusterAdded("us")]
+    assert changes(("clusters", 0), us) == [ClusterRemoved("eu"), ClusterAdded("us")]
+    assert changes(("clusters", 0, "properties"), {"sasl.password": "other"}) == [ClusterChanged("eu", ("properties",))]
+
+
+def test_virtual_clusters_come_and_go() -> None:
+    parts = {**CONFIG["virtual_clusters"][0], "name": "parts", "listen": "127.0.0.1:29092"}
+    assert changes(("virtual_clusters", 1), parts) == [VirtualClusterAdded("parts")]
+    assert changes(SHOP, parts) == [VirtualClusterRemoved("shop"), VirtualClusterAdded("parts")]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "key"),
+    [
+        (("sasl", "users", 0, "password"), "other", "sasl"),
+        (("limits", "connections"), 7, "limits"),
+        (("advertise", "listen"), "mesh:9092", "advertise"),
+        (("authorization",), {"super_users": ["User:alice"]}, "authorization"),
+        (("target", "pool", "topics"), [{"prefix": "a", "cluster": "eu"}], "target.pool.topics"),
+        (("target", "pool", "groups"), ["billing"], "target.pool.groups"),
+    ],
+)
+def test_what_changes_under_clients_that_are_connected(path: tuple[str, ...], value: object, key: str) -> None:
+    assert changes((*SHOP, *path), value) == [VirtualClusterChanged("shop", (key,))]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "key"),
+    [
+        (("listen",), "127.0.0.1:19094", "listen"),
+        (("sasl",), ..., "sasl"),
+        (("tls",), {"certificate_file": "a", "key_file": "b"}, "tls"),
+        (("target", "pool", "lock_timeout"), "1m", "target.pool.lock_timeout"),
+        (("target", "pool", "upstream_group_prefix"), "x.", "target.pool.upstream_group_prefix"),
+    ],
+)
+def test_what_a_virtual_cluster_begins_anew_for(path: tuple[str, ...], value: object, key: str) -> None:
+    (change,) = changes((*SHOP, *path), value)
+    assert isinstance(change, VirtualClusterRenewed)
+    assert key in change.keys
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (("process_id",), "mesh-2", "process_id: 'mesh-2' in place of 'mesh-1'"),
+        (("process_id",), ..., "process_id: null in place of 'mesh-1'"),
+        (("admin", "listen"), "127.0.0.1:9645", "admin.listen: '127.0.0.1:9645' in place of '127.0.0.1:9644'"),
+        (("admin", "tls"), {"certificate_file": "a", "key_file": "b"}, "admin.tls: (a mapping) in place of null"),
+        (("admin",), ..., "admin: null in place of (a mapping)"),
+    ],
+)
+def test_what_cannot_change_is_named_with_both_values(path: tuple[str, ...], value: object, told: str) -> None:
+    (refused,) = compare(Config.model_validate(CONFIG), Config.model_validate(changed(path, value))).refused
+    assert str(refused) == f"{told}: as it was: it cannot change while kafka-mesh runs"
+
+
+def test_no_change_tells_a_value() -> None:
+    other = changed((*SHOP, "sasl", "users", 0, "password"), "very secret")
+    other["clusters"][0]["properties"]["sasl.password"] = "very secret"
+    told = [str(each) for each in compare(Config.model_validate(CONFIG), Config.model_validate(other)).changes]
+    assert told == ["cluster eu: connected to anew (properties)", "virtual cluster shop: changed (sasl)"]
+
+
+def test_the_fingerprint_tells_configurations_apart_but_not_secrets(tmp_path: Path) -> None:
+    def of(data: dict[str, Any]) -> str:
+        file = tmp_path / "mesh.yaml"
+        file.write_text(yaml.safe_dump(data))
+        return fingerprint(load(file, {}))
+
+    assert of(CONFIG) == of(changed(("budget",), "512MiB"))
+    assert of(CONFIG) != of(changed(("budget",), "1GiB"))
+    assert of(CONFIG) == of(changed(("clusters", 0, "properties", "sasl.password"), "other"))
