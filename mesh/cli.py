@@ -23,6 +23,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration, a YAML file.")]
+MeshFile = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="The configuration of that mesh, for its admin address.")
+]
+AdminUrl = Annotated[str | None, typer.Option("--url", help="Its admin address, e.g. http://127.0.0.1:9644.")]
+AdminToken = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        envvar="KAFKA_MESH_ADMIN_TOKEN",
+        help="Its token, if not that of the file; better given in the environment.",
+    ),
+]
+Trust = Annotated[Path | None, typer.Option("--trust", help="Certificates (PEM) to trust beside the system's.")]
 
 
 def main() -> None:
@@ -55,7 +68,7 @@ def run(file: File) -> None:
     code = 0
     mistakes: list[Mistake] = []
     try:
-        code = serve(config)
+        code = serve(config, file.absolute())
     except* ConfigurationError as group:
         # That an address is taken is found out only by listening on it.
         mistakes = [mistake for error in _leaves(group) for mistake in error.mistakes]
@@ -152,15 +165,10 @@ def credential(
 
 @app.command()
 def status(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="The configuration of that mesh, for its admin address.")
-    ] = None,
-    url: Annotated[str | None, typer.Option(help="Its admin address, e.g. http://127.0.0.1:9644.")] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="KAFKA_MESH_ADMIN_TOKEN", help="With --url: its token, better given in the environment."),
-    ] = None,
-    trust: Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust beside the system's.")] = None,
+    file: MeshFile = None,
+    url: AdminUrl = None,
+    token: AdminToken = None,
+    trust: Trust = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what /status answers.")] = False,
 ) -> None:
     """Show the pools of a running mesh: members, what each holds, and why one gets nothing."""
@@ -183,19 +191,14 @@ def status(
 @app.command()
 def drain(
     group: Annotated[str, typer.Option(help="The group whose pool is meant.")],
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="The configuration of that mesh, for its admin address.")
-    ] = None,
+    file: MeshFile = None,
     virtual_cluster: Annotated[str | None, typer.Option(help="Which one, where there are several.")] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Serve that pool again.")] = False,
     grace: Annotated[float | None, typer.Option(min=0, help="Seconds to commit; else drain_grace.")] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait until it is drained.")] = 60.0,
-    url: Annotated[str | None, typer.Option(help="Its admin address, e.g. http://127.0.0.1:9644.")] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="KAFKA_MESH_ADMIN_TOKEN", help="With --url: its token, better given in the environment."),
-    ] = None,
-    trust: Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust beside the system's.")] = None,
+    url: AdminUrl = None,
+    token: AdminToken = None,
+    trust: Trust = None,
 ) -> None:
     """Let one pool of a running mesh commit what it holds and leave its upstream groups; its members stay, and wait."""
     from mesh.drain import NotDrained
@@ -216,6 +219,27 @@ def drain(
             tell=typer.echo,
         )
     except (StatusUnavailable, NotDrained) as problem:
+        _give_up(problem)
+
+
+@app.command()
+def reload(
+    file: MeshFile = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait until everything has changed.")] = 120.0,
+    url: AdminUrl = None,
+    token: AdminToken = None,
+    trust: Trust = None,
+) -> None:
+    """Let a running mesh read its configuration again: all of it is used, or nothing of it."""
+    from mesh.reload import NotReloaded
+    from mesh.reload import reload as reload_mesh
+    from mesh.status import StatusUnavailable
+
+    try:
+        reload_mesh(*_where(file, url, token), trust, timeout, typer.echo)
+    except NotReloaded as refused:
+        _refuse(refused.file, refused.problems)
+    except StatusUnavailable as problem:
         _give_up(problem)
 
 
@@ -287,7 +311,8 @@ def _give_up(problem: Exception) -> NoReturn:
 def _where(file: Path | None, url: str | None, token: str | None) -> tuple[str, str | None]:
     """The admin address, by a configuration or by itself, and its token."""
     if file is not None and url is None:
-        return _admin_address(file)
+        address, known = _admin_address(file)
+        return address, token or known
     if url is None or file is not None:
         typer.echo("kafka-mesh: name the configuration, or the admin address with --url", err=True)
         raise typer.Exit(WRONG_USAGE)
@@ -316,7 +341,7 @@ def _load(file: Path) -> Config:
         _refuse(file, error.mistakes)
 
 
-def _refuse(file: Path, mistakes: Sequence[Mistake]) -> NoReturn:
+def _refuse(file: Path | str, mistakes: Sequence[object]) -> NoReturn:
     count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
     typer.echo(f"kafka-mesh: {count} in {file}", err=True)
     for mistake in mistakes:

@@ -20,6 +20,14 @@ class StatusUnavailable(Exception):
     """Nobody answers there, or what answers is no kafka-mesh. The message is one line."""
 
 
+class Refused(StatusUnavailable):
+    """It says no. answer: what it says, if that is a JSON object."""
+
+    def __init__(self, message: str, answer: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.answer = answer
+
+
 def fetch(url: str, token: str | None = None, trusted: Path | None = None) -> Mapping[str, Any]:
     """url: of the admin address, e.g. http://127.0.0.1:9644. trusted: certificates (PEM) to trust beside the system's.
 
@@ -32,7 +40,12 @@ def fetch(url: str, token: str | None = None, trusted: Path | None = None) -> Ma
 
 
 def ask(
-    url: str, path: str, token: str | None = None, trusted: Path | None = None, method: str = "GET"
+    url: str,
+    path: str,
+    token: str | None = None,
+    trusted: Path | None = None,
+    method: str = "GET",
+    timeout: float = TIMEOUT,
 ) -> Mapping[str, Any]:
     """What the admin address says to one request. Raises StatusUnavailable, also for what it refuses."""
     address = url.rstrip("/") + path
@@ -44,10 +57,10 @@ def ask(
             context.load_verify_locations(trusted)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(address, headers=headers, method=method)
-        with urllib.request.urlopen(request, timeout=TIMEOUT, context=context) as response:
+        with urllib.request.urlopen(request, timeout=timeout, context=context) as response:
             found = json.load(response)
     except urllib.error.HTTPError as problem:
-        raise StatusUnavailable(_refusal(address, problem)) from problem
+        raise _refusal(address, problem) from problem
     except (OSError, urllib.error.URLError) as problem:
         reason = getattr(problem, "reason", problem)
         raise StatusUnavailable(f"nobody answers at {address}: {reason}") from problem
@@ -58,11 +71,12 @@ def ask(
     return found
 
 
-def _refusal(address: str, answer: urllib.error.HTTPError) -> str:
+def _refusal(address: str, problem: urllib.error.HTTPError) -> Refused:
     try:
-        return str(json.load(answer)["problem"])
+        answer = json.load(problem)
+        return Refused(str(answer["problem"]), answer)
     except (ValueError, KeyError, TypeError):
-        return f"{address} answers {answer.code} {answer.reason}"
+        return Refused(f"{address} answers {problem.code} {problem.reason}", {})
 
 
 def show(status: Mapping[str, Any], console: Console) -> None:

@@ -141,7 +141,7 @@ def fingerprint(config: Config) -> str:
 def _of_process(before: Config, after: Config) -> Iterator[KeyPath]:
     for key in _differing(before, after):
         match key:
-            case "clusters" | "virtual_clusters" | "process_id":
+            case "clusters" | "virtual_clusters" | "process_id" | "journal":
                 pass
             case "admin":
                 if before.admin is not None and after.admin is not None:
@@ -192,6 +192,8 @@ def _refused(before: Config, after: Config) -> Iterator[Mistake]:
     old, new = before.redacted(), after.redacted()
     if before.process_id != after.process_id:
         yield _mistake(("process_id",), old["process_id"], new["process_id"])
+    if before.journal != after.journal:
+        yield _mistake(("journal",), _presence(before.journal), _presence(after.journal))
     match before.admin, after.admin:
         case Admin() as was, Admin() as is_to_be:
             if was.listen != is_to_be.listen:

@@ -29,8 +29,8 @@ from mesh.pool.flow import Flow
 from mesh.pool.inflow import Inflow
 from mesh.pool.leased import Claim, LeaseRequest
 from mesh.pool.leases import Leases
-from mesh.pool.locks import Locks
 from mesh.pool.leaving import Leaving
+from mesh.pool.locks import Locks
 from mesh.pool.member import Member
 from mesh.pool.membership import JoinRequest, Membership
 from mesh.pool.notes import Kind

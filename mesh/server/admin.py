@@ -33,6 +33,7 @@ _INDEX = """kafka-mesh
 /status   every pool, its members and partitions, as JSON
 /leases   range leases for batch engines; described by /openapi.json
 /drain    POST, GET, DELETE: drain one pool, see docs/operations.md
+/reload   POST: read the configuration again; GET: what became of it
 /readyz   200 when clients are served, else 503 and what is missing
 """
 
@@ -50,6 +51,9 @@ class AdminState(Protocol):
 
     def drain(self, method: str, asked: Mapping[str, str]) -> tuple[int, dict[str, object]]:
         """The HTTP status and the answer of /drain."""
+
+    async def reload(self, method: str) -> tuple[int, dict[str, object]]:
+        """The same for /reload."""
 
     def degraded(self) -> list[dict[str, object]]:
         """What is wrong upstream, though the rest goes on."""
@@ -80,14 +84,23 @@ def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -
         status_code, body = state.drain(request.method, request.query_params)
         return JSONResponse(body, status_code=status_code)
 
+    async def reload(request: Request) -> Response:
+        status_code, body = await state.reload(request.method)
+        return JSONResponse(body, status_code=status_code)
+
     handlers = {"/": index, "/status": status, "/metrics": expose, "/healthz": healthz, "/readyz": readyz}
     routes = [Route(path, handler) for path, handler in handlers.items()]
-    return Starlette(routes=[*routes, Route("/drain", drain, methods=["GET", "POST", "DELETE"]), *more])
+    routes += [
+        Route("/drain", drain, methods=["GET", "POST", "DELETE"]),
+        Route("/reload", reload, methods=["GET", "POST"]),
+    ]
+    return Starlette(routes=[*routes, *more])
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False, eq=False)
 class AdminAccess:
-    """token: what requests must carry, None for nothing. open_probes: those of health need not. tls: for HTTPS."""
+    """token: what requests must carry, None for nothing. open_probes: those of health need not. tls: for HTTPS. All but
+    the last may change while it is used."""
 
     token: str | None = None
     open_probes: bool = True
@@ -100,19 +113,21 @@ class TokenGuard:
 
     def __init__(self, app: ASGIApp, access: AdminAccess) -> None:
         self._app = app
-        self._expected = f"Bearer {access.token}".encode() if access.token is not None else None
-        self._open = _NOTHING_SECRET | (_PROBES if access.open_probes else frozenset())
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if scope["type"] == "http" and scope["method"] not in _READING and "origin" in Headers(scope=scope):
             app = JSONResponse({"problem": "pages in browsers change nothing here"}, status_code=403)
-        elif scope["type"] == "http" and self._expected is not None and scope["path"] not in self._open:
+        elif scope["type"] == "http" and self._access.token is not None and not self._is_open(scope["path"]):
             given = Headers(scope=scope).get("authorization", "").encode("latin-1")
-            if not hmac.compare_digest(given, self._expected):
+            if not hmac.compare_digest(given, f"Bearer {self._access.token}".encode()):
                 headers = {"www-authenticate": 'Bearer realm="kafka-mesh"'}
                 app = PlainTextResponse("a token is needed\n", status_code=401, headers=headers)
         await app(scope, receive, send)
+
+    def _is_open(self, path: str) -> bool:
+        return path in _NOTHING_SECRET or (self._access.open_probes and path in _PROBES)
 
 
 async def serve_admin(
@@ -120,7 +135,7 @@ async def serve_admin(
     state: AdminState,
     metrics: Metrics,
     *,
-    access: AdminAccess = AdminAccess(),
+    access: AdminAccess | None = None,
     routes: Sequence[Route] = (),
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -135,7 +150,7 @@ async def serve_admin(
         mistake = Mistake(("admin", "listen"), str(listen), f"an address that is free ({problem})")
         raise ConfigurationError([mistake]) from problem
     config = uvicorn.Config(
-        TokenGuard(admin_app(state, metrics, routes), access),
+        TokenGuard(admin_app(state, metrics, routes), access or AdminAccess()),
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -143,7 +158,7 @@ async def serve_admin(
         timeout_graceful_shutdown=1,
     )
     config.load()
-    config.ssl = access.tls
+    config.ssl = access.tls if access is not None else None
     server = _Server(config, task_status)
     with listener:
         try:

@@ -52,6 +52,8 @@ class Administration(Protocol):
     async def ask(self, question: Question) -> Answer:
         """Never raises; what a cluster does not answer is an error in the answer."""
 
+    def close(self) -> None: ...
+
 
 class UpstreamAdministration:
     """The upstream clusters of one virtual cluster. prefix: what stands before a group id upstream."""

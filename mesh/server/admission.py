@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from mesh.server.limits import Admitted, Closed, Gate, RequestQuota
+from mesh.server.limits import Admitted, Closed, Gate, Limits, RequestQuota
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
 from mesh.server.peer import Peer
@@ -21,7 +21,6 @@ class Admission:
     """now: seconds."""
 
     def __init__(self, virtual_cluster: str, gate: Gate, metrics: Metrics, now: Callable[[], float]) -> None:
-        self.limits = gate.limits
         self._gate = gate
         self._name = virtual_cluster
         self._metrics = metrics
@@ -29,6 +28,15 @@ class Admission:
         self._log_quota = RequestQuota(MOST_LOGGED, now())
         self._holding: set[Peer] = set()
         """Connections whose clients have not read everything."""
+
+    @property
+    def limits(self) -> Limits:
+        return self._gate.limits
+
+    def change(self, limits: Limits, connections: Iterable[Peer]) -> None:
+        """Other limits from now on, also for these connections that are there; none of them is closed for it."""
+        admitted = (connection.admitted for connection in connections)
+        self._gate.change(limits, [each for each in admitted if each is not None])
 
     @property
     def unread(self) -> int:

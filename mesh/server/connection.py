@@ -90,7 +90,6 @@ class DownstreamConnection(asyncio.Protocol):
         self.in_work: Request | None = None
         self.admitted: Admitted | None = None
         self._server = server
-        self._limits = server.admission.limits
         self._wire = ServerConnection(server.versions)
         self._queue: deque[Request] = deque()
         self._ahead = 0
@@ -296,7 +295,7 @@ class DownstreamConnection(asyncio.Protocol):
 
     def _watch_again(self) -> None:
         """Look at the time limits when the nearest of them is due, or earlier."""
-        limits = self._limits
+        limits = self._server.admission.limits
         frame = math.inf if self._reading_paused else self._frame_begun + limits.frame_timeout
         due = min(self._heard + limits.idle_timeout, frame, self._read_last + limits.write_timeout)
         if self._watch is not None:
@@ -315,7 +314,7 @@ class DownstreamConnection(asyncio.Protocol):
             self.abort()
 
     def _overdue(self, now: float) -> Closed | None:
-        limits = self._limits
+        limits = self._server.admission.limits
         if now >= self._read_last + limits.write_timeout and self._transport is not None and self.admitted is not None:
             if self._transport.get_write_buffer_size() >= self.admitted.unread:
                 return "not_reading"

@@ -99,13 +99,22 @@ class Engines:
             case _:
                 assert_never(effect)
 
-    def close(self, group: GroupId, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
-        """Commit these a last time and leave, on every cluster."""
+    def close(
+        self,
+        group: GroupId,
+        positions: Mapping[UpstreamPartition, CommitPosition],
+        cluster: ClusterName | None = None,
+    ) -> None:
+        """Commit these a last time and leave, on one cluster, or on every one if none is named."""
+
+        def is_meant(key: Key) -> bool:
+            return key[0] == group and cluster in (None, key[1])
+
         for kept in (self._waiting, self._settings, self._rests):
-            for key in [key for key in kept if key[0] == group]:
+            for key in list(filter(is_meant, kept)):
                 kept.pop(key)
         loop = asyncio.get_running_loop()
-        for key in [key for key in self._engines if key[0] == group]:
+        for key in list(filter(is_meant, self._engines)):
             engine = self._engines.pop(key)
             last = {source: position for source, position in positions.items() if source.cluster == key[1]}
             # Kept here until it has ended, and nothing leaves it but a cancellation.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -33,7 +33,7 @@ from mesh.pool.leased import (
     UnknownLease,
 )
 from mesh.pool.pool import Pool
-from mesh.records.spans import TopicName
+from mesh.records.spans import ClusterName, TopicName
 from mesh.server.lease_bodies import (
     AcknowledgeBody,
     BacklogAnswer,
@@ -91,10 +91,12 @@ class LeaseApi:
     """servers: the virtual clusters, as far as they are there; clusters: bootstrap servers by name. is_open: whether
     somebody who reaches the address may use it; what is leased here, others do not get."""
 
-    def __init__(self, servers: list[VirtualClusterServer], clusters: dict[str, str], is_open: bool = True) -> None:
+    def __init__(
+        self, servers: list[VirtualClusterServer], clusters: Mapping[ClusterName, str], is_open: bool = True
+    ) -> None:
         self._servers = servers
         self._clusters = clusters
-        self._is_open = is_open
+        self.is_open = is_open
 
     def routes(self) -> list[Route]:
         handlers = {
@@ -255,7 +257,7 @@ class LeaseApi:
     def _answered(self, handle: Callable[[Request], Awaitable[Body]]) -> Handler:
         async def answer(request: Request) -> Response:
             try:
-                if not self._is_open:
+                if not self.is_open:
                     raise Refused(403, "no_token_set", NO_TOKEN)
                 return JSONResponse((await handle(request)).model_dump())
             except Refused as refused:

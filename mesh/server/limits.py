@@ -12,6 +12,7 @@ records is no load but the work itself, and costs nothing; one that only brings 
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final, Literal, TypeAlias
@@ -56,26 +57,26 @@ class Limits:
 class RequestQuota:
     """A token bucket: `rate` requests a second, and as many at once after a second of rest."""
 
-    __slots__ = ("_at", "_left", "_rate")
+    __slots__ = ("_at", "_left", "rate")
 
     def __init__(self, rate: int, now: float) -> None:
-        self._rate = rate
+        self.rate = rate
         self._left = float(rate)
         self._at = now
 
     def take(self, now: float) -> float:
         """One request was answered. Returns for how long its client must rest, 0 for not at all."""
         self._refill(now)
-        self._left = max(self._left - 1.0, -self._rate * LONGEST_THROTTLE)
-        return 0.0 if self._left >= 0 else -self._left / self._rate
+        self._left = max(self._left - 1.0, -self.rate * LONGEST_THROTTLE)
+        return 0.0 if self._left >= 0 else -self._left / self.rate
 
     def is_rested(self, now: float) -> bool:
         """Whether nothing is known here that a new bucket would not say."""
         self._refill(now)
-        return self._left >= self._rate
+        return self._left >= self.rate
 
     def _refill(self, now: float) -> None:
-        self._left = min(self._left + (now - self._at) * self._rate, float(self._rate))
+        self._left = min(self._left + (now - self._at) * self.rate, float(self.rate))
         self._at = now
 
 
@@ -131,11 +132,22 @@ class Gate:
         self.limits = limits
         self._descriptors = descriptors
         self._memory = memory or MemoryBudget(4 * limits.unread)
-        self.most_unread = min(limits.unread, self._memory.limit // 4)
         self._addresses: dict[str, Address] = {}
         self._swept_beyond = FEW_ADDRESSES
         self.connections = 0
         self.unread = 0
+
+    @property
+    def most_unread(self) -> int:
+        return min(self.limits.unread, self._memory.limit // 4)
+
+    def change(self, limits: Limits, admitted: Iterable[Admitted]) -> None:
+        """Other limits from now on; admitted: all connections that are there."""
+        self.limits = limits
+        for address in self._addresses.values():
+            address.quota.rate = limits.request_rate_per_address
+        for each in admitted:
+            each.quota.rate = limits.request_rate
 
     def enter(self, host: str, now: float) -> Admitted | Closed:
         """A connection was accepted: let it in, or say why not."""

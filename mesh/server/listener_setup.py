@@ -48,6 +48,11 @@ class ListenerSetup:
         if problems:
             raise ConfigurationError(problems)
 
+    def take_over(self, security: ListenerSecurity) -> None:
+        """From now on this is the setup of a listener that is at work already."""
+        security.change(self.security)
+        self.security = security
+
     def _parts(self, config: VirtualCluster, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
         if config.tls is not None:
             yield self._tls(config.tls), (*path, "tls")
@@ -130,13 +135,16 @@ class AdminCertificate:
     files: Watched[Any]
 
 
-def admin_certificate(config: TlsConfig) -> AdminCertificate:
-    """Raises ConfigurationError for files that cannot be used."""
+def admin_certificate(config: TlsConfig, known: ssl.SSLContext | None = None) -> AdminCertificate:
+    """known: that is in use, and is changed. Raises ConfigurationError for files that cannot be used."""
     files = [config.certificate_file, config.key_file]
     try:
-        context = server_context(config)
+        made = server_context(config)
     except (OSError, ValueError) as problem:
         raise ConfigurationError([_mistake(("admin", "tls"), files, problem)]) from None
+
+    context = known or made
+    context.minimum_version = made.minimum_version
 
     def apply(_checked: object) -> None:
         context.load_cert_chain(config.certificate_file, config.key_file, lambda: config.key_password or "")

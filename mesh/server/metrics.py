@@ -90,6 +90,17 @@ UPSTREAM_TROUBLE_SECONDS: Final = Family(
     "Since when something has been wrong with an upstream cluster; absent while nothing is.",
     ("cluster", "trouble"),
 )
+CONFIG_INFO: Final = Family(
+    "kafka_mesh_config_info", "1 for the configuration that runs; its hash is made without secrets.", ("hash",)
+)
+CONFIG_RELOAD_FAILED: Final = Family(
+    "kafka_mesh_config_reload_failed",
+    "Whether the configuration was refused when it was read last: the one before it goes on.",
+    (),
+)
+CONFIG_RELOADED_SECONDS: Final = Family(
+    "kafka_mesh_config_reloaded_timestamp_seconds", "When the configuration that runs was read, since 1970.", ()
+)
 FAMILIES: Final = (
     CONNECTIONS,
     UNREAD_BYTES,
@@ -108,6 +119,9 @@ FAMILIES: Final = (
     MEMBERS_NEVER_COMMITTED,
     UPSTREAM_UP,
     UPSTREAM_TROUBLE_SECONDS,
+    CONFIG_INFO,
+    CONFIG_RELOAD_FAILED,
+    CONFIG_RELOADED_SECONDS,
 )
 
 
@@ -149,6 +163,9 @@ class Metrics:
     def add_collector(self, collect: Collect) -> None:
         """Ask `collect` for its samples at every scrape; those that have the same labels are added up."""
         self._collectors.append(collect)
+
+    def remove_collector(self, collect: Collect) -> None:
+        self._collectors.remove(collect)
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format; to be called on the event loop's thread."""

@@ -65,10 +65,10 @@ class Watched(Generic[Value]):
 
 
 async def watch(watched: Sequence[Watched[object]], interval: float = INTERVAL) -> None:
-    """Look at them again and again, until cancelled."""
+    """Look at them again and again, until cancelled; which ones they are may change."""
     while True:
         await anyio.sleep(interval)
-        for each in watched:
+        for each in tuple(watched):
             await each.look()
 
 

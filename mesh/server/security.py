@@ -107,11 +107,18 @@ class ListenerSecurity:
         With SASL the certificate only lets it in, as in Kafka: who it is SASL says.
         """
         if self.sasl is not None:
-            return Session(self.sasl.mechanisms, self.sasl.longest_session)
+            return Session(self._mechanisms, self.sasl.longest_session)
         principal: Principal | None = ANONYMOUS
         if self.tls is not None and peer_certificate is not None:
             principal = principal_of(distinguished_name(peer_certificate), self.tls.mapping)
         return None if principal is None else Session(principal=principal)
+
+    def change(self, other: ListenerSecurity) -> None:
+        """Go by another one from now on: connections that are there when they authenticate the next time."""
+        self.tls, self.sasl, self.rules = other.tls, other.sasl, other.rules
+
+    def _mechanisms(self) -> Mechanisms:
+        return self.sasl.mechanisms() if self.sasl is not None else {}
 
     def access(self, principal: Principal | None, host: str) -> Access:
         """What that client may do."""

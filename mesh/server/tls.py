@@ -81,38 +81,41 @@ class Server(Protocol):
 class TlsListener:
     """Takes connections of an address, makes TLS connections of them, and gives them to a server.
 
-    bound: has the address, and accepts nothing by itself.
+    bound: has the address, and accepts nothing by itself; it is left open.
     """
 
     def __init__(self, bound: asyncio.Server, server: Server, tasks: anyio.abc.TaskGroup) -> None:
-        self._bound = bound
         self._server = server
         self._tasks = tasks
         self._shaking: Counter[str] = Counter()
         self._rate = Rate()
         self._sockets = [socket.socket(fileno=os.dup(each.fileno())) for each in bound.sockets]
+        self._accepting: list[anyio.CancelScope] = []
 
     async def start_serving(self) -> None:
         for listening in self._sockets:
             listening.setblocking(False)
             listening.listen(BACKLOG)
-            self._tasks.start_soon(self._accept, listening)
+            self._accepting.append(anyio.CancelScope())
+            self._tasks.start_soon(self._accept, listening, self._accepting[-1])
 
     def close(self) -> None:
         """Take no connection any more."""
-        self._bound.close()
-        for listening in self._sockets:
-            listening.close()
+        for scope in self._accepting:
+            scope.cancel()
 
-    async def _accept(self, listening: socket.socket) -> None:
+    async def _accept(self, listening: socket.socket, scope: anyio.CancelScope) -> None:
+        with listening, scope:
+            await self._accept_all(listening)
+
+    async def _accept_all(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        while listening.fileno() >= 0:
+        while True:
             try:
                 accepted, peer = await loop.sock_accept(listening)
             except OSError as error:
-                if listening.fileno() >= 0:
-                    log.error("no connection can be accepted", virtual_cluster=self._server.name, reason=str(error))
-                    await anyio.sleep(OUT_OF_FILES_DELAY)
+                log.error("no connection can be accepted", virtual_cluster=self._server.name, reason=str(error))
+                await anyio.sleep(OUT_OF_FILES_DELAY)
                 continue
             network = network_of(str(peer[0]))
             if self._shaking[network] >= MOST_HANDSHAKES - self._shaking.total():

@@ -72,6 +72,11 @@ class TroubleWatch:
             Trouble.ENGINE_FAILED, cluster, reason, virtual_cluster=self._name, group=group, traceback=traceback
         )
 
+    def left(self, group: GroupId, cluster: ClusterName) -> None:
+        """The group's pool has left one cluster."""
+        self._troubles.forget_group(self._name, group, cluster)
+        self._failures.pop((group, cluster), None)
+
     def ended(self, group: GroupId) -> None:
         """The group's pool has ended."""
         self._troubles.forget_group(self._name, group)

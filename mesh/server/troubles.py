@@ -116,10 +116,10 @@ class Standing:
 
 
 class Troubles:
-    """clusters: all there are. Everything runs on the event loop's thread."""
+    """clusters: all there are, and may change. Everything runs on the event loop's thread."""
 
     def __init__(self, clusters: tuple[str, ...], clock: Callable[[], float] = time.monotonic) -> None:
-        self._clusters = clusters
+        self.clusters = clusters
         self._clock = clock
         self._standing: dict[Key, Standing] = {}
         self._reached: set[str] = set()
@@ -172,12 +172,21 @@ class Troubles:
         if not standing.reporters and standing.ended is None:
             standing.ended = self._clock()
 
-    def forget_group(self, virtual_cluster: str, group: str) -> None:
-        """Its pool has ended: what concerns it alone interests nobody, and it reports nothing any more."""
+    def forget_group(self, virtual_cluster: str, group: str, cluster: str | None = None) -> None:
+        """Its pool has ended, or has left one cluster: what concerns it alone interests nobody, and it reports nothing
+        any more."""
         for key, standing in list(self._standing.items()):
+            if cluster not in (None, key.cluster):
+                continue
             standing.reporters = {each for each in standing.reporters if each[:2] != (virtual_cluster, group)}
             if not standing.reporters and standing.ended is None:
                 del self._standing[key]
+
+    def forget_cluster(self, cluster: str) -> None:
+        """It is there no more, or is another one by the same name."""
+        self._reached.discard(cluster)
+        for key in [key for key in self._standing if key.cluster == cluster]:
+            del self._standing[key]
 
     def has_reached(self, cluster: str) -> bool:
         """Whether it could ever be used."""
@@ -234,7 +243,7 @@ class Troubles:
     def samples(self) -> Iterator[Sample]:
         """For a scrape."""
         now = self._clock()
-        for cluster in self._clusters:
+        for cluster in self.clusters:
             up = cluster in self._reached and self.connection(cluster) is None
             yield Sample(UPSTREAM_UP, (cluster,), up)
         oldest: dict[tuple[str, str], float] = {}

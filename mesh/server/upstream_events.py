@@ -69,6 +69,10 @@ class UpstreamEvents:
             self._cluster.upstream(pool, lambda pool: pool.inflow.dead_letter_ended(source, offset, error, now), now)
         )
 
+    def left(self, group: GroupId, cluster: ClusterName) -> None:
+        """The group's pool has left one cluster."""
+        self._watch.left(group, cluster)
+
     def ended(self, group: GroupId) -> None:
         """The group's pool has ended."""
         self._watch.ended(group)

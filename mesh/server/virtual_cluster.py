@@ -27,6 +27,7 @@ from mesh.pool.effects import (
     AskUpstream,
     ConnectionId,
     DeadLetterUpstream,
+    Effect,
     GroupId,
     LeaveUpstream,
     RefreshTopics,
@@ -40,7 +41,7 @@ from mesh.pool.pool import Pool
 from mesh.pool.questions import Question
 from mesh.pool.results import CommitResult
 from mesh.pool.virtual_cluster import VirtualCluster
-from mesh.records.spans import ClusterName, TopicName
+from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.server.administration import Administration
 from mesh.server.admission import Admission
 from mesh.server.audit import Audit
@@ -124,8 +125,8 @@ class VirtualClusterServer:
         self._ready: deque[DownstreamConnection] = deque()
         self._carrying_out = False
         self._draining = False
-        self._drained: asyncio.Event | None = None
-        """Of who waits for all pools to be drained."""
+        self._awaited: list[tuple[Callable[[], bool], asyncio.Event]] = []
+        """What somebody waits for."""
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
 
@@ -141,6 +142,8 @@ class VirtualClusterServer:
 
     def connected(self, connection: DownstreamConnection) -> None:
         self._connections[connection.id] = connection
+        if self._draining:  # its handshake began before that
+            self._loop.call_soon(connection.close)
         self.cluster.connected(connection.id, connection.client_host)
         log.debug("a client connected", virtual_cluster=self.name, connection=connection.id)
 
@@ -282,24 +285,41 @@ class VirtualClusterServer:
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         self._carry_out(self.cluster.topics_changed(cluster, topics, self.now()))
 
-    # The end
+    # Changes, and the end
+
+    def step(self, step: Callable[[VirtualCluster, float], Sequence[Effect]]) -> None:
+        """Let an operator do a step, at this time."""
+        self._carry_out(step(self.cluster, self.now()))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a step has made it so."""
+        if not condition():
+            event = asyncio.Event()
+            self._awaited.append((condition, event))
+            await event.wait()
+
+    def change_administration(self, administration: Administration) -> None:
+        """Questions of tools are asked there from now on."""
+        self._administration.close()
+        self._administration = administration
+
+    def change_limits(self, limits: Limits) -> None:
+        self.admission.change(limits, self._connections.values())
 
     def begin_stop(self, grace: float) -> None:
         """Give no records any more; members have `grace` seconds to commit what they hold."""
-        self._carry_out(self.cluster.begin_stop(grace, self.now()))
+        self.step(lambda cluster, now: cluster.begin_stop(grace, now))
 
     async def drained(self) -> None:
         """Wait until all that members hold is committed, or their time is over."""
-        while not self.cluster.is_drained:
-            self._drained = asyncio.Event()
-            await self._drained.wait()
+        await self.until(lambda: self.cluster.is_drained)
 
     def drain_pool(self, group: GroupId, grace: float) -> None:
         """As `begin_stop`, for one group; then its upstream groups are left, and its members stay."""
-        self._carry_out(self.cluster.drain_pool(group, grace, self.now()))
+        self.step(lambda cluster, now: cluster.drain_pool(group, grace, now))
 
     def serve_again(self, group: GroupId) -> None:
-        self._carry_out(self.cluster.serve_again(group, self.now()))
+        self.step(lambda cluster, now: cluster.serve_again(group, now))
 
     def drain(self) -> None:
         """Answer what waits, commit, leave the upstream groups. `engines.closed` tells when that is done.
@@ -315,6 +335,7 @@ class VirtualClusterServer:
 
     def close_connections(self) -> None:
         self.authenticator.close()
+        self._administration.close()
         for task in self._asking:
             task.cancel()
         for connection in list(self._connections.values()):
@@ -338,8 +359,9 @@ class VirtualClusterServer:
                     self._work(self._ready.popleft())
         finally:
             self._carrying_out = False
-            if self._drained is not None and self.cluster.is_drained:
-                self._drained.set()
+            for each in [each for each in self._awaited if each[0]()]:
+                self._awaited.remove(each)
+                each[1].set()
             if self._effects or self._ready:
                 self._loop.call_soon(self._carry_out, [])
             self._arm()
@@ -352,10 +374,8 @@ class VirtualClusterServer:
                 pool = self.cluster.pools.get(group)
                 if pool is not None:  # it may have been closed by what followed in the same step
                     self.engines.subscribe(pool, effect)
-            case LeaveUpstream(group, positions):
-                self.engines.close(group, positions)
-                self._upstream.ended(group)
-                self.metrics.forget_group(self.name, group)
+            case LeaveUpstream(group, positions, cluster):
+                self._leave(group, positions, cluster)
             case DeadLetterUpstream(group):
                 pool = self.cluster.pools.get(group)
                 if pool is not None:
@@ -374,6 +394,19 @@ class VirtualClusterServer:
                 self._tell(effect)
             case _:
                 self.engines.command(effect)
+
+    def _leave(
+        self,
+        group: GroupId,
+        positions: Mapping[UpstreamPartition, CommitPosition],
+        cluster: ClusterName | None,
+    ) -> None:
+        self.engines.close(group, positions, cluster)
+        if cluster is not None:
+            self._upstream.left(group, cluster)
+        else:
+            self._upstream.ended(group)
+            self.metrics.forget_group(self.name, group)
 
     def _reply(self, ticket: Ticket, result: object) -> None:
         """To a client, or to a holder of leases."""

@@ -26,7 +26,7 @@ class ReceiveBuffers:
     keeps, since a small batch would hold on to all of its buffer."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._classes: dict[int, deque[bytearray]] = {}
         self._total = 0
         """Bytes of all buffers, held and free."""
@@ -61,7 +61,7 @@ class ReceiveBuffers:
 
     @property
     def is_full(self) -> bool:
-        return self._total > self._limit and self.held > self._limit
+        return self._total > self.limit and self.held > self.limit
 
     def _drop_free(self) -> None:
         """A few are kept, the smaller ones first."""

@@ -45,7 +45,7 @@ CatalogEvent: TypeAlias = CatalogUpdate | CatalogUnreachable
 
 
 class TopicCatalog:
-    """interval: seconds between two looks. `deliver` is called on `loop`'s thread."""
+    """interval: seconds between two looks, which may change. `deliver` is called on `loop`'s thread."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class TopicCatalog:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._cluster = cluster
-        self._interval = interval
+        self.interval = interval
         self._channel: EventChannel[CatalogEvent] = EventChannel(loop, deliver)
         self._properties: dict[str, Any] = {
             **connection_properties({**properties, "bootstrap.servers": bootstrap_servers}),
@@ -96,7 +96,7 @@ class TopicCatalog:
                 admin = None
                 self._cause.add(Trouble.ENGINE_FAILED, repr(problem))
                 self._tell_unreachable()
-            self._look.wait(self._interval if self._unreachable is None else SHORTEST_INTERVAL)
+            self._look.wait(self.interval if self._unreachable is None else SHORTEST_INTERVAL)
             rest = began + SHORTEST_INTERVAL - time.monotonic()
             if rest > 0 and not self._closed:
                 time.sleep(rest)

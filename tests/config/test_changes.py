@@ -131,6 +131,7 @@ def test_what_a_virtual_cluster_begins_anew_for(path: tuple[str, ...], value: ob
         (("admin", "listen"), "127.0.0.1:9645", "admin.listen: '127.0.0.1:9645' in place of '127.0.0.1:9644'"),
         (("admin", "tls"), {"certificate_file": "a", "key_file": "b"}, "admin.tls: (a mapping) in place of null"),
         (("admin",), ..., "admin: null in place of (a mapping)"),
+        (("journal",), {"cluster": "eu", "topic": "journal"}, "journal: (a mapping) in place of null"),
     ],
 )
 def test_what_cannot_change_is_named_with_both_values(path: tuple[str, ...], value: object, told: str) -> None:

@@ -194,6 +194,8 @@ def test_what_is_exported_is_looked_at() -> None:
         "kafka_mesh_bytes_in_total",
         "kafka_mesh_pools",
         "kafka_mesh_requests_in_work",
+        "kafka_mesh_config_info",
+        "kafka_mesh_config_reloaded_timestamp_seconds",
     }
     assert ours - seen - for_a_closer_look == {"kafka_mesh_backlog_bytes"}
 

@@ -86,7 +86,9 @@ def _check_waiting(pool: Pool) -> None:
     for partition in pool.partitions.values():
         for fetch, lane in partition.parked.items():
             assert fetch.member is not None
-            stopped = pool.serving.distribution.is_stopped or pool.serving.distribution.caps.is_full(fetch.member)
+            distribution = pool.serving.distribution
+            stopped = distribution.is_stopped or partition.source.cluster in distribution.withheld
+            stopped = stopped or distribution.caps.is_full(fetch.member)
             may = not stopped and not lane.behind and partition.is_active
             if may and not partition.backlog:
                 assert fetch in partition.waiting, (partition, fetch)

@@ -153,6 +153,9 @@ def test_a_source_that_is_configured_no_longer_stays_listed_and_is_not_consumed(
     assert [partition for partition, _, _ in consumer.received[20:]] == [2] * 10
     assert not world.reports("members wait, and nothing comes from upstream")
     world.check()
+    again = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(US, ORDERS), Source(EU, ORDERS)))], [])
+    world.do(world.cluster.change_topics(again, world.now))
+    assert [effect.cluster for effect in subscribed(world.effects[before:])] == [EU]
 
 
 def test_a_group_that_is_not_admitted_any_more_ends_when_it_is_drained() -> None:

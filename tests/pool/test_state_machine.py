@@ -37,10 +37,11 @@ class WatchedWorld(World):
 
     def __init__(self, settings: PoolSettings) -> None:
         super().__init__(settings, auto_store=False, auto_reread=False)
+        self.has_moved = False
+        """Whether something was forfeited: who commits it is asked to join again."""
         self.acknowledged: set[tuple[GroupId, bytes]] = set()
         self.settled: dict[tuple[str, int], set[bytes]] = defaultdict(set)
         self.stored_for_good: set[tuple[GroupId, bytes]] = set()
-        self.has_moved = False
 
     def committing(self, consumer: Consumer, positions: Mapping[int, int]) -> None:
         pool = self.cluster.pools.get(consumer.group)

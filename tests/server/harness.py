@@ -51,6 +51,8 @@ HIGH_WATER = 64 * 1024
 class FakeAdministration:
     """Upstream clusters that nobody ever committed to, and whose logs are empty."""
 
+    def close(self) -> None: ...
+
     async def ask(self, question: Question) -> Answer:
         match question:
             case GroupOffsets(groups, _):

@@ -30,6 +30,9 @@ class State:
     def drain(self, method: str, asked: Mapping[str, str]) -> tuple[int, dict[str, object]]:
         return (200, {"method": method, **asked}) if asked else (400, {"problem": "group: name the group"})
 
+    async def reload(self, method: str) -> tuple[int, dict[str, object]]:
+        return 202, {"method": method}
+
     def degraded(self) -> list[dict[str, object]]:
         return self.wrong
 

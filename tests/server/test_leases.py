@@ -21,7 +21,7 @@ from mesh.upstream.engine import HighWatermarks
 from tests.pool.harness import EU, US, source
 from tests.server.harness import Bench
 
-ADDRESSES = {"eu": "eu:9092", "us": "us:9092"}
+ADDRESSES = {EU: "eu:9092", US: "us:9092"}
 WHO = {"virtual_cluster": "vc", "group": "shop", "holder": "spark"}
 
 

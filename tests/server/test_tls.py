@@ -44,4 +44,4 @@ async def test_an_address_that_ends_no_handshake_keeps_nobody_else_out(monkeypat
         for client in clients:
             client.close()
         tasks.cancel_scope.cancel()
-    listener.close()
+    bound.close()

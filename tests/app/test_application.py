@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from structlog.testing import capture_logs
 
 from mesh.app import Application, Readiness
@@ -19,7 +21,7 @@ def test_limits_are_those_of_the_configuration() -> None:
 
 
 def test_nobody_without_a_token_stops_a_pool_from_afar() -> None:
-    readiness = Readiness((), Troubles(()), [])
+    readiness = Readiness(Troubles(()), [])
     assert readiness.drain("POST", {"group": "billing"})[0] == 403
     assert readiness.drain("DELETE", {"group": "billing"})[0] == 403
     assert readiness.drain("GET", {"group": "billing"})[0] == 400, "there is no virtual cluster here"
@@ -40,7 +42,7 @@ def test_one_line_names_the_property_for_which_librdkafka_reads_a_cluster() -> N
     }
     config = Config.model_validate({"clusters": clusters, "virtual_clusters": [shop]})
     with capture_logs() as logs:
-        Application(config)
+        Application(config, Path("mesh.yaml"))
     (line,) = [entry for entry in logs if entry["event"] == "a cluster is read by librdkafka"]
     assert (line["log_level"], line["cluster"]) == ("warning", "us")
     assert line["reason"].startswith("sasl.mechanism is OAUTHBEARER")

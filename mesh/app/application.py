@@ -1,0 +1,181 @@
+"""From the configuration to a process at work, and to its end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import anyio
+import anyio.abc
+
+from mesh.app.clusters import Clusters
+from mesh.app.readiness import Readiness
+from mesh.app.reconfiguring import AdminSetup, Reconfiguring
+from mesh.app.virtual_clusters import VirtualClusters
+from mesh.config.model import Admin, Config
+from mesh.config.warnings import warnings_of
+from mesh.configured import properties_of
+from mesh.pool.demand import MemoryBudget
+from mesh.server.admin import AdminAccess, serve_admin
+from mesh.server.journal import Journal
+from mesh.server.leases import LeaseApi
+from mesh.server.limits import Descriptors, raise_descriptor_limit
+from mesh.server.listener_setup import admin_certificate
+from mesh.server.logs import configure_logs, get_logger
+from mesh.server.loop_lag import measure_loop_lag
+from mesh.server.metrics import Metrics
+from mesh.server.reloading import watch
+from mesh.server.troubles import Troubles
+from mesh.upstream.journal import JournalWriter
+
+log = get_logger(__name__)
+
+
+def run(config: Config, file: Path) -> int:
+    """Serve until SIGTERM or SIGINT; SIGHUP reads the file again. Returns the exit code of the process.
+
+    Raises ConfigurationError when an address cannot be listened on.
+    """
+    configure_logs(config.log.level, config.log.format)
+    return anyio.run(_run, config, file, backend="asyncio", backend_options={"use_uvloop": True})
+
+
+async def _run(config: Config, file: Path) -> int:
+    app = Application(config, file)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(app.heed_signals, tasks.cancel_scope)
+        await app.start(tasks)
+        await app.stopping.wait()
+        deadline = app.config.drain_timeout
+        with anyio.move_on_after(deadline) as scope:
+            await app.drain()
+        if scope.cancelled_caught:
+            log.warning("not everything could be put in order before the deadline", deadline=deadline)
+        tasks.cancel_scope.cancel()
+    log.info("stopped")
+    return 0
+
+
+class Application:
+    def __init__(self, config: Config, file: Path) -> None:
+        self._metrics = Metrics()
+        memory = MemoryBudget(config.budget)
+        descriptors = _descriptors(max(each.limits.connections for each in config.virtual_clusters))
+        troubles = Troubles(tuple(cluster.name for cluster in config.clusters))
+        self._metrics.add_collector(troubles.samples)
+        self._troubles = troubles
+        self._journal = _keep_journal(config, self._metrics)
+        self._virtual_clusters = VirtualClusters(self._metrics, memory, descriptors, troubles, self._journal)
+        self._clusters = Clusters(config, self._metrics, troubles, self._virtual_clusters.tell_topics)
+        self._reconfiguring = Reconfiguring(config, file, memory, self._clusters, self._virtual_clusters)
+        self._metrics.add_collector(self._reconfiguring.samples)
+        self._readiness = Readiness(
+            troubles, self._virtual_clusters.servers, self._reconfiguring, grace=self._reconfiguring.grace
+        )
+        self.stopping = asyncio.Event()
+
+    @property
+    def config(self) -> Config:
+        """The one that runs now."""
+        return self._reconfiguring.config
+
+    async def start(self, tasks: anyio.abc.TaskGroup) -> None:
+        config, virtual_clusters = self.config, self._virtual_clusters
+        for warning in warnings_of(config):
+            log.warning("the configuration is used as it is, and had better be changed", detail=str(warning))
+        if config.admin is not None:
+            await self._serve_admin(tasks, config.admin)
+        prepared = await virtual_clusters.prepare(config, [each.name for each in config.virtual_clusters])
+        virtual_clusters.admit(prepared)
+        tasks.start_soon(measure_loop_lag, self._metrics)
+        tasks.start_soon(self._troubles.keep_reminding)
+        running = [
+            virtual_clusters.build(each, prepared.setups[each.name], self._clusters, tasks)
+            for each in config.virtual_clusters
+        ]
+        tasks.start_soon(watch, virtual_clusters.watched)
+        await self._clusters.first_look()
+        for each in running:
+            await virtual_clusters.serve(each, tasks)
+        self._reconfiguring.begin(tasks, self._readiness)
+        self._readiness.listening = True
+        reached = [cluster.name for cluster in config.clusters if self._troubles.has_reached(cluster.name)]
+        if reached:
+            log.info("clients are served", clusters=reached)
+        else:
+            log.warning("clients are let in, but no upstream cluster is reached yet", clusters=reached)
+
+    async def heed_signals(self, scope: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    self._reconfiguring.ask_soon()
+                    continue
+                if self.stopping.is_set():
+                    log.warning("stopped at once, by a second signal", signal=number.name)
+                    scope.cancel()
+                    return
+                log.info("stopping", signal=number.name)
+                self._readiness.stopping = True
+                self.stopping.set()
+
+    async def drain(self) -> None:
+        """Let members commit what they hold; then stop accepting, answer what waits, commit, leave upstream."""
+        await self._reconfiguring.end()
+        await self._virtual_clusters.stop(self._virtual_clusters.names(), self._reconfiguring.grace)
+        self._virtual_clusters.close()
+        self._clusters.close()
+        if self._journal is not None:
+            await self._journal.close()
+
+    async def _serve_admin(self, tasks: anyio.abc.TaskGroup, configured: Admin) -> None:
+        certificate = admin_certificate(configured.tls) if configured.tls is not None else None
+        context = None
+        if certificate is not None:
+            context = certificate.context
+            self._virtual_clusters.watched.append(certificate.files)
+        access = AdminAccess(configured.token, configured.open_probes, context)
+        leases = LeaseApi(self._virtual_clusters.servers, self._clusters.addresses)
+        admin = AdminSetup(access, leases, _is_loopback(configured.listen.host), certificate)
+        self._reconfiguring.admin = admin
+        admin.open(self._readiness)
+        serve = partial(serve_admin, access=access, routes=leases.routes())
+        await tasks.start(serve, configured.listen, self._readiness, self._metrics)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _keep_journal(config: Config, metrics: Metrics) -> Journal | None:
+    kept = config.journal
+    if kept is None:
+        return None
+    cluster = next(each for each in config.clusters if each.name == kept.cluster)
+    loop = asyncio.get_running_loop()
+
+    def tell(reason: str) -> None:
+        log.warning("the journal cannot be written", cluster=cluster.name, topic=kept.topic, reason=reason)
+
+    names = config.process_id or "", uuid4().hex
+    place = cluster.bootstrap_servers, properties_of(cluster), kept.topic, kept.create
+    return Journal(JournalWriter(*place, *names, tell, loop), metrics, loop, kept.interval, kept.limit)
+
+
+def _descriptors(wanted: int) -> Descriptors:
+    """Take all that this process may have. wanted: connections that the configuration allows."""
+    descriptors = Descriptors(raise_descriptor_limit())
+    fields = {"descriptors": descriptors.available, "connections": descriptors.for_clients}
+    if descriptors.for_clients < wanted:
+        log.warning("open files suffice for fewer connections than are configured", **fields)
+    else:
+        log.info("open files are limited", **fields)
+    return descriptors

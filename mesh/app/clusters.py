@@ -1,0 +1,202 @@
+"""The upstream clusters of a process: what topics they have, and what is made to read them and to write to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+import anyio
+
+from mesh.config.model import Cluster, Config, NamedTopic
+from mesh.config.model import Pool as PoolConfig
+from mesh.configured import properties_of
+from mesh.pool.effects import GroupId
+from mesh.records.spans import ClusterName, TopicName
+from mesh.server.logs import get_logger
+from mesh.server.metrics import Metrics
+from mesh.server.trouble_watch import found, not_reached
+from mesh.server.troubles import Troubles
+from mesh.upstream.buffers import ReceiveBuffers
+from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
+from mesh.upstream.choice import choose, make_engine
+from mesh.upstream.dead_letters import DeadLetterWriter
+from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions, Received
+from mesh.upstream.properties import Properties
+from mesh.upstream.trouble import Trouble
+
+log = get_logger(__name__)
+
+FIRST_LOOK = 6.0
+"""Seconds to wait for clusters before clients are let in; who has not answered by then comes later."""
+
+
+class Clusters:
+    """tell: the topics of a cluster have changed."""
+
+    def __init__(
+        self,
+        config: Config,
+        metrics: Metrics,
+        troubles: Troubles,
+        tell: Callable[[ClusterName, Mapping[TopicName, int]], None],
+    ) -> None:
+        self._metrics = metrics
+        self._troubles = troubles
+        self._tell = tell
+        self._config = config
+        self._by_name = _by_name(config)
+        self._engines = {name: _choose_engine(cluster) for name, cluster in self._by_name.items()}
+        self._buffers = ReceiveBuffers(config.budget // 2)
+        self._catalogs: dict[ClusterName, TopicCatalog] = {}
+        self._looked: dict[ClusterName, asyncio.Event] = {}
+        self._known: dict[ClusterName, Mapping[TopicName, int]] = {}
+        self._writers: dict[tuple[ClusterName, bool], DeadLetterWriter] = {}
+        self._is_silent = True
+        """Whether what is found is only taken note of: before the first look has ended."""
+        self.addresses = {name: cluster.bootstrap_servers for name, cluster in self._by_name.items()}
+        """Of each cluster; the same dictionary for as long as the process runs."""
+
+    async def first_look(self) -> None:
+        """Find out which topics there are. Partitions of several clusters are numbered in the order of the
+        configuration, not in that of the answers; a cluster that has not answered in time comes last."""
+        for name in self._by_name:
+            self._watch(name)
+        await self._until_looked(self._by_name)
+        self._is_silent = False
+        for name in self._by_name:
+            if name in self._known:
+                self._tell(name, self._known[name])
+
+    async def change(self, config: Config, anew: Iterable[ClusterName]) -> None:
+        """anew: clusters that are connected to in another way than before. Returns when those have been looked at, and
+        those that are new."""
+        before, self._config, self._by_name = self._by_name, config, _by_name(config)
+        for name in before:
+            if name not in self._by_name or name in anew:
+                self._drop(name)
+        self._troubles.clusters = tuple(self._by_name)
+        for catalog in self._catalogs.values():
+            catalog.interval = config.metadata_refresh
+        self._buffers.limit = config.budget // 2
+        fresh = [name for name in self._by_name if name not in self._catalogs]
+        for name in fresh:
+            self._engines[name] = _choose_engine(self._by_name[name])
+            self.addresses[name] = self._by_name[name].bootstrap_servers
+            self._watch(name)
+        await self._until_looked(fresh)
+
+    def known(self) -> Mapping[ClusterName, Mapping[TopicName, int]]:
+        """The topics of all clusters that could be asked, in the order of the configuration."""
+        return {name: self._known[name] for name in self._by_name if name in self._known}
+
+    def refresh(self, names: Iterable[ClusterName]) -> None:
+        """Look at the topics of these soon."""
+        for name in names:
+            self._catalogs[name].refresh_soon()
+
+    def properties(self, names: Iterable[ClusterName]) -> dict[ClusterName, Properties]:
+        """What a client of each of these is made with."""
+        clusters = {name: self._by_name[name] for name in names}
+        return {
+            name: {**properties_of(each), "bootstrap.servers": each.bootstrap_servers}
+            for name, each in clusters.items()
+        }
+
+    def writer(self, name: ClusterName, *, create: bool) -> DeadLetterWriter:
+        """create: whether it makes topics that are not there."""
+        writer = self._writers.get((name, create))
+        if writer is None:
+            cluster = self._by_name[name]
+            loop = asyncio.get_running_loop()
+            writer = DeadLetterWriter(cluster.bootstrap_servers, properties_of(cluster), create, loop)
+            self._writers[name, create] = writer
+        return writer
+
+    def engine(
+        self,
+        virtual_cluster: str,
+        pool: PoolConfig,
+        name: ClusterName,
+        group: GroupId,
+        deliver: Callable[[EngineEvent], None],
+    ) -> Engine:
+        cluster, process = self._by_name[name], self._config.process_id
+        options = EngineOptions(
+            cluster.name,
+            cluster.bootstrap_servers,
+            properties_of(cluster),
+            pool.upstream_group_prefix + group,
+            f"kafka-mesh.{process}.{virtual_cluster}.{group}" if process is not None else None,
+            pool.start.value,
+            pool.isolation.value,
+            pool.budgets.pool // 4,  # what was fetched and is not in the backlog yet counts too
+        )
+
+        def counted(event: EngineEvent) -> None:
+            if isinstance(event, Received):
+                self._metrics.carried(cluster.name, event.engine, event.batches)
+            deliver(event)
+
+        return make_engine(self._engines[name], options, counted, self._buffers)
+
+    def close(self) -> None:
+        for catalog in self._catalogs.values():
+            catalog.close()
+        for writer in self._writers.values():
+            writer.close()
+
+    def _watch(self, name: ClusterName) -> None:
+        cluster, loop = self._by_name[name], asyncio.get_running_loop()
+        self._looked[name] = asyncio.Event()
+        self._catalogs[name] = TopicCatalog(
+            name,
+            cluster.bootstrap_servers,
+            properties_of(cluster),
+            self._config.metadata_refresh,
+            self._catalog_event,
+            loop,
+        )
+
+    async def _until_looked(self, names: Iterable[ClusterName]) -> None:
+        with anyio.move_on_after(FIRST_LOOK):
+            for name in names:
+                await self._looked[name].wait()
+        for name in names:
+            if not self._troubles.has_reached(name) and self._troubles.connection(name) is None:
+                not_reached(self._troubles, name, Trouble.UNREACHABLE, f"no answer within {FIRST_LOOK:g} s")
+
+    def _drop(self, name: ClusterName) -> None:
+        self._catalogs.pop(name).close()
+        for key in [key for key in self._writers if key[0] == name]:
+            self._writers.pop(key).close()
+        for kept in (self._looked, self._known, self._engines, self.addresses):
+            kept.pop(name, None)
+        self._troubles.forget_cluster(name)
+
+    def _catalog_event(self, event: CatalogEvent) -> None:
+        self._looked[event.cluster].set()
+        match event:
+            case CatalogUpdate(cluster, topics):
+                found(self._troubles, cluster, topics, self._configured(cluster))
+                self._known[cluster] = topics
+                if not self._is_silent:
+                    self._tell(cluster, topics)
+            case CatalogUnreachable(cluster, reason, trouble):
+                not_reached(self._troubles, cluster, trouble, reason)
+
+    def _configured(self, cluster: ClusterName) -> set[TopicName]:
+        """The topics that the configuration names on a cluster."""
+        rules = [rule for each in self._config.virtual_clusters for rule in each.target.pool.topics]
+        sources = [source for rule in rules if isinstance(rule, NamedTopic) for source in rule.sources]
+        return {TopicName(source.topic) for source in sources if source.cluster == cluster}
+
+
+def _by_name(config: Config) -> dict[ClusterName, Cluster]:
+    return {cluster.name: cluster for cluster in config.clusters}
+
+
+def _choose_engine(cluster: Cluster) -> EngineName:
+    choice = choose(cluster.engine.value, properties_of(cluster))
+    if choice.reason:
+        log.warning("a cluster is read by librdkafka", cluster=cluster.name, reason=choice.reason)
+    return choice.engine

@@ -1,0 +1,190 @@
+"""A configuration that changes while members are connected: what is concerned changes, everybody else goes on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.app.running import Member, MockCluster, RunningMesh, cluster_of, virtual_cluster
+from tests.integration.processes import eventually
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def eu(tmp_path: Path) -> Iterator[tuple[RunningMesh, MockCluster]]:
+    """A mesh in front of one cluster of its own."""
+    cluster = MockCluster()
+    mesh = RunningMesh(tmp_path, {"eu": cluster})
+    yield mesh, cluster
+    mesh.process.kill()
+
+
+def records(name: str, count: int = 40) -> set[str]:
+    return {f"{name}-{number}" for number in range(count)}
+
+
+def test_clusters_come_and_go_under_a_member(eu: tuple[RunningMesh, MockCluster]) -> None:
+    mesh, first = eu
+    member = Member(mesh.shop["listen"])
+    member.until(first.produce(records("a")))
+
+    second = MockCluster()
+    mesh.configuration["clusters"].append(cluster_of("us", second))
+    mesh.shop["target"]["pool"]["topics"][0]["from"].append({"cluster": "us", "topic": "orders"})
+    assert mesh.reload() == ["cluster us: added", "virtual cluster shop: changed (target.pool.topics)"]
+    member.until(second.produce(records("b")) | first.produce(records("c")))
+
+    del mesh.configuration["clusters"][0]
+    del mesh.shop["target"]["pool"]["topics"][0]["from"][0]
+    assert mesh.reload() == ["cluster eu: removed", "virtual cluster shop: changed (target.pool.topics)"]
+    assert first.committed() == 80, "what was acknowledged is stored there"
+    assert mesh.metric("kafka_mesh_upstream_up", cluster="us") == 1
+    assert mesh.metric("kafka_mesh_upstream_up", cluster="eu") == 0
+    late = first.produce(records("late"))
+    member.until(second.produce(records("d")))
+    assert sorted(member.values) == sorted(records("a") | records("b") | records("c") | records("d"))
+    assert member.troubles in ([], ["revoked"]), "only to see the new partitions"
+
+    mesh.configuration["clusters"].append(cluster_of("eu", first))
+    mesh.shop["target"]["pool"]["topics"][0]["from"].append({"cluster": "eu", "topic": "orders"})
+    mesh.reload()
+    member.until(late)
+    assert len(member.values) == len(set(member.values)) == 200
+    member.close()
+
+
+def test_a_virtual_cluster_changes_and_the_members_of_the_other_see_nothing(
+    eu: tuple[RunningMesh, MockCluster],
+) -> None:
+    mesh, cluster = eu
+    member = Member(mesh.shop["listen"])
+    shown = cluster.produce(records("a"))
+    member.until(shown)
+
+    parts = virtual_cluster("parts", ["eu"])
+    mesh.configuration["virtual_clusters"].append(parts)
+    assert mesh.reload() == ["virtual cluster parts: added"]
+    other = Member(parts["listen"])
+    other.until(shown)
+
+    parts["target"]["pool"]["lock_timeout"] = "1m"
+    assert mesh.reload() == ["virtual cluster parts: begun anew, its clients connect again (target.pool.lock_timeout)"]
+    shown |= cluster.produce(records("b"))
+    other.until(shown)
+    member.until(shown)
+    assert other.troubles, "it had to connect again"
+    assert len(other.values) == 80
+
+    other.close()
+    mesh.configuration["virtual_clusters"].remove(parts)
+    assert mesh.reload() == ["virtual cluster parts: removed"]
+    member.until(cluster.produce(records("c")))
+    assert len(member.values) == 120
+    assert not member.troubles
+    member.close()
+
+
+@pytest.mark.long
+def test_a_user_s_password_changes(tmp_path: Path) -> None:
+    cluster = MockCluster()
+    mesh = RunningMesh(tmp_path, {"eu": cluster})
+    try:
+        users = [{"name": "alice", "password": "sesame-1"}]
+        mesh.shop["sasl"] = {"mechanisms": ["SCRAM-SHA-256"], "users": users}
+        (told,) = mesh.reload()
+        assert told.startswith("virtual cluster shop: begun anew"), "nobody stays who has not authenticated"
+
+        def member(password: str) -> Member:
+            mechanism = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+            return Member(mesh.shop["listen"], **mechanism, **{"sasl.username": "alice", "sasl.password": password})
+
+        older = member("sesame-1")
+        older.until(cluster.produce(records("a")))
+        users[0]["password"] = "sesame-2"
+        assert mesh.reload() == ["virtual cluster shop: changed (sasl)"]
+        refused = member("sesame-1")
+
+        def is_refused() -> bool:
+            refused.poll(0.1)
+            return any("_AUTHENTICATION" in trouble for trouble in refused.troubles)
+
+        eventually("the older password is refused", is_refused, timeout=120)
+        refused.close()
+        newer = member("sesame-2")
+        shown = records("a") | cluster.produce(records("b", 400))
+
+        def all_shown() -> bool:
+            older.poll(0.1)
+            newer.poll(0.1)
+            return shown <= {*older.values, *newer.values}
+
+        eventually("both share what comes", all_shown, timeout=120)
+        assert len(older.values) + len(newer.values) == 440
+        assert not older.troubles, "who is connected stays so"
+        older.close()
+        newer.close()
+    finally:
+        mesh.process.kill()
+
+
+def test_what_is_wrong_changes_nothing_and_says_why(eu: tuple[RunningMesh, MockCluster]) -> None:
+    mesh, cluster = eu
+    member = Member(mesh.shop["listen"])
+    member.until(cluster.produce(records("a")))
+    before = mesh.configured()
+    good = mesh.file.read_text()
+
+    mesh.file.write_text(good.replace("cluster: eu", "cluster: mars"))
+    at_start = mesh.command().stderr
+    refused = mesh.command("--url", mesh.url)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == at_start, "the same words as where the file is read first"
+    assert "topics[0].from[0].cluster: 'mars': one of the clusters defined: eu" in refused.stderr
+
+    mesh.file.write_text(good.replace("mesh-1", "mesh-2"))
+    refused = mesh.command()
+    assert refused.returncode == 2
+    assert "process_id: 'mesh-2' in place of 'mesh-1': as it was: it cannot change while kafka-mesh runs" in (
+        refused.stderr
+    )
+    assert mesh.metric("kafka_mesh_config_reload_failed") == 1
+
+    files = "tls: {certificate_file: /nowhere/a, key_file: /nowhere/b}\n"
+    mesh.file.write_text(good.replace("- name: shop\n", f"- name: shop\n  {files}"))
+    refused = mesh.command()
+    assert refused.returncode == 2
+    assert "virtual_clusters[0].tls: /nowhere/a: No such file or directory" in refused.stderr
+
+    state = mesh.configured()
+    assert (state["state"], state["hash"]) == ("refused", before["hash"])
+    member.until(cluster.produce(records("b")))
+    assert not member.troubles
+    mesh.file.write_text(good)
+    assert mesh.command().stdout.splitlines()[1:] == ["  nothing has changed in it"]
+    assert mesh.metric("kafka_mesh_config_reload_failed") == 0
+    member.close()
+
+
+@pytest.mark.long
+def test_sighup_reads_the_file_again(eu: tuple[RunningMesh, MockCluster]) -> None:
+    mesh, cluster = eu
+    before = mesh.configured()["hash"]
+    mesh.configuration["drain_grace"] = "2s"
+    mesh.configuration["clusters"][0]["properties"] = {"client.id": "mesh"}
+    mesh.write()
+    member = Member(mesh.shop["listen"])
+    member.until(cluster.produce(records("a")))
+    mesh.process.signal(signal.SIGHUP)
+    eventually("the configuration is another one", lambda: mesh.configured()["hash"] != before, timeout=120)
+    eventually("it is in use", lambda: mesh.configured()["state"] == "applied", timeout=120)
+    assert mesh.configured()["changes"] == ["changed: drain_grace", "cluster eu: connected to anew (properties)"]
+    member.until(cluster.produce(records("b")))
+    assert len(member.values) == 80
+    assert not member.troubles
+    member.close()
+    mesh.process.signal(signal.SIGTERM)
+    assert mesh.process.wait(60) == 0
