@@ -37,6 +37,12 @@ class Client(Enum):
     SEGMENTIO = "kafka-go"
 
 
+JAVASCRIPT = (Client.KAFKAJS, Client.PLATFORMATIC)
+KNOWN_TO_ALL = ("none", "gzip")
+"""What the clients in JavaScript can decompress as they come. Of other codecs they show nothing, and go no further;
+so it is with a broker. The librdkafka engine decompresses for them."""
+
+
 class ScriptedMember(Member):
     """A consumer that carries out a `Script`."""
 

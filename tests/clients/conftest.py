@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.bench import ClientBench
+from tests.clients.bench import JAVASCRIPT, KNOWN_TO_ALL, ClientBench
 from tests.integration.kafka import KafkaCluster
 
 
@@ -18,10 +18,14 @@ def bench(
 ) -> Iterator[ClientBench]:
     """Two clusters with an empty topic of three partitions each; `start_mesh` puts a mesh in front of them.
 
-    The log of that mesh must hold no error at the end.
+    Records are compressed with what the client of the test knows, if it is about one. The log of that mesh must hold no
+    error at the end.
     """
     name = re.sub(r"\W+|_", "-", request.node.name.removeprefix("test_")).strip("-")
     bench = ClientBench(kafka_pair, name, tmp_path)
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    if parameters.get("client") in JAVASCRIPT:
+        bench.compress_with(*KNOWN_TO_ALL)
     bench.create_topics()
     yield bench
     bench.end()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.clients.bench import Client, ClientBench
+from tests.clients.bench import JAVASCRIPT, Client, ClientBench
 from tests.clients.selection import clients
+from tests.integration.records import CODECS
 
 COMMITS_WITHOUT_WAITING = (Client.CONFLUENT, Client.KAFKA_PYTHON, Client.JAVA)
 
@@ -46,6 +47,17 @@ def test_two_share(bench: ClientBench, client: Client) -> None:
         assert len(member.deliveries) >= 300  # how fair that is, longer tests count
         assert not member.events["revoked"] + member.events["lost"] + member.events["error"], member.events
     bench.close_members()
+
+
+@pytest.mark.parametrize("client", clients(JAVASCRIPT))
+def test_codecs_that_a_client_does_not_know(bench: ClientBench, client: Client) -> None:
+    """The librdkafka engine decodes all of them, and gives records uncompressed."""
+    bench.compress_with(*CODECS)
+    bench.start_mesh(upstream={cluster.name: {"engine": "librdkafka"} for cluster in bench.clusters})
+    member = bench.joined(client, "member")
+    bench.feed(2_000)
+    bench.account().assert_each_once()
+    member.close()
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.bench import Client
+from tests.clients.bench import JAVASCRIPT, Client
 from tests.clients.building import SOURCES
 from tests.clients.test_alone import COMMITS_WITHOUT_WAITING
 from tests.clients.test_consumer_protocol import WITH_CONSUMER_PROTOCOL
@@ -44,6 +44,7 @@ PARTIAL: dict[str, Collection[Client]] = {
     "test_static_member_of_the_consumer_protocol": WITH_CONSUMER_PROTOCOL,
     "test_assigned_with_group": ASSIGNS_WITH_GROUP,
     "test_kcat_until_the_end": (Client.KCAT,),
+    "test_codecs_that_a_client_does_not_know": JAVASCRIPT,
     "test_new_partitions_are_found": FINDING_NEW_PARTITIONS,
 }
 """Tests that do not run with every client."""

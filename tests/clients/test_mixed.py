@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.clients.bench import Client, ClientBench
+from tests.clients.bench import KNOWN_TO_ALL, Client, ClientBench
 from tests.clients.test_deaths import LASTING
 from tests.integration.processes import eventually
 
@@ -13,6 +13,7 @@ from tests.integration.processes import eventually
 @pytest.mark.timeout(240)
 def test_one_group_of_all_clients(bench: ClientBench) -> None:
     """They come one after the other while records flow, and once all are there each gets its share."""
+    bench.compress_with(*KNOWN_TO_ALL)
     bench.start_mesh()
     with bench.feeding(8_000, rate=500):
         for client in Client:
@@ -33,6 +34,7 @@ def test_one_group_of_all_clients(bench: ClientBench) -> None:
 @pytest.mark.timeout(240)
 def test_restarted_mesh_under_all_clients(bench: ClientBench) -> None:
     """It is stopped and started again under one group of all clients, as at a new version."""
+    bench.compress_with(*KNOWN_TO_ALL)
     mesh = bench.start_mesh()
     for client in LASTING:
         bench.joined(client, client.value.strip("@").replace("/", "-"), commit="sync")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -12,9 +12,15 @@ from tests.integration.records import CODECS, Record, Stored, varied_record
 
 
 class Feed:
-    """Produces records with ids `cluster-topic-number` to one topic, with all five codecs in turn."""
+    """Produces records with ids `cluster-topic-number` to one topic, with all five codecs in turn, or those named."""
 
-    def __init__(self, cluster: KafkaCluster, topic: str, shape: Callable[[str, int], Record] = varied_record) -> None:
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        topic: str,
+        shape: Callable[[str, int], Record] = varied_record,
+        codecs: Sequence[str] = CODECS,
+    ) -> None:
         """shape: makes the record of an id and its number."""
         self.cluster = cluster
         self.topic = topic
@@ -27,7 +33,7 @@ class Feed:
         # One broker of several may hang: its partitions are led by another by then. And a topic may grow.
         patience = {"socket.timeout.ms": 5_000, "topic.metadata.refresh.interval.ms": 1_000}
         base = {**CLIENT_PROPERTIES, **patience, **one_by_one, "bootstrap.servers": cluster.bootstrap_servers}
-        self._producers = [Producer({**base, "compression.codec": codec}) for codec in CODECS]
+        self._producers = [Producer({**base, "compression.codec": codec}) for codec in codecs]
 
     def produce(self, count: int, rate: float | None = None) -> None:
         """Returns when all are stored; `rate` is in records per second, None: as fast as they go.
