@@ -119,20 +119,47 @@ def landing(
     available_now: Annotated[bool, typer.Option("--available-now", help="Land what is there, then end.")] = False,
 ) -> None:
     """Everything that comes goes into one Parquet table, each record once."""
-    from importlib.util import find_spec
-
     from mesh.pipelines.landing import WrongLanding, load, run
 
     try:
         config = load(file)
     except WrongLanding as problem:
-        for line in str(problem).splitlines():
-            typer.echo(f"kafka-mesh: {file}: {line}", err=True)
-        raise typer.Exit(WRONG_USAGE) from None
+        _refuse_job(file, problem)
+    _needs_spark()
+    run(config, available_now)
+
+
+@pipeline.command()
+def audit(file: Annotated[Path, typer.Argument(metavar="FILE", help="What to audit, a YAML file.")]) -> None:
+    """Prove from the journal that everything was delivered, landed and acknowledged; exit code 1 if it was not."""
+    _needs_spark()
+    from mesh.pipelines.audit import run
+    from mesh.pipelines.auditing import WrongAudit, load
+    from mesh.pipelines.kafka import Unreadable
+
+    try:
+        verdict = run(load(file))
+    except WrongAudit as problem:
+        _refuse_job(file, problem)
+    except Unreadable as problem:
+        _give_up(problem)
+    for line in verdict.lines():
+        typer.echo(line)
+    raise typer.Exit(0 if verdict.holds else 1)
+
+
+def _needs_spark() -> None:
+    from importlib.util import find_spec
+
     if find_spec("pyspark") is None:
         typer.echo("kafka-mesh: Spark is not installed here: pip install 'kafka-mesh[spark]'", err=True)
         raise typer.Exit(WRONG_USAGE)
-    run(config, available_now)
+
+
+def _refuse_job(file: Path, problem: Exception) -> NoReturn:
+    for line in str(problem).splitlines():
+        typer.echo(f"kafka-mesh: {file}: {line}", err=True)
+    raise typer.Exit(WRONG_USAGE) from None
 
 
 @app.command()

@@ -1,0 +1,190 @@
+"""Whether everything was delivered: a pool's journal and what was landed, against the upstream topics.
+
+`kafka-mesh pipeline audit FILE`, or `spark-submit audit.py FILE` where kafka-mesh[spark] is installed. Each audit looks
+at what is new since the last one. docs/audit.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mesh.pipelines.accounts import Account, Found, Happened, Rules, State, account
+from mesh.pipelines.auditing import Audit, load
+from mesh.pipelines.kafka import Log, Stretch, claims, logs, read_pages, read_runs
+from mesh.pipelines.records import Memory, Place, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = tuple[Place, str, tuple[Any, ...]]
+"""Something about a partition: its place, `event`, `exists` or `landed`, and what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an audit is made of. events, exists, landed: RDDs of rows; claimed, logs: by place.
+
+    pages: what was read of each run of a process: (run, process, sequence, is_last, dropped).
+    """
+
+    events: Any
+    exists: Any
+    landed: Any
+    claimed: Mapping[Place, Sequence[tuple[int, int]]]
+    logs: Mapping[Place, Log]
+    pages: Sequence[tuple[str, str, int, bool, int]] = ()
+
+
+def audit(spark: SparkSession, config: Audit, evidence: Evidence, memory: Memory) -> Verdict:
+    """Compare, in one pass over what is new. Returns the verdict, with the memory for the next audit in it."""
+    holes = memory.holes(evidence.pages)
+    rules = Rules(
+        lands=config.landed is not None,
+        leases_only=config.landed is None or config.landed.by == "leases",
+        is_whole=not holes.any,
+    )
+    known = spark.sparkContext.broadcast((memory.states, dict(evidence.claimed), dict(evidence.logs), rules))
+    rows = spark.sparkContext.union([evidence.events, evidence.exists, evidence.landed])
+    places = set(memory.states) | set(evidence.logs)
+    present = spark.sparkContext.parallelize([(place, "", ()) for place in sorted(places)], 1)
+    grouped = rows.union(present).map(lambda row: (row[0], row[1:])).groupByKey(_tasks(spark))
+
+    def settle(entry: tuple[Place, Iterable[tuple[str, tuple[Any, ...]]]]) -> tuple[Place, Account]:
+        states, claimed, ends, rules = known.value
+        place, about = entry
+        return place, account(states.get(place, State()), _found(about, claimed.get(place, ()), ends.get(place)), rules)
+
+    accounts: dict[Place, Account] = dict(grouped.map(settle).collect())
+    return Verdict.of(accounts, holes, memory)
+
+
+def _found(about: Iterable[tuple[str, tuple[Any, ...]]], claimed: Sequence[tuple[int, int]], log: Log | None) -> Found:
+    events: list[tuple[Any, ...]] = []
+    exists: list[tuple[int, int, int]] = []
+    landed: list[tuple[int, int]] = []
+    for kind, what in about:
+        match kind:
+            case "event":
+                events.append(what)
+            case "exists":
+                exists.append(what)
+            case "landed":
+                landed.append(what)
+    events.sort(key=lambda each: each[:4])
+    happened = [Happened(*each[4:]) for each in events]
+    start, end = (log.start, log.end) if log is not None else (0, 0)
+    return Found(happened, sorted(exists), start, end, claimed, landed)
+
+
+def _tasks(spark: SparkSession) -> int:
+    return max(int(spark.sparkContext.defaultParallelism), 2)
+
+
+# Where it comes from
+
+
+def gather(spark: SparkSession, config: Audit, memory: Memory) -> Evidence:
+    """First what the group claims, then the journal, which is written within a moment of it; then the table, which has
+    what the journal says was landed; the logs last, which have all of that."""
+    from mesh.pipelines.landed import files_of, landed_runs
+
+    context = spark.sparkContext
+    claimed: dict[Place, Sequence[tuple[int, int]]] = {}
+    for cluster, topics in config.topics.items():
+        properties = config.clusters[cluster]
+        partitions = logs(properties, topics)
+        runs = claims(properties, config.upstream_group or config.group, cluster, partitions)
+        claimed |= {(cluster, *key): each for key, each in runs.items()}
+    time.sleep(config.patience)
+
+    journal = config.journal
+    journal_logs = logs(config.clusters[journal.cluster], [journal.topic])
+    stretches = [
+        each
+        for (topic, partition), log in sorted(journal_logs.items())
+        for each in Stretch(
+            journal.cluster, topic, partition, max(log.start, memory.journal.get(str(partition), 0)), log.end
+        ).cut(2_000)
+    ]
+    memory.journal |= {str(partition): log.end for (_, partition), log in journal_logs.items()}
+    properties = dict(config.clusters[journal.cluster])
+    wanted = config.virtual_cluster, config.group
+    read = _spread(context, stretches, lambda stretch: _events(properties, stretch, *wanted)).cache()
+    pages = [row[2] for row in read.filter(lambda row: row[1] == "page").collect()]
+    events = read.filter(lambda row: row[1] == "event")
+
+    landed = context.emptyRDD()
+    if config.landed is not None:
+        new = [file for file in files_of(spark, config.landed.table) if file not in memory.files]
+        memory.files |= set(new)
+        if new:
+            rows = landed_runs(spark, config.landed.table, new)
+            landed = rows.rdd.map(lambda row: ((row[0], row[1], row[2]), "landed", (row[3], row[4]))).cache()
+            landed.count()
+
+    ends: dict[Place, Log] = {}
+    for cluster, topics in config.topics.items():
+        found = logs(config.clusters[cluster], topics)
+        ends |= {(cluster, *key): log for key, log in found.items()}
+    stretches = [
+        part
+        for place, log in sorted(ends.items())
+        for part in Stretch(*place, max(log.start, memory.states.get(place, State()).seen), log.end).cut()
+    ]
+    clusters = {name: dict(each) for name, each in config.clusters.items()}
+    window = config.window_ms
+    exists = _spread(context, stretches, lambda stretch: _exists(clusters[stretch.cluster], stretch, window))
+    return Evidence(events, exists, landed, claimed, ends, pages)
+
+
+def _spread(context: Any, stretches: Sequence[Stretch], read: Callable[[Stretch], Iterator[Row]]) -> Any:
+    if not stretches:
+        return context.emptyRDD()
+    return context.parallelize(list(stretches), len(stretches)).flatMap(read)
+
+
+def _events(properties: Mapping[str, str], stretch: Stretch, virtual_cluster: str, group: str) -> Iterator[Row]:
+    for page in read_pages(properties, stretch):
+        yield ("", "", 0), "page", (page.run, page.process, page.sequence, page.is_last, page.dropped)
+        for index, each in enumerate(page):
+            if (each.virtual_cluster, each.group) == (virtual_cluster, group):
+                order = each.time, page.run, page.sequence, index
+                what = each.event, each.time, each.first, each.last, each.member, each.client_id, each.host, each.lease
+                place = each.cluster, each.topic, each.partition
+                yield place, "event", (*order, *what, each.deliveries)
+
+
+def _exists(properties: Mapping[str, str], stretch: Stretch, window: int) -> Iterator[Row]:
+    place = stretch.cluster, stretch.topic, stretch.partition
+    for run in read_runs(properties, stretch, window):
+        yield place, "exists", run
+
+
+def run(config: Audit) -> Verdict:
+    """In the session of spark-submit, or in a local one on all cores; what it found is in the folder `state`."""
+    from mesh.pipelines.spark import session
+
+    spark = session("kafka-mesh audit")
+    try:
+        return next_audit(spark, config)
+    finally:
+        spark.stop()
+
+
+def next_audit(spark: SparkSession, config: Audit) -> Verdict:
+    memory = Memory.load(config.folder)
+    verdict = audit(spark, config, gather(spark, config, memory), memory)
+    verdict.save(config.folder)
+    return verdict
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    found = run(load(Path(sys.argv[1])))
+    print(*found.lines(), sep="\n")
+    sys.exit(0 if found.holds else 1)

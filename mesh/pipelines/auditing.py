@@ -1,0 +1,70 @@
+"""What an audit is told: the file of `kafka-mesh pipeline audit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mesh.config.values import Duration
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class JournalTopic(Model):
+    cluster: str = Field(min_length=1)
+    topic: str = Field(min_length=1)
+
+
+class Landed(Model):
+    table: str = Field(min_length=1, description="Folder of a Parquet or Delta table with the columns of the source.")
+    by: Literal["leases", "everybody"] = Field(
+        default="leases", description="Whose acknowledgements say that a record lies there."
+    )
+
+
+class Audit(Model):
+    virtual_cluster: str = Field(min_length=1)
+    group: str = Field(min_length=1)
+    upstream_group: str | None = Field(default=None, description="With the prefix, if the configuration has one.")
+    topics: dict[str, tuple[str, ...]] = Field(min_length=1, description="Upstream topics by cluster.")
+    clusters: dict[str, dict[str, str]] = Field(repr=False, description="librdkafka's properties, by cluster.")
+    journal: JournalTopic
+    landed: Landed | None = None
+    state: str = Field(min_length=1, description="Folder of what was found, and is remembered for the next audit.")
+    window: Duration = Field(default=3_600.0, description="Of the timestamps that are counted together.")
+    patience: float = Field(default=5.0, ge=0, le=600, description="Seconds until the journal has what was committed.")
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.state)
+
+    @property
+    def window_ms(self) -> int:
+        return max(round(self.window * 1000), 1)
+
+    @model_validator(mode="after")
+    def _clusters_are_known(self) -> Audit:
+        for name in (*self.topics, self.journal.cluster):
+            if "bootstrap.servers" not in self.clusters.get(name, {}):
+                raise ValueError(f"clusters.{name} has no bootstrap.servers")
+        return self
+
+
+class WrongAudit(ValueError):
+    """Names every wrong key, and what is allowed."""
+
+
+def load(path: Path) -> Audit:
+    """Raises WrongAudit."""
+    try:
+        return Audit.model_validate(yaml.safe_load(path.read_text()))
+    except (OSError, yaml.YAMLError) as problem:
+        raise WrongAudit(str(problem)) from None
+    except ValidationError as problem:
+        found = problem.errors(include_url=False, include_input=False, include_context=False)
+        raise WrongAudit("\n".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found)) from None

@@ -1,0 +1,3 @@
+"""The Spark session that all tests share."""
+
+from tests.spark.conftest import spark as spark

@@ -1,0 +1,78 @@
+"""An audit of a real mesh with a journal, on two real clusters, of what a member and Spark were given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mesh.pipelines.audit import next_audit
+from mesh.pipelines.auditing import Audit, load
+from tests.integration.bench import Bench
+from tests.integration.conftest import bench as bench
+from tests.spark.session import land
+from tests.spark.test_source import options_of, run_once
+
+pytestmark = pytest.mark.long
+
+
+def start_with_journal(bench: Bench) -> None:
+    journal = {
+        "cluster": bench.clusters[0].name,
+        "topic": f"{bench.topic}-journal",
+        "create": True,
+        "interval": "200ms",
+    }
+    bench.start_mesh(process={"process_id": "mesh-1", "journal": journal})
+
+
+def audit_of(bench: Bench, folder: Path, **more: object) -> Audit:
+    file = folder / "audit.yaml"
+    names = [cluster.name for cluster in bench.clusters]
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "virtual_cluster": "tested",
+                "group": bench.group,
+                "topics": {name: [bench.topic] for name in names},
+                "clusters": {each.name: {"bootstrap.servers": each.bootstrap_servers} for each in bench.clusters},
+                "journal": {"cluster": names[0], "topic": f"{bench.topic}-journal"},
+                "state": str(folder / "audit"),
+                "patience": 3,
+                **more,
+            }
+        )
+    )
+    return load(file)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_what_a_member_and_spark_were_given(bench: Bench, spark: Any, tmp_path: Path) -> None:
+    start_with_journal(bench)
+    member = bench.confluent("member", commit="sync")
+    member.until_assigned()
+    bench.feed(2_000)
+    bench.until_all_committed()
+    config = audit_of(bench, tmp_path, landed={"table": str(tmp_path / "table")})
+    verdict = next_audit(spark, config)
+    print(*verdict.lines(), sep="\n")
+    assert verdict.holds
+    assert not verdict.holes.any
+    totals = verdict.totals
+    assert totals["expected"] == totals["delivered"] == totals["acknowledged"] == 2_000
+    assert (totals["landed"], verdict.waiting) == (0, 0)
+
+    bench.close_members()
+    bench.feed(1_000)
+    run_once(land(spark, options_of(bench), tmp_path))
+    run_once(land(spark, options_of(bench), tmp_path))  # acknowledges what the one before has landed
+    bench.until_all_committed()
+    verdict = next_audit(spark, config)
+    print(*verdict.lines(), sep="\n")
+    assert verdict.holds
+    totals = verdict.totals
+    assert totals["expected"] == totals["acknowledged"] == totals["landed"] == 1_000
+    assert (totals["twice"], verdict.waiting, verdict.memory.number) == (0, 0, 2)
