@@ -21,8 +21,9 @@ SLOT_BITS = 32
 """A commit is about the offsets of one slot: those that agree above these bits."""
 
 
-BUFFERED = 30.0
-"""Seconds for which a client may keep what it fetched before it shows it: while a commit waits for an answer."""
+BUFFERED = 60.0
+"""Seconds for which a client may keep what it fetched before it shows it: while a commit waits for an answer, on a
+busy machine."""
 
 
 class Kind(Enum):
@@ -103,6 +104,8 @@ class Evidence:
     """deliveries: each member's in the order of its journal. hung: members whose application stood still with records
     in its hands for so long that it loses them, whatever it commits later. poison: records that kill their members.
 
+    keeping: members whose client keeps its position and what it has fetched when it is given partitions anew: of what
+    went to another mesh its commit is answered, and changes nothing.
     assignments: when members were given partitions, which empties their clients' buffers; ascending. What they had not
     committed by then was taken from them: a later commit is about what came after it, though its offset is higher.
     clean_from: everything had been committed and all members had left: nothing older comes again from then on.
@@ -115,6 +118,7 @@ class Evidence:
     dead_letters: Sequence[DeadLetter] = ()
     poison: frozenset[str] = frozenset()
     hung: frozenset[str] = frozenset()
+    keeping: frozenset[str] = frozenset()
     assignments: Mapping[str, Sequence[float]] = field(default_factory=dict)
     clean_from: float = inf
 
@@ -228,7 +232,7 @@ class _Check:
     def _is_forgotten(self, original: Original, before: Delivery, answered: float, again: float) -> bool:
         """What the documentation says: a commit is answered without being stored while the record's cluster is down,
         and lasts only as long as the mesh; one that comes after its member lost the record changes nothing."""
-        if before.member in self._evidence.hung:
+        if before.member in self._evidence.hung or self._was_kept(before):
             return True
         disturbances = self._evidence.disturbances
         is_down = any(
@@ -236,6 +240,16 @@ class _Check:
             for each in disturbances
         )
         return is_down and any(each.forgets and each.begin <= again and answered <= each.end for each in disturbances)
+
+    def _was_kept(self, delivery: Delivery) -> bool:
+        """Its member has shown what it had fetched before its mesh lost the partition."""
+        if delivery.member not in self._evidence.keeping or delivery.at is None:
+            return False
+        since = delivery.at - BUFFERED
+        given = [each for each in self._evidence.assignments.get(delivery.member, ()) if since <= each <= delivery.at]
+        return any(
+            each.forgets and each.begin <= at <= each.end for each in self._evidence.disturbances for at in given
+        )
 
     def _was_buffered(self, late: Delivery, at: float, taken: float) -> bool:
         """Its member had fetched it, lost it to the other one by a disturbance, and came to process it only afterwards:

@@ -68,6 +68,10 @@ class Faults:
         """What a step does; `DoneTo` is yielded once."""
         return _COURSES[step.fault](self, step)
 
+    def started(self, begin: float) -> None:
+        """The meshes divide the partitions among them while members come."""
+        self._note("all starts", begin, forgets=True)
+
     def died(self, member: ChaosMember, since: float) -> None:
         """A member ended by itself."""
         self._note(f"{member.name} ended by itself", since, members=[member])
@@ -342,6 +346,9 @@ class Faults:
         forgets: bool = False,
     ) -> None:
         concerned = None if members is None else frozenset(each.name for each in members)
+        if len(self._meshes) > 1:
+            # It may have been the first or the last one of its mesh, which joins the group upstream then, or leaves it.
+            concerned, forgets = None, True
         names = frozenset(each.cluster.name for each in clusters)
         end = time.monotonic() + AFTERMATH
         self.disturbances.append(Disturbance(what, begin, end, concerned, names, forgets))

@@ -140,10 +140,12 @@ class Run:
             if setup.has_transactions:
                 self._sources.append(Transactions(each.cluster, TOPIC, seed, shape))
                 self._feedings.append(Feeding(self._sources[-1].produce, pause=0.2))
+        begin = time.monotonic()
         for number in range(setup.meshes):
             self._meshes.append(MeshActor.start(number, self._clusters, setup, self._folder))
         for kind in setup.members:
             self._members.start(kind)
+        self._faults.started(begin)
         self._poison = feed_poison(self._clusters[seed % 2].cluster, TOPIC, setup.poison)
 
     def _steps(self) -> None:
@@ -314,6 +316,7 @@ class Run:
             disturbances,
             [DeadLetter(each.record.id, _hash_of_letter(each.record)) for each in self._dead_letters()],
             frozenset(self._poison),
+            keeping=frozenset(each.name for each in self._members.all if each.kind is Client.KAFKA_PYTHON),
             assignments={member.name: list(member.assignments()) for member in self._members.all},
             clean_from=clean_from,
         )

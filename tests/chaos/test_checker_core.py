@@ -177,6 +177,16 @@ def test_commit_of_a_member_that_hung_changes_nothing() -> None:
     assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == []
 
 
+def test_commit_of_what_a_client_has_kept_changes_nothing() -> None:
+    """It was given partitions anew while they moved, and went on where it stood."""
+    moved = Disturbance("a mesh comes", 3.0, 5.0, forgets=True)
+    evidence = with_deliveries(replace(good(), disturbances=[moved]), delivered(5, "a", at=100.0))
+    kept = replace(evidence, assignments={"b": [4.5]}, keeping=frozenset({"b"}))
+    assert found(kept) == []
+    assert found(replace(kept, keeping=frozenset())) == [(Kind.ACKNOWLEDGED, IDS[5])]
+    assert found(replace(kept, assignments={"b": [2.5]})) == [(Kind.ACKNOWLEDGED, IDS[5])]
+
+
 def test_order_break() -> None:
     evidence = good()
     swapped = [*evidence.deliveries[:3], delivered(4, "b", at=3.0), delivered(3, "b", at=4.0), evidence.deliveries[5]]
@@ -184,7 +194,7 @@ def test_order_break() -> None:
     assert found(broken) == [(Kind.ORDER, IDS[3])]
     assert found(replace(broken, disturbances=[killed("c", 2.0)])) == []
     assert found(replace(broken, disturbances=[killed("c", -20.0)])) == [], "its buffer may have been full"
-    assert found(replace(broken, disturbances=[killed("c", -40.0)])) == [(Kind.ORDER, IDS[3])]
+    assert found(replace(broken, disturbances=[killed("c", -70.0)])) == [(Kind.ORDER, IDS[3])]
 
 
 def test_order_of_what_comes_again_is_nobodys() -> None:
