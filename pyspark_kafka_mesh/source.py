@@ -21,7 +21,6 @@ from pyspark_kafka_mesh.client import Client
 from pyspark_kafka_mesh.driver import Driver
 from pyspark_kafka_mesh.offsets import Offset, Range, tasks
 from pyspark_kafka_mesh.options import Options, parse
-from pyspark_kafka_mesh.reading import read
 from pyspark_kafka_mesh.renewing import Renewing
 
 BEFORE_HEADERS = (
@@ -109,6 +108,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._state.stop()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Only tasks need it: Spark starts four Python processes for a query, and gives each ten seconds to be there.
+        from pyspark_kafka_mesh.reading import read
+
         assert isinstance(partition, Piece)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         return read(partition.ranges, partition.properties, self._options.fail_on_data_loss, schema)
