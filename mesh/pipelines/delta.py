@@ -23,10 +23,19 @@ def append_once(
             return False
     write_deltalake(
         uri,
-        rows,
+        _in_utc(rows),
         mode="append",
         partition_by=list(partition_by),
         storage_options=storage,
         commit_properties=CommitProperties(app_transactions=[Transaction(app, batch)]),
     )
     return True
+
+
+def _in_utc(rows: pa.Table) -> pa.Table:
+    """Delta knows times in UTC only; those of Spark have the zone of its session. They are the same moments."""
+    import pyarrow as pa
+
+    utc = pa.timestamp("us", tz="UTC")
+    fields = [each.with_type(utc) if pa.types.is_timestamp(each.type) else each for each in rows.schema]
+    return rows.cast(pa.schema(fields))

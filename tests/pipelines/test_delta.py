@@ -50,3 +50,16 @@ def test_it_is_partitioned(tmp_path: Path) -> None:
     append(table, rows(1, topic="a"), 0)
     append(table, rows(2, topic="b"), 1)
     assert {each.name for each in table.iterdir() if "=" in each.name} == {"topic=a", "topic=b"}
+
+
+def test_times_are_the_same_moments_whatever_the_session_s_zone(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    table = tmp_path / "table"
+    moments = pa.array([1_700_000_000_000_000], pa.timestamp("us", tz="Europe/Berlin"))
+    content = rows(1).append_column("timestamp", moments)
+    append(table, content, 0)
+    found = DeltaTable(table).to_pyarrow_table()["timestamp"]
+    assert found.type == pa.timestamp("us", tz="UTC")
+    assert found.cast(pa.int64()).to_pylist() == [1_700_000_000_000_000]
