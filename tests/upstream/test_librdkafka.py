@@ -273,7 +273,7 @@ def test_the_embedded_cluster_will_do(mock_cluster: str) -> None:
     produce(mock_cluster, topic, 300, partition=1)
 
     async def test() -> None:
-        async with engine(mock_cluster, new_name("group"), topic) as running:
+        async with engine(mock_cluster, new_name("group"), topic, reads_with="librdkafka") as running:
             assert {number: each.start for number, each in (await running.assigned()).items()} == dict.fromkeys(
                 range(PARTITIONS), 0
             )

@@ -78,7 +78,9 @@ def test_a_broker_that_hangs(broker: KafkaCluster, topic: str, monkeypatch: pyte
             await running.next(SourceUp)
             # Stored late, or refused by the time-out: it is answered in any case.
             assert (await pending)[source(topic)] in {0, 7, -185, -195, 27, 25}
-            assert await running.commit({source(topic): CommitPosition(8)}) == {source(topic): 0}
+            # The session may have come to its end in the meantime.
+            while (errors := await running.commit({source(topic): CommitPosition(8)})) != {source(topic): 0}:
+                assert errors[source(topic)] in {7, 25, 27}
 
     run(test)
 
