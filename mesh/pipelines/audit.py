@@ -89,7 +89,7 @@ def _tasks(spark: SparkSession) -> int:
 def gather(spark: SparkSession, config: Audit, memory: Memory) -> Evidence:
     """First what the group claims, then the journal, which is written within a moment of it; then the table, which has
     what the journal says was landed; the logs last, which have all of that."""
-    from mesh.pipelines.landed import files_of, landed_runs
+    from mesh.pipelines.landed import files_of, landed_rows
 
     context = spark.sparkContext
     claimed: dict[Place, Sequence[tuple[int, int]]] = {}
@@ -121,9 +121,7 @@ def gather(spark: SparkSession, config: Audit, memory: Memory) -> Evidence:
         new = [file for file in files_of(spark, config.landed.table) if file not in memory.files]
         memory.files |= set(new)
         if new:
-            rows = landed_runs(spark, config.landed.table, new)
-            landed = rows.rdd.map(lambda row: ((row[0], row[1], row[2]), "landed", (row[3], row[4]))).cache()
-            landed.count()
+            landed = landed_rows(context, new)
 
     ends: dict[Place, Log] = {}
     for cluster, topics in config.topics.items():

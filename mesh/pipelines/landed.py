@@ -6,23 +6,20 @@ a Delta table in its; whatever else lies in the folder is no part of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs
+from pyarrow.parquet import ParquetFile
 
-RUNS = "cluster string, topic string, partition int, first long, last long"
-_SCHEMA = pa.schema(
-    [
-        ("cluster", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-    ]
-)
+ROWS_AT_A_TIME = 1_000_000
+_PLACE = [("cluster", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
+_ROWS = pa.schema([*_PLACE, ("offset", pa.int64())])
+_SCHEMA = pa.schema([*_PLACE, ("first", pa.int64()), ("last", pa.int64())])
 
 
 def files_of(spark: Any, table: str) -> list[str]:
@@ -36,17 +33,37 @@ def files_of(spark: Any, table: str) -> list[str]:
     return sorted(spark.read.parquet(table).inputFiles())
 
 
-def landed_runs(spark: Any, table: str, files: Sequence[str]) -> Any:
-    """A row for each run of offsets in these files; a record that lies there twice is in two of them."""
-    rows = spark.read.option("basePath", table).parquet(*files)
-    rows = rows.selectExpr("string(cluster)", "string(topic)", "int(partition)", "bigint(offset)")
-    return rows.mapInArrow(_to_runs, RUNS)
+def landed_rows(context: Any, files: Sequence[str]) -> Any:
+    """(place, `landed`, (first, last)) for each run of offsets in these files; a record that lies there twice is in two
+    of them. The executors read them with pyarrow: Spark's own way into Arrow asks for pandas."""
+    return context.parallelize(list(files), len(files)).flatMap(_rows_of_file)
 
 
-def _to_runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if batch.num_rows:
-            yield runs_of(pa.table(batch))
+def _rows_of_file(file: str) -> Iterator[tuple[tuple[str, str, int], str, tuple[int, int]]]:
+    filesystem, path = fs.FileSystem.from_uri(_uri(file))
+    named = dict(part.split("=", 1) for part in path.split("/") if "=" in part)  # what the table is partitioned by
+    with filesystem.open_input_file(path) as opened:
+        parquet = ParquetFile(opened)
+        columns = [field.name for field in _ROWS if field.name in parquet.schema_arrow.names]
+        for batch in parquet.iter_batches(ROWS_AT_A_TIME, columns=columns):
+            if batch.num_rows:
+                for run in runs_of(_completed(batch, named)).to_pylist():
+                    yield (run["cluster"], run["topic"], run["partition"]), "landed", (run["first"], run["last"])
+
+
+def _completed(batch: pa.RecordBatch, named: Mapping[str, str]) -> pa.Table:
+    columns = [
+        batch[field.name] if field.name in batch.schema.names else pa.repeat(unquote(named[field.name]), batch.num_rows)
+        for field in _ROWS
+    ]
+    return pa.table([column.cast(field.type) for column, field in zip(columns, _ROWS, strict=True)], schema=_ROWS)
+
+
+def _uri(file: str) -> str:
+    """Hadoop writes local ones with one slash."""
+    if file.startswith("file:"):
+        return "file:///" + file.removeprefix("file:").lstrip("/")
+    return file if "://" in file else Path(file).absolute().as_uri()
 
 
 def runs_of(rows: pa.Table) -> pa.RecordBatch:

@@ -48,7 +48,7 @@ def write_table(spark: Any, folder: Path, begin: int, end: int, planted: bool = 
             f"'{CLUSTER}' cluster", f"'{TOPIC}' topic", f"{DUPLICATE[0]} partition", f"bigint({DUPLICATE[1]}) offset"
         )
         rows = rows.union(again)
-    rows.write.mode("append").parquet(str(folder / "table"))
+    rows.write.mode("append").partitionBy("topic").parquet(str(folder / "table"))
 
 
 def landed_rows(begin: int, end: int, planted: bool) -> Iterator[Row]:

@@ -69,14 +69,13 @@ def test_what_was_planted_is_found_and_the_next_audit_looks_at_what_is_new(tmp_p
 
 
 def of_spark(spark: Any, folder: Path, begin: int, end: int, planted: bool = True) -> Verdict:
-    from mesh.pipelines.landed import files_of, landed_runs
+    from mesh.pipelines import landed as table
 
     config = config_of(folder)
     memory = Memory.load(config.folder)
-    new = [file for file in files_of(spark, str(folder / "table")) if file not in memory.files]
+    new = [file for file in table.files_of(spark, str(folder / "table")) if file not in memory.files]
     memory.files |= set(new)
-    rows = landed_runs(spark, str(folder / "table"), new)
-    landed = rows.rdd.map(lambda row: ((row[0], row[1], row[2]), "landed", (row[3], row[4])))
+    landed = table.landed_rows(spark.sparkContext, new)
     verdict = audit(spark, config, evidence_of(spark, landed, begin, end, planted), memory)
     verdict.save(config.folder)
     return verdict
@@ -127,3 +126,22 @@ def test_runs_of_rows() -> None:
         ("eu", "t", 1, 6, 6),
         ("us", "t", 0, 6, 6),
     ]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+def test_a_file_says_by_its_path_what_it_does_not_hold(tmp_path: Path, prefix: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    from mesh.pipelines.landed import _rows_of_file
+
+    folder = tmp_path / "topic=a%2Fb" / "dt=2026-01-01"
+    folder.mkdir(parents=True)
+    offsets = [3, 4, 5, 4, 9]
+    parquet.write_table(
+        pa.table({"cluster": ["eu"] * 5, "partition": [1] * 5, "offset": offsets}), folder / "x.parquet"
+    )
+    path = str(folder / "x.parquet")
+    found = sorted(_rows_of_file(prefix + path.replace("%", "%25") if prefix else path))
+    assert found == [(("eu", "a/b", 1), "landed", run) for run in [(3, 4), (4, 5), (9, 9)]]
