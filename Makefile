@@ -25,7 +25,7 @@ picture: install ## take the picture of the demo anew, of a real run
 
 docs: install ## build the site of docs/ in build/site; warnings are errors; make docs ARGS="--serve" shows it while you write
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,docs]'
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(if $(filter --serve,$(ARGS)),serve,build --strict --quiet)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(if $(filter --serve,$(ARGS)),serve,build --strict)
 
 demo-spark: install ## Spark lands a topic of two clusters beside a consumer, e.g. make demo-spark ARGS="--duration 30"
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'

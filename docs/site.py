@@ -50,6 +50,19 @@ def _target(path: str, link: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
 
 
+def on_config(config: MkDocsConfig) -> None:
+    """A page that nobody has put into a section yet is found all the same."""
+    sections = [entries for section in config.nav or () for entries in section.values()]
+    named = {page for entries in sections for entry in entries for page in entry.values()}
+    if more := unlisted(named):
+        config.nav = [*(config.nav or ()), {"More": more}]
+
+
+def unlisted(named: set[str]) -> list[str]:
+    """Pages of docs/ that are not among these."""
+    return sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name not in named)
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 

@@ -370,7 +370,7 @@ def _load(file: Path) -> Config:
 
 def _refuse(file: Path | str, mistakes: Sequence[object]) -> NoReturn:
     count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
-    typer.echo(f"kafka-mesh: {count} in {file}", err=True)
+    typer.echo(f"kafka-mesh: {count} in {file} (key: value: what is allowed)", err=True)
     for mistake in mistakes:
         typer.echo(f"  {mistake}", err=True)
     raise typer.Exit(WRONG_USAGE)

@@ -78,7 +78,7 @@ def test_every_mistake_is_listed(tmp_path: Path, command: str) -> None:
     done = kafka_mesh(command, file)
     assert (done.returncode, done.stdout) == (2, "")
     heading, *mistakes = done.stderr.splitlines()
-    assert heading == f"kafka-mesh: 6 mistakes in {file}"
+    assert heading == f"kafka-mesh: 6 mistakes in {file} (key: value: what is allowed)"
     assert [mistake.split(": ")[0] for mistake in mistakes] == [
         "  clusters[0].properties[sasl.password]",
         "  budget",

@@ -31,7 +31,10 @@ def test_what_is_refused_is_listed_as_at_a_start() -> None:
     with answering([refused], 422) as (url, _):
         done = CliRunner().invoke(app, ["reload", "--url", url])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == "kafka-mesh: 2 mistakes in /etc/mesh.yaml\n  process_id: a\n  budget: b\n"
+    assert (
+        done.stderr
+        == "kafka-mesh: 2 mistakes in /etc/mesh.yaml (key: value: what is allowed)\n  process_id: a\n  budget: b\n"
+    )
 
 
 def test_who_may_not_ask_is_told_why() -> None:

@@ -41,5 +41,11 @@ def test_what_a_page_links_to_outside_of_docs_comes_along() -> None:
     assert {"config/kubernetes/kafka-mesh.yaml", "config/prometheus/alerts.yaml"} <= along
 
 
+def test_pages_that_are_in_no_section() -> None:
+    everything = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert site.unlisted(everything) == []
+    assert site.unlisted(everything - {"tools.md", "spark.md"}) == ["spark.md", "tools.md"]
+
+
 def test_the_pages_that_stand_elsewhere_are_there() -> None:
     assert all((ROOT / path).is_file() for path in site.PAGES)
