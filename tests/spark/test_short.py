@@ -14,7 +14,7 @@ from tests.integration.bench import Bench
 from tests.spark.session import finish
 from tests.spark.test_source import places, stored_places
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(900)]
 
 
 def landing_of(bench: Bench, folder: Path, **more: object) -> Landing:
