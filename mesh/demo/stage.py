@@ -83,6 +83,8 @@ class Stage:
             self.add(name, work)
         pairs = [f"{name}={address}" for name, address in addresses.items()]
         self._feeder = self._children.start("feeder", "mesh.demo.feeder", TOPIC, rate, self._fed_journal, *pairs)
+        # Else a short run on a busy machine is over before it has begun.
+        self._await("the feeder", lambda: self.fed.count() > 0)
 
     def check(self) -> None:
         """Raise ChildFailed when a process has ended that was not asked to."""
