@@ -148,6 +148,24 @@ def audit(file: Annotated[Path, typer.Argument(metavar="FILE", help="What to aud
     raise typer.Exit(0 if verdict.holds else 1)
 
 
+@pipeline.command()
+def report(file: Annotated[Path, typer.Argument(metavar="FILE", help="That of the audit, a YAML file.")]) -> None:
+    """How late and how evenly everything was delivered, and who is slow or stuck: tables, and a page to look at."""
+    _needs_spark()
+    from mesh.pipelines.auditing import WrongAudit, load
+    from mesh.pipelines.kafka import Unreadable
+    from mesh.pipelines.report import run
+
+    try:
+        made = run(load(file))
+    except WrongAudit as problem:
+        _refuse_job(file, problem)
+    except Unreadable as problem:
+        _give_up(problem)
+    for line in made.lines():
+        typer.echo(line)
+
+
 def _needs_spark() -> None:
     from importlib.util import find_spec
 

@@ -37,6 +37,7 @@ class Happened:
     host: str = ""
     lease: str = ""
     deliveries: int = 0
+    produced: int = -1
 
     def told(self) -> str:
         who = f" {self.member}" if self.member else ""

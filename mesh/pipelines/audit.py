@@ -7,20 +7,18 @@ at what is new since the last one. docs/audit.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mesh.pipelines.accounts import Account, Found, Happened, Rules, State, account
+from mesh.pipelines.accounts import Account, Found, Rules, State, account
 from mesh.pipelines.auditing import Audit, load
-from mesh.pipelines.kafka import Log, Stretch, claims, logs, read_pages, read_runs
+from mesh.pipelines.journalled import Row, happened, journal_rows, spread
+from mesh.pipelines.kafka import Log, Stretch, claims, logs, read_runs
 from mesh.pipelines.records import Memory, Place, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Row = tuple[Place, str, tuple[Any, ...]]
-"""Something about a partition: its place, `event`, `exists` or `landed`, and what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +71,8 @@ def _found(about: Iterable[tuple[str, tuple[Any, ...]]], claimed: Sequence[tuple
                 exists.append(what)
             case "landed":
                 landed.append(what)
-    events.sort(key=lambda each: each[:4])
-    happened = [Happened(*each[4:]) for each in events]
     start, end = (log.start, log.end) if log is not None else (0, 0)
-    return Found(happened, sorted(exists), start, end, claimed, landed)
+    return Found(happened(events), sorted(exists), start, end, claimed, landed)
 
 
 def _tasks(spark: SparkSession) -> int:
@@ -100,19 +96,8 @@ def gather(spark: SparkSession, config: Audit, memory: Memory) -> Evidence:
         claimed |= {(cluster, *key): each for key, each in runs.items()}
     time.sleep(config.patience)
 
-    journal = config.journal
-    journal_logs = logs(config.clusters[journal.cluster], [journal.topic])
-    stretches = [
-        each
-        for (topic, partition), log in sorted(journal_logs.items())
-        for each in Stretch(
-            journal.cluster, topic, partition, max(log.start, memory.journal.get(str(partition), 0)), log.end
-        ).cut(2_000)
-    ]
-    memory.journal |= {str(partition): log.end for (_, partition), log in journal_logs.items()}
-    properties = dict(config.clusters[journal.cluster])
-    wanted = config.virtual_cluster, config.group
-    read = _spread(context, stretches, lambda stretch: _events(properties, stretch, *wanted)).cache()
+    read, memory.journal = journal_rows(context, config, memory.journal)
+    read = read.cache()
     pages = [row[2] for row in read.filter(lambda row: row[1] == "page").collect()]
     events = read.filter(lambda row: row[1] == "event")
 
@@ -134,25 +119,8 @@ def gather(spark: SparkSession, config: Audit, memory: Memory) -> Evidence:
     ]
     clusters = {name: dict(each) for name, each in config.clusters.items()}
     window = config.window_ms
-    exists = _spread(context, stretches, lambda stretch: _exists(clusters[stretch.cluster], stretch, window))
+    exists = spread(context, stretches, lambda stretch: _exists(clusters[stretch.cluster], stretch, window))
     return Evidence(events, exists, landed, claimed, ends, pages)
-
-
-def _spread(context: Any, stretches: Sequence[Stretch], read: Callable[[Stretch], Iterator[Row]]) -> Any:
-    if not stretches:
-        return context.emptyRDD()
-    return context.parallelize(list(stretches), len(stretches)).flatMap(read)
-
-
-def _events(properties: Mapping[str, str], stretch: Stretch, virtual_cluster: str, group: str) -> Iterator[Row]:
-    for page in read_pages(properties, stretch):
-        yield ("", "", 0), "page", (page.run, page.process, page.sequence, page.is_last, page.dropped)
-        for index, each in enumerate(page):
-            if (each.virtual_cluster, each.group) == (virtual_cluster, group):
-                order = each.time, page.run, page.sequence, index
-                what = each.event, each.time, each.first, each.last, each.member, each.client_id, each.host, each.lease
-                place = each.cluster, each.topic, each.partition
-                yield place, "event", (*order, *what, each.deliveries)
 
 
 def _exists(properties: Mapping[str, str], stretch: Stretch, window: int) -> Iterator[Row]:

@@ -27,6 +27,13 @@ class Landed(Model):
     )
 
 
+class Reporting(Model):
+    folder: str | None = Field(default=None, min_length=1, description="Of the page and its tables: STATE/report.")
+    last: Duration | None = Field(default=None, description="How far back; the whole journal unless that is said.")
+    window: Duration | None = Field(default=None, description="Chosen so that there are some sixty, unless said.")
+    stuck: Duration = Field(default=60.0, description="So long somebody may hold records and acknowledge none.")
+
+
 class Audit(Model):
     virtual_cluster: str = Field(min_length=1)
     group: str = Field(min_length=1)
@@ -37,11 +44,16 @@ class Audit(Model):
     landed: Landed | None = None
     state: str = Field(min_length=1, description="Folder of what was found, and is remembered for the next audit.")
     window: Duration = Field(default=3_600.0, description="Of the timestamps that are counted together.")
+    report: Reporting = Field(default=Reporting(), description="What `kafka-mesh pipeline report` makes of it.")
     patience: float = Field(default=5.0, ge=0, le=600, description="Seconds until the journal has what was committed.")
 
     @property
     def folder(self) -> Path:
         return Path(self.state)
+
+    @property
+    def report_folder(self) -> Path:
+        return Path(self.report.folder) if self.report.folder is not None else self.folder / "report"
 
     @property
     def window_ms(self) -> int:

@@ -81,6 +81,24 @@ def logs(properties: Properties, topics: Iterable[str]) -> dict[tuple[str, int],
     return {key: Log(start, ends[1][key]) for key, start in ends[0].items()}
 
 
+def offsets_at(properties: Properties, topic: str, time: int) -> dict[str, int]:
+    """The first offset of each partition that is not older than that, ms since the epoch; beyond its end where there is
+    none. Raises Unreadable."""
+    admin = AdminClient(dict(properties))
+    specs: Any = kafka_admin
+    try:
+        known = admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
+        wanted = {TopicPartition(topic, each): specs.OffsetSpec.for_timestamp(max(time, 0)) for each in known}
+        asked = admin.list_offsets(wanted, request_timeout=TIMEOUT)
+        found = {str(each.partition): future.result().offset for each, future in asked.items()}
+    except KafkaException as problem:
+        raise Unreadable(problem.args[0].str()) from problem
+    return {partition: offset if offset >= 0 else _BEYOND for partition, offset in found.items()}
+
+
+_BEYOND: Final = 1 << 62
+
+
 def claims(
     properties: Properties, group: str, cluster: str, partitions: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], list[Run]]:

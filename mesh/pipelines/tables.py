@@ -1,4 +1,4 @@
-"""The Parquet files in which an audit leaves what it found. pyarrow comes with kafka-mesh[spark]."""
+"""The Parquet files in which audits and reports leave what they found. pyarrow comes with kafka-mesh[spark]."""
 
 from __future__ import annotations
 
@@ -33,3 +33,21 @@ def write_accounts(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def write_exceptions(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     parquet.write_table(pa.Table.from_pylist(list(rows), EXCEPTIONS), file)
+
+
+_WORDS = {"member", "client_id", "host", "standing", "cluster", "topic"}
+_SHARES = {"share", "fairness", "redelivery_rate", "dead_letter_rate"}
+
+
+def write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows of a report, which all have the same columns."""
+    names = list(rows[0]) if rows else []
+    parquet.write_table(pa.Table.from_pylist(list(rows), pa.schema([(name, _type_of(name)) for name in names])), file)
+
+
+def _type_of(name: str) -> Any:
+    if name == "window":
+        return _WINDOW[1]
+    if name == "is_lease":
+        return pa.bool_()
+    return pa.string() if name in _WORDS else pa.float64() if name in _SHARES else pa.int64()

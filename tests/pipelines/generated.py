@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mesh.pipelines.audit import Evidence, Row
+from mesh.pipelines.audit import Evidence
 from mesh.pipelines.auditing import Audit
+from mesh.pipelines.journalled import Row
 from mesh.pipelines.kafka import Log
 
 CLUSTER, TOPIC = "eu", "orders"

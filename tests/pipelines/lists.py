@@ -1,9 +1,10 @@
-"""As much of Spark's RDDs as an audit uses, over lists: its logic is tested where Spark is not installed."""
+"""As much of Spark's RDDs as audits and reports use, over lists: their logic is tested where Spark is not installed."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
 
@@ -17,11 +18,23 @@ class Rows:
     def union(self, other: Rows) -> Rows:
         return Rows([*self._rows, *other._rows])
 
-    def groupByKey(self, _: int) -> Rows:
+    def groupByKey(self, _: int = 1) -> Rows:
         groups: dict[Any, list[Any]] = defaultdict(list)
         for key, value in self._rows:
             groups[key].append(value)
         return Rows(groups.items())
+
+    def filter(self, holds: Callable[[Any], bool]) -> Rows:
+        return Rows(filter(holds, self._rows))
+
+    def flatMap(self, function: Callable[[Any], Iterable[Any]]) -> Rows:
+        return Rows(each for row in self._rows for each in function(row))
+
+    def reduceByKey(self, function: Callable[[Any, Any], Any]) -> Rows:
+        return Rows((key, reduce(function, values)) for key, values in self.groupByKey().collect())
+
+    def fold(self, zero: Any, function: Callable[[Any, Any], Any]) -> Any:
+        return reduce(function, self._rows, zero)
 
     def collect(self) -> list[Any]:
         return self._rows

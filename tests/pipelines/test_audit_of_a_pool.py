@@ -1,4 +1,4 @@
-"""An audit of a real mesh with a journal, on two real clusters, of what a member and Spark were given."""
+"""An audit and a report of a real mesh with a journal, on two real clusters, of what a member and Spark were given."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import yaml
 
 from mesh.pipelines.audit import next_audit
 from mesh.pipelines.auditing import Audit, load
+from mesh.pipelines.report import report
 from tests.integration.bench import Bench
 from tests.integration.conftest import bench as bench
 from tests.spark.session import land
@@ -41,6 +42,7 @@ def audit_of(bench: Bench, folder: Path, **more: object) -> Audit:
                 "journal": {"cluster": names[0], "topic": f"{bench.topic}-journal"},
                 "state": str(folder / "audit"),
                 "patience": 3,
+                "report": {"last": "1h"},
                 **more,
             }
         )
@@ -76,3 +78,15 @@ def test_what_a_member_and_spark_were_given(bench: Bench, spark: Any, tmp_path: 
     totals = verdict.totals
     assert totals["expected"] == totals["acknowledged"] == totals["landed"] == 1_000
     assert (totals["twice"], verdict.waiting, verdict.memory.number) == (0, 0, 2)
+
+    made = report(spark, config)
+    print(*made.lines(), sep="\n")
+    counts = made.figures.total.counts
+    assert counts["acknowledged"] == 3_000
+    assert counts["delivered"] + counts["redelivered"] == 3_000 + counts["released"] + counts["revoked"]
+    assert len(made.figures.topics) == 2
+    assert sorted(each.person.is_lease for each in made.figures.members)[0] is False
+    assert any(each.person.is_lease for each in made.figures.members)
+    assert not made.figures.holes.any
+    assert made.figures.total.waited.total() >= 2_000, "when records were produced is known of what members got"
+    assert "</html>" in made.page.read_text()
