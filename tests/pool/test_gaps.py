@@ -7,6 +7,7 @@ import pytest
 from mesh.pool.redelivery import Redelivery
 from mesh.pool.settings import PoolSettings
 from mesh.records.batch import Batch, seal
+from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
 from mesh.records.runs import join_runs
 from tests.pool.harness import Consumer, World, source, value_of
@@ -22,8 +23,10 @@ def emptied(first: int, last: int, *offsets: int) -> Batch:
 
 
 def receive(world: World, *batches: Batch) -> None:
+    """The log holds what records there are: what is true of the offsets between them nobody has to be told."""
     world.assign_all()
-    world.logs.setdefault(source(0), []).extend((batch.first, batch.last) for batch in batches)
+    offsets = [record.offset for batch in batches for record in decode_records(batch)]
+    world.logs.setdefault(source(0), []).extend((offset, offset) for offset in offsets)
     world.ends[source(0)] = batches[-1].last + 1
     world.upstream(lambda pool: pool.inflow.received(source(0), join_runs(batches), world.now))
 
