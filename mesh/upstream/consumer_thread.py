@@ -32,9 +32,8 @@ from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFail
 from mesh.upstream.events import EventChannel
 from mesh.upstream.fencing import Fence
 from mesh.upstream.intake import Intake
-from mesh.upstream.leaving import commit_at_last, leave, step_out
+from mesh.upstream.leaving import commit_at_last, leave
 from mesh.upstream.log_ends import LogEnds
-from mesh.upstream.orphans import Orphans
 from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
 from mesh.upstream.reachability import Reachability
 from mesh.upstream.runs import size_of
@@ -89,7 +88,6 @@ class ConsumerThread(threading.Thread):
             self.noticed_anew,
         )
         self._fence = Fence(self._admin.client, properties["group.id"], properties.get("group.instance.id"))
-        self._orphans = Orphans(self._admin.client, properties["group.id"], properties.get("group.instance.id"))
         self._topics: frozenset[TopicName] = frozenset()
         self._running = True
         self.has_failed = False
@@ -300,10 +298,6 @@ class ConsumerThread(threading.Thread):
         for topic in self._topic_ids.made_anew(self._topics, now) if self._assignment.positions else ():
             self._assignment.begin_anew(consumer, topic, now)
         self._log_ends.look(self._assignment.positions, now)
-        if self._assignment.positions and self._orphans.are_there(self._topics, now):
-            self._commits.abandon()  # of this membership
-            step_out(consumer)
-            self._subscribe(consumer)
         if self._reachability.is_fatal:
             self._close()
             self._create_at = max(self._create_at, now + RETRY)

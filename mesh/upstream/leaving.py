@@ -37,16 +37,10 @@ def commit_at_last(
 
 def leave(consumer: Consumer) -> None:
     """Close it. close() alone does not leave if the member is static (KIP-345); its partitions would wait for the
-    session to time out."""
+    session to time out. Unsubscribing does, when the revocation has been served; the member id is gone then."""
     with suppress(KafkaException):
-        step_out(consumer)
+        consumer.unsubscribe()
+        deadline = time.monotonic() + LEAVE
+        while consumer.memberid() and time.monotonic() < deadline:
+            consumer.poll(POLL)
     consumer.close()
-
-
-def step_out(consumer: Consumer) -> None:
-    """Leave the group, also if the member is static; it may subscribe again. Unsubscribing leaves when the revocation
-    has been served; the member id is gone then. Raises KafkaException."""
-    consumer.unsubscribe()
-    deadline = time.monotonic() + LEAVE
-    while consumer.memberid() and time.monotonic() < deadline:
-        consumer.poll(POLL)
