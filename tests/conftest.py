@@ -26,11 +26,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses a real broker is marked `kafka`, and comes last: the quick tests have failed by then."""
+    """Whatever uses a real broker is marked `kafka`, and comes last: the quick tests have failed by then. Of those the
+    chaos is first: it takes minutes, while the other workers do the rest."""
     for item in items:
         if _BROKER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
-    items.sort(key=lambda item: item.get_closest_marker("kafka") is not None)
+    items.sort(key=lambda item: (item.get_closest_marker("kafka") is not None, "tests/chaos/" not in item.nodeid))
 
 
 @pytest.fixture(scope="session")
