@@ -57,6 +57,7 @@ def test_clusters_come_and_go_under_a_member(eu: tuple[RunningMesh, MockCluster]
     member.close()
 
 
+@pytest.mark.long
 def test_a_virtual_cluster_changes_and_the_members_of_the_other_see_nothing(
     eu: tuple[RunningMesh, MockCluster],
 ) -> None:
