@@ -97,7 +97,7 @@ class Cluster(Model):
     bootstrap_servers: Annotated[str, _SERVERS] = Field(
         description="HOST:PORT of some of its brokers, separated by commas."
     )
-    engine: Engine = Field(default=Engine.LIBRDKAFKA, description="What reads its records.")
+    engine: Engine = Field(default=Engine.AUTO, description="What reads its records.")
     properties: dict[str, Scalar] = Field(
         default_factory=dict, repr=False, description="Passed to librdkafka as they are."
     )

@@ -59,7 +59,7 @@ def test_redacted(tmp_path: Path) -> None:
     assert shown["clusters"][0] == {
         "name": "eu",
         "bootstrap_servers": "${HOST}",
-        "engine": "librdkafka",
+        "engine": "auto",
         "properties": {"sasl.password": "***", "sasl.username": "${USER}", "client.id": "x-${USER}"},
     }
     assert shown["clusters"][1]["properties"] == {"client.id": "of ${USER}"}

@@ -20,7 +20,7 @@ from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import START, ChildProcess, eventually, free_port
 from tests.integration.relay import Relay
 
-ENGINE = os.environ.get("KAFKA_MESH_TEST_ENGINE", "librdkafka")
+ENGINE = os.environ.get("KAFKA_MESH_TEST_ENGINE", "auto")
 """`auto`, `raw` or `librdkafka`: what reads the records in all tests that start a mesh."""
 KAFKA_MESH = Path(sys.executable).with_name("kafka-mesh")
 

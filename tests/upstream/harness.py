@@ -34,7 +34,7 @@ from mesh.upstream.engine import (
 CLUSTER = ClusterName("eu")
 TIMEOUT = 30.0
 _SWITCH = os.environ.get("KAFKA_MESH_TEST_ENGINE")
-ENGINE: EngineName = "raw" if _SWITCH == "raw" else "librdkafka"
+ENGINE: EngineName = "librdkafka" if _SWITCH == "librdkafka" else "raw"
 """What tests run with that are about any engine."""
 
 Event = TypeVar("Event", bound=EngineEvent)
