@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import select
 import struct
 import subprocess
@@ -78,6 +79,14 @@ class Terminal:
         while not any(each in self.text for each in alternatives):
             assert time.monotonic() < deadline, f"none of {alternatives} came:\n{self.text}"
             assert self._read(0.2) or self.process.poll() is None, f"it ended without {alternatives}:\n{self.text}"
+
+    def wait_for_match(self, pattern: str) -> re.Match[str]:
+        """Until this is on the screen; any single look may find it half drawn."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := re.search(pattern, self.text)) is None:
+            assert time.monotonic() < deadline, f"nothing like {pattern} came:\n{self.text}"
+            assert self._read(0.2) or self.process.poll() is None, f"it ended without {pattern}:\n{self.text}"
+        return found
 
     def wait_for_share(self, name: str) -> None:
         """Until a member has a row that says that it was given something lately."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
@@ -66,10 +65,10 @@ def test_a_consumer_of_ones_own_gets_a_row_and_a_share(tmp_path: Path) -> None:
     """With the five lines that the demo prints, as it prints them."""
     with Terminal(tmp_path) as terminal:
         terminal.wait_for("slow is a member of the group demo")
-        shown = re.search(r"kcat -b (\S+) -G demo orders", terminal.text)
-        assert shown is not None
+        shown = terminal.wait_for_match(r"kcat -b (\S+) -G demo orders")
         _, _, *program = attaching(shown[1], GROUP)
-        assert all(line in terminal.text for line in program)
+        for line in program:
+            terminal.wait_for(line)
         own = subprocess.Popen([sys.executable, "-c", "\n".join(program)], stdout=subprocess.DEVNULL)
         try:
             terminal.wait_for("your rdkafka is a member of the group demo")
