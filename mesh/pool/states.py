@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,7 @@ SETTLED: Final = frozenset({State.ACKNOWLEDGED, State.DEAD_LETTERED})
 """What a ledger does not tell apart."""
 
 
+@cache
 def reachable(state: State) -> frozenset[State]:
     """Where an offset may be after some time, itself included."""
     found, open_ones = {state}, [state]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mesh.pool.absences import MOST_BYTES, MOST_BYTES_TOGETHER
 from mesh.pool.partition import Partition, Standing
 from mesh.pool.pool import Pool
 from mesh.pool.states import SETTLED, State, reachable
+from mesh.records.spans import Span
 
 if TYPE_CHECKING:
     from tests.pool.harness import World
@@ -38,11 +40,11 @@ def check_pool(world: World, pool: Pool) -> None:
                 assert window.held == sum(last - first + 1 for first, last in spans)
         ledger = partition.ledger
         if partition.standing is not Standing.ABSENT:
-            for offset in range(ledger.committable, ledger.received):
-                held = offset in places
-                # What was leased leased of the engine may turn out not to exist upstream: then it is settled as well.
-                if not (offset in leased and ledger.is_settled(offset)):
-                    assert held is not ledger.is_settled(offset), (partition, offset, places.get(offset))
+            unsettled = offsets_of(ledger.unsettled(ledger.committable, ledger.received - 1))
+            settled = set(range(ledger.committable, ledger.received)) - unsettled
+            assert unsettled <= places.keys(), (partition, unsettled - places.keys())
+            # What was leased may turn out not to exist upstream: then it is settled as well.
+            assert not (settled - leased) & places.keys(), (partition, (settled - leased) & places.keys())
             assert all(ledger.committable <= offset < ledger.received for offset in places if offset not in leased)
             _check_transitions(world, partition, places)
     _check_waiting(pool)
@@ -55,6 +57,10 @@ def check_pool(world: World, pool: Pool) -> None:
         lanes = [lane for fetch in pool.serving.distribution.fetches_of(member) for lane in fetch.lanes]
         collected = sum(len(entry) for lane in lanes for entry in lane.collected or ())
         assert member.in_flight == sent + collected, member
+
+
+def offsets_of(spans: Iterable[Span]) -> set[int]:
+    return {offset for span in spans for offset in range(span.first, span.last + 1)}
 
 
 def _check_budgets(world: World, pool: Pool) -> None:
