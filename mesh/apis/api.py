@@ -48,11 +48,22 @@ class Authentication:
 HandlerEffect: TypeAlias = Effect | Authentication
 
 
+@dataclass(slots=True)
+class EmptyAnswer:
+    """The last answer to a Fetch of a connection that had no records: who waits for them asks the same and is answered
+    the same again and again, by the thousand. request, partitions: what it answered, and with what."""
+
+    request: RequestMessage | None = None
+    partitions: object = None
+    response: ResponseMessage | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """One request: where it came from and under which ticket it is to be answered.
 
     now: seconds of a clock that only goes forward. wall: seconds since the epoch. session: who asks.
+    empty_answer: of its connection.
     access: what they may do; asked by `mesh.apis.authorization`, where a new handler puts its guard, not by handlers.
     """
 
@@ -68,6 +79,7 @@ class Context:
     wall: float = 0.0
     session: Session = field(default_factory=Session)
     access: Access = UNLIMITED
+    empty_answer: EmptyAnswer = field(default_factory=EmptyAnswer)
 
     @property
     def client(self) -> Client:

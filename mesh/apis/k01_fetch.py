@@ -64,6 +64,16 @@ def respond(
 ) -> messages.FetchResponse:
     if isinstance(result, messages.FetchResponse):
         return result
+    if result.delivered is not None:
+        return _response(request, result)
+    known = context.empty_answer
+    if known.response is None or known.request is not request or known.partitions != result.partitions:
+        known.request, known.partitions, known.response = request, result.partitions, _response(request, result)
+    assert isinstance(known.response, messages.FetchResponse)
+    return known.response
+
+
+def _response(request: messages.FetchRequest, result: FetchResult) -> messages.FetchResponse:
     fetched = iter(result.partitions)
     topics = tuple(
         messages.FetchTopicResponse(

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sortedcontainers import SortedDict
-
 from mesh.pool.member import Member
 from mesh.pool.partition import Absence, Partition, Rank
+from mesh.pool.ranking import Ranking
 from mesh.pool.settings import Policy
 from mesh.pool.timers import Timers
 from mesh.pool.waiting_room import FEW, rank_of
@@ -36,7 +35,7 @@ class Absences:
         self._timers = timers
         self._expired = expired
         self._absences: dict[Member, Absence] = {}
-        self._ranks: SortedDict[Rank, Absence] = SortedDict()
+        self._ranks: Ranking[Absence] = Ranking()
         self.size = 0
         """Bytes kept for all of them."""
 
@@ -47,14 +46,14 @@ class Absences:
             return
         absence = Absence(member, now + PATIENCE * usual, rank_of(self._policy, member, member.slot, now))
         self._absences[member] = absence
-        self._ranks[absence.rank] = absence
+        self._ranks.add(absence.rank, absence)
 
     def end(self, member: Member) -> Absence | None:
         """It asks again, or is gone; what was kept is the caller's."""
         absence = self._absences.pop(member, None)
         if absence is None:
             return None
-        del self._ranks[absence.rank]
+        self._ranks.remove(absence.rank)
         self.size -= absence.size
         for partition in absence.kept:
             partition.keepers.pop(absence, None)
@@ -66,15 +65,15 @@ class Absences:
         """What it holds has changed."""
         absence = self._absences.get(member)
         if absence is not None:
-            del self._ranks[absence.rank]
+            self._ranks.remove(absence.rank)
             absence.rank = rank_of(self._policy, member, member.slot, now, absence.count)
-            self._ranks[absence.rank] = absence
+            self._ranks.add(absence.rank, absence)
 
     def candidates(self, partition: Partition, before: Rank | None, now: float) -> Iterator[Absence]:
         """Who would get a batch of this partition if it asked just now: a few, of those in front of `before`."""
         index = looked_at = 0
         while index < len(self._ranks) and looked_at < FEW and self.size < MOST_BYTES_TOGETHER:
-            absence: Absence = self._ranks.peekitem(index)[1]
+            absence = self._ranks.at(index)
             looked_at += 1
             if before is not None and absence.rank > before:
                 return

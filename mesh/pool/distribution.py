@@ -431,4 +431,5 @@ class Distribution:
         if self.obstacle(member, lane) is not None:
             return
         self._room.enter(fetch, lane, now)
-        self.touched.add(partition)
+        if partition.released:
+            self.touched.add(partition)  # now it is worth while to read that again

@@ -88,7 +88,8 @@ class Pool:
         self.locks = Locks(
             group, settings, self.serving, lambda: self.all_members, self.leases.are_wanted, timers, effects, now
         )
-        self._is_idle = False
+        self._seen = (False, False)
+        """Whether nobody but holders of leases was there, and whether somebody waited for records."""
         self.draining = Draining(
             group,
             timers,
@@ -386,11 +387,12 @@ class Pool:
         self.leaving.go_on()
         # Nobody but holders of leases is there, who read upstream themselves.
         idle = not distribution.members and self.leases.are_wanted(now) and not self.leases.want_records
-        if touched or idle is not self._is_idle:
-            self._is_idle = idle
+        hungry = distribution.waiting > 0
+        if touched or (idle, hungry) != self._seen:
+            self._seen = idle, hungry
             self.serving.replays.trim(self._memory.excess)
             kept = self.serving.replays.size + distribution.collected_bytes + distribution.absences.size
-            self._demand.update(touched, distribution.backlog_bytes, kept, distribution.waiting > 0, idle)
+            self._demand.update(touched, distribution.backlog_bytes, kept, hungry, idle)
             self.inflow.hurry()
         self.leases.stored()
         if self.is_expelled and self.draining.duty is Duty.DRAINED:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from types import TracebackType
 from typing import Final
 
 from mesh.pool.agenda import Agenda
@@ -25,6 +25,28 @@ from mesh.wire.errors import ErrorCode
 
 LOOK_EVERY: Final = 0.1
 """Seconds between two looks for a pool that gives way."""
+
+
+class Step:
+    """A `with` of its own: one by a generator costs twice as much, and every request is a step."""
+
+    __slots__ = ("_now", "_pool", "_pools")
+
+    def __init__(self, pools: Pools, pool: Pool, now: float) -> None:
+        self._pools = pools
+        self._pool = pool
+        self._now = now
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, _type: type[BaseException] | None, problem: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        if problem is not None and not isinstance(problem, Exception):
+            return False
+        self._pools.stepped(self._pool, self._now, problem)
+        return True
 
 
 class Pools:
@@ -176,23 +198,32 @@ class Pools:
             with self.step(pool, now):
                 pool.draining.begin(grace, now)
 
-    @contextmanager
-    def step(self, pool: Pool, now: float) -> Iterator[None]:
-        """Run one step of a pool. Whatever fails in it, a violated invariant above all, means that the state of this
-        pool cannot be trusted: it is closed, loudly, and its members come back to a new one. The others go on."""
-        try:
-            yield
-            if not pool.is_closed:
-                pool.finish(now)
-        except Exception as problem:  # noqa: BLE001 - reported with its traceback, and its pool is closed
-            self.violations += 1
-            trace = "".join(traceback.format_exception(problem))
-            fields = {"group": pool.group, "reason": repr(problem), "traceback": trace}
-            self._effects.append(Report("a pool contradicts itself and is closed", fields, "error"))
-            if not pool.is_closed:
-                pool.close_after_violation()
+    def step(self, pool: Pool, now: float) -> Step:
+        """For a `with`: one step of a pool. Whatever fails in it, a violated invariant above all, means that the state
+        of this pool cannot be trusted: it is closed, loudly, and its members come back to a new one. The others go
+        on."""
+        return Step(self, pool, now)
+
+    def stepped(self, pool: Pool, now: float, problem: Exception | None) -> None:
+        """A step of a pool has ended."""
+        if problem is None:
+            try:
+                if not pool.is_closed:
+                    pool.finish(now)
+            except Exception as contradiction:  # noqa: BLE001 - reported with its traceback, and its pool is closed
+                problem = contradiction
+        if problem is not None:
+            self._failed(pool, problem)
         if not pool.is_closed:
             self._agenda.note(pool)
+
+    def _failed(self, pool: Pool, problem: Exception) -> None:
+        self.violations += 1
+        trace = "".join(traceback.format_exception(problem))
+        fields = {"group": pool.group, "reason": repr(problem), "traceback": trace}
+        self._effects.append(Report("a pool contradicts itself and is closed", fields, "error"))
+        if not pool.is_closed:
+            pool.close_after_violation()
 
     def _has_room_for(self, group: GroupId, now: float) -> bool:
         """Whether there is a pool of it, or may be one. If there are too many, one of those give way in which nobody

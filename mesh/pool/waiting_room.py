@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 
-from sortedcontainers import SortedDict
-
 from mesh.pool.member import Member
 from mesh.pool.partition import Fetch, Lane, Partition, Rank, Violation
+from mesh.pool.ranking import Ranking
 from mesh.pool.settings import Policy
 
 FEW = 8
@@ -22,7 +21,7 @@ HALF_LIFE = 5.0
 class WaitingRoom:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._ranks: SortedDict[Rank, Fetch] = SortedDict()
+        self._ranks: Ranking[Fetch] = Ranking()
 
     def __len__(self) -> int:
         """How many Fetches may take a batch now."""
@@ -41,16 +40,16 @@ class WaitingRoom:
         member = fetch.member
         assert member is not None
         if fetch.rank is not None:
-            del self._ranks[fetch.rank]
+            self._ranks.remove(fetch.rank)
         fetch.rank = rank_of(self._policy, member, fetch.sequence, now)
-        self._ranks[fetch.rank] = fetch
+        self._ranks.add(fetch.rank, fetch)
 
     def best(self, partition: Partition) -> Fetch:
         """Who is next, of those that wait on a partition. Raises Violation if none of them is here."""
         waiting = partition.waiting
         if len(waiting) <= FEW:
             return min(waiting, key=lambda fetch: fetch.rank or (0.0, 0.0, 0, 0))
-        best: Fetch | None = next((fetch for fetch in self._ranks.values() if fetch in waiting), None)
+        best: Fetch | None = next((fetch for fetch in self._ranks if fetch in waiting), None)
         if best is not None:
             return best
         raise Violation(f"{partition.source}: {len(waiting)} fetches wait and none of them is in the waiting room")
@@ -74,7 +73,7 @@ class WaitingRoom:
 
     def _lose_rank(self, fetch: Fetch) -> None:
         if fetch.rank is not None:
-            del self._ranks[fetch.rank]
+            self._ranks.remove(fetch.rank)
             fetch.rank = None
 
 

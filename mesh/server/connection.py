@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final, Protocol, cast
 
+from mesh.apis.api import EmptyAnswer
 from mesh.pool.effects import ConnectionId
 from mesh.security.rules import UNLIMITED
 from mesh.security.session import Session
@@ -87,6 +88,7 @@ class DownstreamConnection(asyncio.Protocol):
         self.client_host = ""
         self.session = Session()
         self.access = UNLIMITED
+        self.empty_answer = EmptyAnswer()
         self.in_work: Request | None = None
         self.admitted: Admitted | None = None
         self._server = server
@@ -135,8 +137,8 @@ class DownstreamConnection(asyncio.Protocol):
             self._heard = self._server.now()
             self._queue += received
         self._note_frame(begun=bool(received or answered))
-        self._flush()
         if answered:
+            self._flush()
             self.rest(max(self._server.admission.take(self) for _ in range(answered)))
         self._server.work_soon(self)
         self._pace()
@@ -184,7 +186,8 @@ class DownstreamConnection(asyncio.Protocol):
         self._flush()
         if self._writing_paused:
             self._hold()
-        self._server.work_soon(self)
+        if self._queue:
+            self._server.work_soon(self)
         self._pace()
 
     def established(self) -> None:

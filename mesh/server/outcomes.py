@@ -7,12 +7,20 @@ from functools import cache
 from typing import Any
 
 from mesh.wire.errors import ErrorCode
-from mesh.wire.messages import ResponseMessage
+from mesh.wire.messages import FetchResponse, ResponseMessage
 from mesh.wire.schema import field_types
 
 
 def error_of(response: ResponseMessage) -> ErrorCode:
     """The error of an answer: its own, or the first one of its parts."""
+    if isinstance(response, FetchResponse):  # most of the traffic
+        if response.error_code is not ErrorCode.NONE:
+            return response.error_code
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code is not ErrorCode.NONE:
+                    return partition.error_code
+        return ErrorCode.NONE
     return _first_error(response)
 
 

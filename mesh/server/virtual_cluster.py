@@ -194,6 +194,7 @@ class VirtualClusterServer:
             time.time(),
             connection.session,
             connection.access,
+            connection.empty_answer,
         )
         violations = self.cluster.violations
         work, effects = begin(request.api_key, context, message)

@@ -93,6 +93,7 @@ class ServerConnection:
     """
 
     __slots__ = (
+        "_empty",
         "_frames",
         "_last_fetch",
         "_pending",
@@ -107,6 +108,8 @@ class ServerConnection:
         self._served, self._refusal = _what_is_served(tuple(served.items()))
         self._frames: Final = FrameSplitter(limit)
         self._last_fetch: Final = LastFetch()
+        self._empty: tuple[ResponseMessage | None, int, list[Buffer]] = (None, 0, [])
+        """The last answer to a Fetch without records, its version and its bytes."""
         self._pending: Final[deque[Request]] = deque()
         self._to_send: list[Buffer] = []
         self._unanswered = 0
@@ -143,7 +146,12 @@ class ServerConnection:
 
     def answer(self, request: Request, response: ResponseMessage) -> None:
         """Raises ValueError for a value that this version has no room for, and for a second answer."""
-        self.answer_raw(request, encode_response(request.api_key, request.api_version, response))
+        known, version, body = self._empty
+        if response is not known or request.api_version != version:
+            body = encode_response(request.api_key, request.api_version, response)
+            if request.api_key is ApiKey.FETCH and len(body) == 1:
+                self._empty = response, request.api_version, body
+        self.answer_raw(request, body)
 
     def answer_raw(self, request: Request, body: Iterable[Buffer]) -> None:
         """Answers with a body that is already encoded; its buffers are passed on as they are."""

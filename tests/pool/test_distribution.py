@@ -306,7 +306,7 @@ def test_a_batch_for_a_thousand_waiters_looks_at_one_or_two_of_them() -> None:
     partition.waiting = Watched(partition.waiting)  # type: ignore[assignment]
     best = world.pool.serving.distribution._room.best(partition)
     assert len(looked) == 1
-    assert best is room.values()[0]
+    assert best is room.at(0)
 
 
 def test_a_fetch_that_waits_for_another_partition_is_not_chosen_however_long_it_waits() -> None:

@@ -18,8 +18,11 @@ from mesh.records.spans import CommitPosition
 from mesh.server.connection import DownstreamConnection
 from mesh.server.labels import OTHER
 from mesh.server.virtual_cluster import VirtualClusterServer
+from mesh.upstream.engine import Revoked
 from mesh.wire.apis import ApiKey
+from mesh.wire.encoder import encode_response
 from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import Buffer, ResponseMessage
 from tests.apis.harness import join_values
 from tests.pool.harness import EU, US, source
 from tests.server.fake_time import in_fake_time
@@ -309,3 +312,66 @@ def test_a_deadline_that_has_passed_under_uvloop() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_timer_of_uvloop_that_is_early_by_part_of_a_millisecond_is_not_asked_again() -> None:
+    """Its clock and its timers count milliseconds; what is due in between would be asked for until that has passed."""
+
+    async def run() -> tuple[int, int]:
+        bench = Bench()
+        peer = bench.peer()
+        ticks = 0
+        tick = bench.server.cluster.tick
+
+        def counted(now: float) -> object:
+            nonlocal ticks
+            ticks += 1
+            return tick(now)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bench.server.cluster, "tick", counted)
+            for _ in range(40):
+                correlation = peer.fetch(dict.fromkeys(range(4), 0), max_wait=7)
+                await asyncio.sleep(0.02)
+                assert peer.answer(correlation) is not None
+        return ticks, bench.server.cluster.violations
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        ticks, violations = runner.run(asyncio.wait_for(run(), 60))
+    assert ticks <= 45, "one for each Fetch, and a few of the pool's own"
+    assert violations == 0
+
+
+@in_fake_time
+async def test_an_answer_without_records_is_made_once_and_every_change_is_seen() -> None:
+    bench = Bench()
+    peer = await bench.member()
+    positions = peer.positions()
+    peer.answer(peer.fetch(positions, max_wait=0))
+    for engine in bench.engines:
+        engine.assign()
+
+    async def watermarks() -> list[int]:
+        correlation = peer.fetch(positions)
+        await asyncio.sleep(0.6)
+        answer = peer.answer(correlation)
+        return [each.high_watermark for each in answer.responses[0].partitions]
+
+    encoded: list[ApiKey] = []
+
+    def noted(api_key: ApiKey, version: int, response: ResponseMessage) -> list[Buffer]:
+        encoded.append(api_key)
+        return encode_response(api_key, version, response)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mesh.wire.connection.encode_response", noted)
+        nothing = await watermarks()
+        assert [await watermarks() for _ in range(3)] == [nothing] * 3
+        assert encoded == [ApiKey.FETCH]
+        bench.engine().deliver(Revoked((source(0),)))
+        assert await watermarks() == [nothing[0] + 1, *nothing[1:]]
+        assert encoded == [ApiKey.FETCH] * 2
+        positions[1] = positions[0] + 5  # another member's, or nobody's
+        changed = await watermarks()
+        assert changed[1] != nothing[1]
+        assert encoded == [ApiKey.FETCH] * 3
