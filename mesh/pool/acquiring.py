@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mesh.pool.distribution import Distribution
-from mesh.pool.leased import common, cut_out
+from mesh.pool.leased import common, cut_out, joined
 from mesh.pool.ledger import keep_unsettled
 from mesh.pool.partition import Partition, Released
 from mesh.pool.redelivery import History
@@ -13,14 +13,15 @@ from mesh.records.spans import Span
 
 def available_spans(partition: Partition, spare_suspects: bool, distribution: Distribution) -> list[Span]:
     """Released spans first; then what waits in the backlog and was never acquired; then what the engine has not brought
-    yet, up to the last stable offset. spare_suspects: what is suspected of killing its members is left to them."""
+    yet, up to the last stable offset; as runs, however small the batches are. spare_suspects: what is suspected of
+    killing its members is left to them."""
     if not partition.is_active:
         return []
     spans = [entry.span for entry in partition.released.values()]
     spans += _backlog(partition, True, spare_suspects, distribution)
-    if partition.is_full:
-        return spans
-    return spans + _backlog(partition, False, spare_suspects, distribution) + unread(partition)
+    if not partition.is_full:
+        spans += _backlog(partition, False, spare_suspects, distribution) + unread(partition)
+    return joined(spans)
 
 
 def _backlog(partition: Partition, was_sent: bool, spare_suspects: bool, distribution: Distribution) -> list[Span]:

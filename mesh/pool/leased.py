@@ -143,7 +143,21 @@ def stored_leases(held: Iterable[Leased], epoch: float) -> list[StoredLease]:
     spans: dict[Lease, list[Span]] = {}
     for leased in held:
         spans.setdefault(leased.lease, []).append(leased.span)
-    return [StoredLease(lease.id, lease.holder, int(lease.deadline + epoch), tuple(of)) for lease, of in spans.items()]
+    return [
+        StoredLease(lease.id, lease.holder, int(lease.deadline + epoch), tuple(joined(of)))
+        for lease, of in spans.items()
+    ]
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """The same offsets in the same order; a span that follows on the one before it is one with it."""
+    runs: list[Span] = []
+    for span in spans:
+        if runs and runs[-1].last + 1 == span.first:
+            runs[-1] = Span(runs[-1].first, span.last)
+        else:
+            runs.append(span)
+    return runs
 
 
 def cut_out(spans: list[Span], held: Span) -> list[Span]:

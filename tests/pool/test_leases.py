@@ -143,6 +143,14 @@ def test_what_was_in_the_backlog_leaves_it() -> None:
     world.check()
 
 
+def test_small_batches_that_follow_each_other_are_leased_as_one_run() -> None:
+    world = world_of(ends=500)
+    for _ in range(200):
+        world.produce(0, 2)
+    assert lease(world, "a", most=2_000) == [(0, 0, 499), (1, 0, 499), (2, 0, 499), (3, 0, 499)]
+    assert len(world.pool.partitions[source(0)].leased) == 1
+
+
 def test_a_batch_is_cut_where_a_lease_ends() -> None:
     world = world_of(ends=10)
     world.produce(0, 10)
