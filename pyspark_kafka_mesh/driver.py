@@ -37,6 +37,7 @@ class Driver:
 
     def acknowledge(self, offset: Offset) -> None:
         if offset.lease is not None and offset.lease != self._acknowledged:
+            self._renewing.raise_if_lost(offset)
             self._client.acknowledge(offset)
             self._acknowledged = offset.lease
             self._renewing.forget(offset)

@@ -93,9 +93,9 @@ class Holdings:
         return [part for part, _ in taken]
 
     def take_again(
-        self, lease: Lease, ranges: Iterable[Range], now: float
+        self, lease: Lease, ranges: Iterable[Range], now: float, is_settled_lost: bool = False
     ) -> tuple[list[Range], list[Range], list[Range]]:
-        """done: held by this lease from now on, or settled; lost; absent."""
+        """done: held by this lease from now on, or settled, unless that counts as lost; lost; absent."""
         done: list[Range] = []
         lost: list[Range] = []
         absent: list[Range] = []
@@ -107,7 +107,7 @@ class Holdings:
             open_spans = partition.ledger.unsettled(each.span.first, each.span.last)
             for span in open_spans:
                 self.hold(lease, partition, span, now)
-            missing, kept = open_spans, [each.span]
+            missing, kept = [each.span] if is_settled_lost else open_spans, [each.span]
             for leased in partition.leased.values():
                 if leased.lease is lease:
                     missing = cut_out(missing, leased.span)

@@ -121,7 +121,8 @@ class Leases:
         self._answer(ticket, LeaseGranted(id, lease.deadline, tuple(self._held.ranges(lease))))
 
     def claim(self, ticket: Ticket, claim: Claim, now: float) -> None:
-        """Hold exactly these, whatever happened since they were leased; answered with LeaseSettled, or NotStored."""
+        """Hold exactly these, whatever happened since they were leased; answered with LeaseSettled, or NotStored. Who
+        claims a lease that has ended did not acknowledge it: what is settled of it others have processed."""
         self._claim(ticket, claim, now + claim.wait, now)
 
     def _claim(self, ticket: Ticket, claim: Claim, until: float, now: float) -> None:
@@ -134,8 +135,9 @@ class Leases:
         if lease is not None and lease.holder != claim.holder:
             self._answer(ticket, UnknownLease())
             return
+        has_ended = lease is None
         lease = lease or self._new(claim.id, claim.holder, claim.ttl, now)
-        done, lost, absent = self._held.take_again(lease, claim.ranges, now)
+        done, lost, absent = self._held.take_again(lease, claim.ranges, now, is_settled_lost=has_ended)
         self._prolong(lease, claim.ttl, now)
         self._end_if_empty(lease)
         self._answer_stored(ticket, LeaseSettled(tuple(done), tuple(lost), tuple(absent)), done, now)

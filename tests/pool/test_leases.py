@@ -403,6 +403,24 @@ def test_what_another_one_took_is_lost() -> None:
     assert shown(settled.done) == ranges[1:]
 
 
+def test_what_others_have_acknowledged_since_a_lease_ended_is_lost() -> None:
+    world = world_of(ends=10)
+    ranges = lease(world, "a")
+    release(world, "a")
+    lease(world, "b", HolderId("other"), most=4)
+    acknowledge(world, "b", holder=HolderId("other"))
+    settled = claim(world, "a", ranges)
+    assert shown(settled.lost) == [(index, 0, 0) for index in range(4)]
+    assert shown(settled.done) == [(index, 1, 9) for index in range(4)]
+
+
+def test_what_a_lease_has_acknowledged_itself_is_done_when_it_is_claimed() -> None:
+    world = world_of(ends=10)
+    ranges = lease(world, "a")
+    acknowledge(world, "a", ranges[:1])
+    assert shown(claim(world, "a", ranges).done) == ranges
+
+
 def test_a_claim_waits_for_the_partition() -> None:
     world = World()
     asked = (Range(source(0), Span(0, 4)),)

@@ -36,6 +36,10 @@ class FakeClient(Client):
         if self.lost:
             raise LeaseLost(str(offset.lease), offset.ranges)
 
+    def renew(self, offset: Offset) -> None:
+        if self.lost:
+            raise LeaseLost(str(offset.lease), offset.ranges)
+
     def claim(self, offset: Offset) -> None:
         self.asked.append(("claim", offset.lease))
 
@@ -121,6 +125,21 @@ def test_what_was_lost_is_said_when_it_is_acknowledged() -> None:
     client.lost = True
     with pytest.raises(LeaseLost):
         one.after(first, None)
+
+
+def test_what_was_lost_while_it_was_read_is_said_before_it_is_acknowledged() -> None:
+    """Those who were given it may be through with it: then an acknowledgement would find it settled."""
+    client = FakeClient()
+    renewing = Renewing(client)
+    one = Driver(client, renewing)
+    first = one.after(one.initial, None)
+    client.lost = True
+    renewing.once()
+    client.lost = False
+    with pytest.raises(LeaseLost):
+        one.after(first, None)
+    assert ("acknowledge", first.lease) not in client.asked
+    renewing.stop()
 
 
 def test_progress_is_not_worth_failing_for() -> None:
