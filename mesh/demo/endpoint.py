@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -57,12 +58,12 @@ class MeshEndpoint:
         """The admin address."""
         return f"http://127.0.0.1:{self.admin}"
 
-    def configuration(self, topic: str, clusters: Mapping[str, str]) -> str:
+    def configuration(self, topic: str, clusters: Mapping[str, str], journal: str | None = None) -> str:
         """The file that `kafka-mesh run` takes: one topic, fed by that of the same name on all clusters.
 
-        clusters: bootstrap servers by name.
+        clusters: bootstrap servers by name. journal: the topic of the first of them for a delivery journal.
         """
-        document = {
+        document: dict[str, Any] = {
             "admin": {"listen": f"127.0.0.1:{self.admin}"},
             "clusters": [{"name": name, "bootstrap_servers": address} for name, address in clusters.items()],
             "virtual_clusters": [
@@ -83,6 +84,8 @@ class MeshEndpoint:
                 }
             ],
         }
+        if journal is not None:
+            document["journal"] = {"cluster": next(iter(clusters)), "topic": journal, "interval": "500ms"}
         return yaml.safe_dump(document, sort_keys=False)
 
     def is_ready(self) -> bool:
@@ -100,6 +103,18 @@ class MeshEndpoint:
             return None
         return seen(time.monotonic(), json.loads(status), metrics)
 
+    def lag(self, group: str, topic: str) -> int | None:
+        """Records of a topic that a group has not acknowledged; None when it does not answer in time."""
+        body = {"virtual_cluster": "demo", "group": group, "topics": [topic]}
+        request = urllib.request.Request(
+            f"{self.admin_url}/leases/backlog", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        try:
+            backlog = json.loads(_get(request))
+        except OSError:
+            return None
+        return sum(each["lag"] for each in backlog["partitions"]) if backlog["partitions"] else None
+
     def readings(self, group: str) -> Readings | None:
         """What its metrics say of a group; None when it does not answer in time."""
         try:
@@ -114,7 +129,7 @@ class MeshEndpoint:
         return Readings(int(totals[_IN_FLIGHT]), int(totals[_REDELIVERED]))
 
 
-def _get(url: str) -> str:
+def _get(url: str | urllib.request.Request) -> str:
     with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
         body: bytes = response.read()
         return body.decode()

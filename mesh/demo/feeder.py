@@ -1,13 +1,13 @@
-"""`python -m mesh.demo.feeder TOPIC RATE JOURNAL NAME=ADDRESS ...`: feeds a topic of several clusters until SIGTERM.
+"""`python -m mesh.demo.feeder [--linger SECONDS] TOPIC RATE JOURNAL NAME=ADDRESS ...`: feeds a topic until SIGTERM.
 
 Orders with unique ids go to the clusters in turn, RATE a second in all. What a cluster has stored is in the journal.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +17,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mesh.demo.journal import Entry, Journal, Record
 from mesh.demo.signals import StopRequest
 
+USUAL_LINGER = 0.005
+"""That of librdkafka, in seconds."""
 _TICK = 0.05
 _FLUSH_TIMEOUT = 15
 _ITEMS = ("anchor", "compass", "lantern", "rope", "sextant", "tiller")
@@ -26,14 +28,14 @@ _CUSTOMERS = 97
 class Feeder:
     """Produces numbered orders and journals those that were stored."""
 
-    def __init__(self, topic: str, clusters: Mapping[str, str], journal: Journal) -> None:
-        """clusters: bootstrap servers by name."""
+    def __init__(self, topic: str, clusters: Mapping[str, str], journal: Journal, linger: float = USUAL_LINGER) -> None:
+        """clusters: bootstrap servers by name. linger: seconds in which records are collected for a batch."""
         self._topic = topic
         self._journal = journal
         # Idempotent: a retry inside the producer must not look like a record that the mesh delivered twice.
+        usual = {"enable.idempotence": True, "linger.ms": linger * 1_000, "log_level": 0}
         self._producers = {
-            name: Producer({"bootstrap.servers": address, "enable.idempotence": True, "log_level": 0})
-            for name, address in clusters.items()
+            name: Producer({"bootstrap.servers": address, **usual}) for name, address in clusters.items()
         }
         self._targets = itertools.cycle(self._producers.items())
         self._number = 0
@@ -80,10 +82,10 @@ def order(cluster: str, number: int, timestamp: int) -> Record:
     return Record(key, json.dumps(value).encode(), headers, timestamp)
 
 
-def run(topic: str, rate: float, journal: Path, clusters: Mapping[str, str]) -> None:
+def run(topic: str, rate: float, journal: Path, clusters: Mapping[str, str], linger: float) -> None:
     """Feed `rate` records a second until asked to stop."""
     with StopRequest() as stop, Journal(journal) as entries:
-        feeder = Feeder(topic, clusters, entries)
+        feeder = Feeder(topic, clusters, entries, linger)
         begin = time.monotonic()
         fed = 0
         while not stop.wait(_TICK):
@@ -93,6 +95,17 @@ def run(topic: str, rate: float, journal: Path, clusters: Mapping[str, str]) -> 
         feeder.finish()
 
 
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m mesh.demo.feeder")
+    parser.add_argument("--linger", default=USUAL_LINGER, type=float, help="seconds that a batch collects records")
+    parser.add_argument("topic")
+    parser.add_argument("rate", type=float)
+    parser.add_argument("journal", type=Path)
+    parser.add_argument("clusters", nargs="+", metavar="NAME=ADDRESS")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    pairs = (pair.partition("=") for pair in sys.argv[4:])
-    run(sys.argv[1], float(sys.argv[2]), Path(sys.argv[3]), {name: address for name, _, address in pairs})
+    given = _options()
+    pairs = (pair.partition("=") for pair in given.clusters)
+    run(given.topic, given.rate, given.journal, {name: address for name, _, address in pairs}, given.linger)

@@ -1,6 +1,7 @@
 """`python -m mesh.demo.landing [--duration SECONDS]`: Spark lands a topic of two clusters beside an ordinary consumer.
 
-Both are in the same group; what came out is counted independently. Needs kafka-mesh[spark] and Java 17.
+Both are in the same group; what came out is counted independently, audited from the mesh's journal, and reported on one
+page. Needs kafka-mesh[spark] and Java 17.
 """
 
 from __future__ import annotations
@@ -9,26 +10,50 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow.parquet as parquet
 import typer
 import yaml
 
 from mesh.demo.children import Child, ChildFailed, Children
 from mesh.demo.endpoint import MeshEndpoint
-from mesh.demo.journal import Counter, Entry, Journal, Record, read
+from mesh.demo.journal import Counter, Journal
 from mesh.demo.judge import Verdict, judge
+from mesh.demo.landed import LandedTable
 from mesh.demo.signals import StopRequest
 
-TOPIC, GROUP, CLUSTERS = "orders", "demo", ("eu", "us")
+TOPIC, JOURNAL, GROUP, CLUSTERS = "orders", "kafka-mesh.journal", "demo", ("eu", "us")
 RATE = 400.0
 """Records fed per second, to all clusters together."""
+LINGER = 0.5
+"""Seconds. An embedded cluster answers a Fetch with one batch of a partition, however small: Spark would be slow to
+read, as it is not from a broker."""
 _START_TIMEOUT = 60.0
 _FIRST_BATCH = 240.0
 _DRAIN_TIMEOUT = 120.0
+_ACCOUNT_TIMEOUT = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """counted: independently of the mesh. holds, lines: what the audit says, and the report. page: the report's."""
+
+    counted: Verdict
+    holds: bool
+    said: tuple[str, ...]
+    page: Path
+
+    @property
+    def is_good(self) -> bool:
+        """Nothing is missing and nothing came twice, and the audit says so too."""
+        return self.counted.exactly_once and self.holds
+
+    def lines(self) -> Iterator[str]:
+        yield from self.counted.lines()
+        yield from self.said
 
 
 class LandingDemo:
@@ -40,48 +65,96 @@ class LandingDemo:
         self._stop = stop
         self._endpoint = MeshEndpoint.on_free_ports()
         self._fed, self._received = folder / "fed.journal", folder / "member.journal"
-        self.table = folder / "table"
+        self._counters = Counter(self._fed), Counter(self._received)
+        self._outcome = folder / "outcome.json"
+        self.report = folder / "report"
+        self.table = LandedTable(folder / "table")
 
-    def run(self, duration: float | None) -> Verdict:
-        _say("starting two clusters, the mesh, a consumer, and Spark; this takes some seconds")
-        feeder = self._start()
-        counters = Counter(self._fed), Counter(self._received)
-        self._await("Spark lands its first records", lambda: any(True for _ in self.landed()), _FIRST_BATCH)
+    def run(self, duration: float | None) -> Outcome:
+        _say("starting two clusters, the mesh and Spark; this takes some seconds")
+        clusters = self._start_clusters()
+        job = self._start_spark(clusters)
+        feeder = self._start_feeder(clusters)
+        self._await("Spark lands its first records", lambda: self.table.count() > 0, _FIRST_BATCH)
+        _say("Spark lands; now a consumer joins the same group")
+        consumer = self._start_consumer()
+        self._await("the consumer gets its first records", lambda: self._counters[1].count() > 0, _START_TIMEOUT)
         begin = time.monotonic()
         while not self._stop.wait(2.0) and (duration is None or time.monotonic() < begin + duration):
             self._children.check()
-            fed, received = (counter.count() for counter in counters)
-            _say(f"{fed:>9,} fed {received:>9,} with the consumer {len(list(self.landed())):>9,} in the table")
+            _say(self._now())
         self._children.stop(feeder)
-        fed = counters[0].count()
-        self._await("the rest", lambda: counters[1].count() + len(list(self.landed())) >= fed, _DRAIN_TIMEOUT)
+        self._await("the rest", self._is_all_acknowledged, _DRAIN_TIMEOUT)
+        _say(self._now(), "everything is acknowledged; Spark audits it and writes a report")
+        self._children.stop(consumer)
+        self._children.stop(job, timeout=_ACCOUNT_TIMEOUT)
         landed = self._folder / "landed.journal"
         with Journal(landed) as journal:
-            journal.write(self.landed())
-        _say(f"{len(list(read(landed))):,} in the table, {counters[1].count():,} with the consumer")
-        return judge(self._fed, [self._received, landed])
+            journal.write(self.table.entries())
+        counted = judge(self._fed, [self._received, landed])
+        said = json.loads(self._outcome.read_text())
+        return Outcome(counted, said["holds"], tuple(said["lines"]), Path(said["page"]))
 
-    def _start(self) -> Child:
+    def _now(self) -> str:
+        fed, received = (counter.count() for counter in self._counters)
+        return f"{fed:>9,} fed {received:>9,} with the consumer {self.table.count():>9,} in the table"
+
+    def _is_all_acknowledged(self) -> bool:
+        fed, received = (counter.count() for counter in self._counters)
+        return received + self.table.count() >= fed and self._endpoint.lag(GROUP, TOPIC) == 0
+
+    def _start_clusters(self) -> Mapping[str, str]:
+        """With the mesh in front of them. Bootstrap servers by name."""
         files = {name: self._folder / f"{name}.address" for name in CLUSTERS}
         for name, file in files.items():
-            self._children.start(f"cluster-{name}", "mesh.demo.clusters", TOPIC, file)
+            self._children.start(f"cluster-{name}", "mesh.demo.clusters", TOPIC, file, JOURNAL)
         self._await("the clusters", lambda: all(file.exists() for file in files.values()), _START_TIMEOUT)
         addresses = {name: file.read_text() for name, file in files.items()}
         configuration = self._folder / "kafka-mesh.yaml"
-        configuration.write_text(self._endpoint.configuration(TOPIC, addresses))
+        configuration.write_text(self._endpoint.configuration(TOPIC, addresses, JOURNAL))
         self._children.start("kafka-mesh", "mesh.cli", "run", configuration)
         self._await("kafka-mesh", self._endpoint.is_ready, _START_TIMEOUT)
-        landing = self._folder / "landing.yaml"
-        source = {"url": self._endpoint.admin_url, "virtual_cluster": "demo", "group": GROUP, "topics": [TOPIC]}
-        job = {"source": source, "table": str(self.table), "checkpoint": str(self._folder / "checkpoint"), "trigger": 1}
-        landing.write_text(yaml.safe_dump(job))
-        self._children.start("landing", "mesh.pipelines.landing", landing)
+        return addresses
+
+    def _start_spark(self, clusters: Mapping[str, str]) -> Child:
+        """It comes before the consumer: who is alone takes what there is, and it would work on that for minutes."""
+        table = str(self.table.folder)
+        landing = {
+            "source": {
+                "url": self._endpoint.admin_url,
+                "virtual_cluster": "demo",
+                "group": GROUP,
+                "topics": [TOPIC],
+            },
+            "table": table,
+            "checkpoint": str(self._folder / "checkpoint"),
+            "trigger": 1,
+        }
+        audit = {
+            "virtual_cluster": "demo",
+            "group": GROUP,
+            "topics": {name: [TOPIC] for name in clusters},
+            "clusters": {name: {"bootstrap.servers": address} for name, address in clusters.items()},
+            "journal": {"cluster": next(iter(clusters)), "topic": JOURNAL},
+            "landed": {"table": table},
+            "state": str(self._folder / "audit"),
+            "patience": 2,
+            "report": {"folder": str(self.report)},
+        }
+        files = self._folder / "landing.yaml", self._folder / "audit.yaml"
+        for file, document in zip(files, (landing, audit), strict=True):
+            file.write_text(yaml.safe_dump(document, sort_keys=False))
+        return self._children.start("spark", "mesh.pipelines.demonstration", *files, self._outcome)
+
+    def _start_consumer(self) -> Child:
         member = {"bootstrap-servers": self._endpoint.bootstrap_servers, "group": GROUP, "topic": TOPIC}
         member |= {"name": "consumer", "journal": str(self._received), "work": "0.01"}
         options = [part for name, value in member.items() for part in (f"--{name}", value)]
-        self._children.start("consumer", "mesh.demo.member", *options)
-        pairs = [f"{name}={address}" for name, address in addresses.items()]
-        return self._children.start("feeder", "mesh.demo.feeder", TOPIC, RATE, self._fed, *pairs)
+        return self._children.start("consumer", "mesh.demo.member", *options)
+
+    def _start_feeder(self, clusters: Mapping[str, str]) -> Child:
+        pairs = [f"{name}={address}" for name, address in clusters.items()]
+        return self._children.start("feeder", "mesh.demo.feeder", "--linger", LINGER, TOPIC, RATE, self._fed, *pairs)
 
     def _await(self, what: str, probe: Callable[[], bool], timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -91,39 +164,35 @@ class LandingDemo:
                 raise ChildFailed(f"not within {timeout:g} s: {what}")
             time.sleep(0.2)
 
-    def landed(self) -> Iterator[Entry]:
-        """The records of the files that the table's own log names; others are of batches that did not end. Every tenth
-        entry of the log names those before it once more."""
-        logged = [batch.read_text().splitlines()[1:] for batch in (self.table / "_spark_metadata").glob("[0-9]*")]
-        for path in sorted({json.loads(line)["path"] for lines in logged for line in lines}):
-            yield from _entries(Path(path.removeprefix("file://")))
-
-
-def _entries(file: Path) -> Iterator[Entry]:
-    for row in parquet.read_table(file, columns=["key", "value", "headers", "timestamp"]).to_pylist():
-        headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
-        milliseconds = round(row["timestamp"].timestamp() * 1_000)
-        yield Entry.of(Record(row["key"], row["value"], headers, milliseconds))
-
 
 def main(
     duration: Annotated[float | None, typer.Option(min=1, help="End by itself after so many seconds.")] = None,
 ) -> None:
-    """Exit code 0 when every record is in the table or was delivered to the consumer, exactly once in all."""
+    """Exit code 0 when every record is in the table or was delivered to the consumer, exactly once in all, and the
+    audit says so."""
     folder = Path(tempfile.mkdtemp(prefix="kafka-mesh-landing-"))
     succeeded = False
     try:
         with StopRequest() as stop, Children(folder) as children:
-            verdict = LandingDemo(folder, children, stop).run(duration)
-        _say(*verdict.lines())
-        succeeded = verdict.exactly_once
+            outcome = LandingDemo(folder, children, stop).run(duration)
+        _say(*outcome.lines())
+        succeeded = outcome.is_good
     except ChildFailed as failure:
         _say(str(failure))
     if succeeded:
-        shutil.rmtree(folder)
+        _leave_only(folder, outcome.page.parent)
     else:
         _say(f"configuration, logs and the table are in {folder}")
     raise typer.Exit(0 if succeeded else 1)
+
+
+def _leave_only(folder: Path, kept: Path) -> None:
+    """Of what lies in `folder` itself."""
+    for each in folder.iterdir():
+        if each.is_dir() and each != kept:
+            shutil.rmtree(each)
+        elif each != kept:
+            each.unlink()
 
 
 def _say(*lines: str) -> None:

@@ -7,20 +7,20 @@ topic and dt. Beside it is a table of its batches (`mesh.pipelines.batches`). do
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mesh.pipelines.batches import Batches
 from mesh.pipelines.delta import append_once
+from mesh.pipelines.spark import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -134,7 +134,7 @@ def into_delta(spark: SparkSession, landing: Landing) -> Callable[[DataFrame, in
     """For foreachBatch. Both tables know their batches, so a batch that is done again changes nothing."""
     batches = batches_of(spark, landing)
 
-    def land(frame: DataFrame, batch: int) -> None:
+    def land_batch(frame: DataFrame, batch: int) -> None:
         rows = frame.toArrow()
         # The name of the checkpoint: another one counts its batches from 0 again.
         holder = batches.leased(batch).holder
@@ -142,30 +142,31 @@ def into_delta(spark: SparkSession, landing: Landing) -> Callable[[DataFrame, in
         places = zip(*(rows[name].to_pylist() for name in ("cluster", "topic", "partition")), strict=True)
         batches.write(batch, Counter(places))
 
-    return land
+    return land_batch
+
+
+def land(spark: SparkSession, landing: Landing, is_stopped: Callable[[], bool], available_now: bool = False) -> None:
+    """Returns when the query ends, or when it is to stop; raises why it failed."""
+    batches = batches_of(spark, landing)
+    query = start(spark, landing, available_now)
+    is_over = False
+    while not (is_over or is_stopped()):
+        is_over = query.awaitTermination(POLL)
+        if landing.format == "parquet":
+            batches.catch_up()
+    query.stop()
 
 
 def run(landing: Landing, available_now: bool) -> None:
     """In the session of spark-submit, or in a local one on all cores. Returns when the query ends, or after SIGTERM;
     raises why it failed."""
-    from pyspark.sql import SparkSession
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # its workers need what is installed here
     stopping = threading.Event()
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: stopping.set())
-    builder: Any = SparkSession.builder
-    spark: SparkSession = builder.appName("kafka-mesh landing").getOrCreate()
+    spark = session("kafka-mesh landing")
     try:
-        batches = batches_of(spark, landing)
-        query = start(spark, landing, available_now)
-        is_over = False
-        while not (is_over or stopping.is_set()):
-            is_over = query.awaitTermination(POLL)
-            if landing.format == "parquet":
-                batches.catch_up()
-        query.stop()
+        land(spark, landing, stopping.is_set, available_now)
     finally:
         spark.stop()
 

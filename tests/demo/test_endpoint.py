@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -29,6 +30,13 @@ class Admin(BaseHTTPRequestHandler):
         self.send_response(200 if self.path == "/metrics" else 503)
         self.end_headers()
         self.wfile.write(METRICS.encode())
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.end_headers()
+        partitions = [{"lag": 2}, {"lag": 3}] if asked["group"] == "demo" else []
+        self.wfile.write(json.dumps({"active": True, "partitions": partitions}).encode())
 
     def log_message(self, format: str, *args: object) -> None: ...
 
@@ -59,6 +67,21 @@ def test_the_configuration_is_one_that_the_mesh_takes(tmp_path: Path) -> None:
     assert [(source.cluster, source.topic) for source in topic.sources] == [("eu", "orders"), ("us", "orders")]
 
 
+def test_a_journal_is_kept_in_the_first_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    clusters = {"eu": "127.0.0.1:1", "us": "127.0.0.1:2"}
+    file.write_text(MeshEndpoint.on_free_ports().configuration("orders", clusters, "journal"))
+    journal = load(file).journal
+    assert journal is not None
+    assert (journal.cluster, journal.topic, journal.create) == ("eu", "journal", False)
+
+
+def test_the_lag_is_that_of_all_partitions(admin: int) -> None:
+    endpoint = MeshEndpoint(1, 2, admin)
+    assert endpoint.lag("demo", "orders") == 5
+    assert endpoint.lag("nobody", "orders") is None, "nothing is known of a group without partitions"
+
+
 def test_ports_differ() -> None:
     endpoint = MeshEndpoint.on_free_ports()
     assert len({endpoint.port, endpoint.coordinator, endpoint.admin}) == 3
@@ -78,3 +101,4 @@ def test_a_mesh_that_is_not_there() -> None:
     nobody = MeshEndpoint(1, 2, MeshEndpoint.on_free_ports().admin)
     assert not nobody.is_ready()
     assert nobody.readings("demo") is None
+    assert nobody.lag("demo", "orders") is None
