@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -53,18 +52,6 @@ TRANSITIONS: Final[Mapping[tuple[State, Happening], State]] = {
 }
 SETTLED: Final = frozenset({State.ACKNOWLEDGED, State.DEAD_LETTERED})
 """What a ledger does not tell apart."""
-
-
-@cache
-def reachable(state: State) -> frozenset[State]:
-    """Where an offset may be after some time, itself included."""
-    found, open_ones = {state}, [state]
-    while open_ones:
-        here = open_ones.pop()
-        new = {after for (before, _), after in TRANSITIONS.items() if before is here} - found
-        found |= new
-        open_ones += new
-    return frozenset(found)
 
 
 def picture() -> str:

@@ -24,7 +24,6 @@ LOG_APPEND_TIME: Final = 0x08
 """The attribute bit that says that the batch has one timestamp, the broker's, in the field of the highest one."""
 
 _LENGTH_AT: Final = 8
-_MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _ATTRIBUTES_AT: Final = 21
@@ -34,7 +33,6 @@ _COUNT_AT: Final = 57
 
 BATCH_START: Final = Struct(">qii")
 """Base offset, length, partition leader epoch."""
-_BASE: Final = Struct(">q")
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
 _INT16: Final = Struct(">h")
@@ -68,29 +66,6 @@ class Batch:
     last: int
     record_count: int
     marks: Sequence[Mark] = ()
-
-
-def parse_batch(buffer: bytes | bytearray | memoryview, position: int, limit: int) -> Batch | None:
-    """The batch that begins at `position`; None when it ends beyond `limit` (brokers cut the last one of an answer).
-
-    Its bytes are copied. Raises CorruptBatch.
-    """
-    if limit - position < LENGTH_OVERHEAD:
-        return None
-    (length,) = _INT32.unpack_from(buffer, position + _LENGTH_AT)
-    end = position + LENGTH_OVERHEAD + length
-    if length < HEADER_SIZE - LENGTH_OVERHEAD:
-        raise CorruptBatch(f"a batch of {length} bytes is shorter than its header")
-    if end > limit:
-        return None
-    if buffer[position + _MAGIC_AT] != MAGIC:
-        raise CorruptBatch(f"record format {buffer[position + _MAGIC_AT]}, not {MAGIC}")
-    (base,) = _BASE.unpack_from(buffer, position)
-    (delta,) = _INT32.unpack_from(buffer, position + _LAST_DELTA_AT)
-    (count,) = _INT32.unpack_from(buffer, position + _COUNT_AT)
-    if base < 0 or delta < 0 or not 0 <= count <= delta + 1:
-        raise CorruptBatch(f"base offset {base}, last offset delta {delta}, {count} records")
-    return Batch(bytearray(buffer[position:end]), base, base, base + delta, count)
 
 
 def is_intact(batch: Batch) -> bool:

@@ -26,7 +26,6 @@ HEADERS: Final = [header_and_body(api_key, version)[0] for api_key, version in A
 PEERS: Final = 3
 HOOKS: Final = 8
 """Kinds of steps of a script; see `steps`."""
-LONGEST_BODY: Final = 1 << 16
 
 Target = Callable[[bytes], int]
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING
 
 from mesh.pool.absences import MOST_BYTES, MOST_BYTES_TOGETHER
 from mesh.pool.partition import Partition, Standing
 from mesh.pool.pool import Pool
-from mesh.pool.states import SETTLED, State, reachable
+from mesh.pool.states import SETTLED, TRANSITIONS, State
 from mesh.records.spans import Span
 
 if TYPE_CHECKING:
     from tests.pool.harness import World
+
+
+@cache
+def reachable(state: State) -> frozenset[State]:
+    """Where an offset may be after some time, itself included."""
+    found, open_ones = {state}, [state]
+    while open_ones:
+        here = open_ones.pop()
+        new = {after for (before, _), after in TRANSITIONS.items() if before is here} - found
+        found |= new
+        open_ones += new
+    return frozenset(found)
 
 
 def check_pool(world: World, pool: Pool) -> None:

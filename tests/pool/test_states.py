@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mesh.pool.states import SETTLED, TRANSITIONS, Happening, State, drawn, picture, reachable
+from mesh.pool.states import SETTLED, TRANSITIONS, Happening, State, drawn, picture
+from tests.pool.checks import reachable
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "how-it-works.md"
 

@@ -2,7 +2,38 @@
 
 from __future__ import annotations
 
-from mesh.records.batch import Batch, parse_batch
+from struct import unpack_from
+from typing import Final
+
+from mesh.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, Batch, CorruptBatch
+
+_LENGTH_AT: Final = 8
+_MAGIC_AT: Final = 16
+_LAST_DELTA_AT: Final = 23
+_COUNT_AT: Final = 57
+
+
+def parse_batch(buffer: bytes | bytearray | memoryview, position: int, limit: int) -> Batch | None:
+    """The batch that begins at `position`; None when it ends beyond `limit` (brokers cut the last one of an answer).
+
+    Its bytes are copied. Raises CorruptBatch.
+    """
+    if limit - position < LENGTH_OVERHEAD:
+        return None
+    (length,) = unpack_from(">i", buffer, position + _LENGTH_AT)
+    end = position + LENGTH_OVERHEAD + length
+    if length < HEADER_SIZE - LENGTH_OVERHEAD:
+        raise CorruptBatch(f"a batch of {length} bytes is shorter than its header")
+    if end > limit:
+        return None
+    if buffer[position + _MAGIC_AT] != MAGIC:
+        raise CorruptBatch(f"record format {buffer[position + _MAGIC_AT]}, not {MAGIC}")
+    (base,) = unpack_from(">q", buffer, position)
+    (delta,) = unpack_from(">i", buffer, position + _LAST_DELTA_AT)
+    (count,) = unpack_from(">i", buffer, position + _COUNT_AT)
+    if base < 0 or delta < 0 or not 0 <= count <= delta + 1:
+        raise CorruptBatch(f"base offset {base}, last offset delta {delta}, {count} records")
+    return Batch(bytearray(buffer[position:end]), base, base, base + delta, count)
 
 
 def split_batches(buffer: bytes | bytearray | memoryview) -> list[Batch]:

@@ -14,7 +14,6 @@ from mesh.records.batch import (
     CorruptBatch,
     is_compressed,
     is_intact,
-    parse_batch,
     slice_batch,
 )
 from mesh.records.decode import decode_records
@@ -22,7 +21,7 @@ from mesh.records.encode import encode_batch
 from mesh.records.runs import copy_batch, keep_spans, rebase
 from mesh.records.spans import Span
 from tests.records.golden import APPENDED, GZIP, PLAIN
-from tests.records.reading import split_batches
+from tests.records.reading import parse_batch, split_batches
 from tests.records.strategies import batches
 
 

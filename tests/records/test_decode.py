@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.records.batch import HEADER_SIZE, Batch, CorruptBatch, parse_batch
+from mesh.records.batch import HEADER_SIZE, Batch, CorruptBatch
 from mesh.records.decode import Record, decode_records
 from tests.records.golden import APPEND_TIMESTAMP, APPENDED, GZIP, PLAIN, RECORDS, REPEATED
+from tests.records.reading import parse_batch
 from tests.records.strategies import as_records, batches
 
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from kio.records.readers import read_batch
 
-from mesh.records.batch import is_intact, parse_batch
+from mesh.records.batch import is_intact
 from mesh.records.decode import decode_records
 from mesh.records.encode import PlainRecord, encode_batch
 from tests.records.golden import APPEND_TIMESTAMP, APPENDED, PLAIN, RECORDS
+from tests.records.reading import parse_batch
 from tests.records.strategies import as_records, runs
 
 
