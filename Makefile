@@ -57,11 +57,13 @@ chaos: install ## kill and hang everything by the plan of a seed, e.g. make chao
 soak: install ## five million records past stuck members, with an eye on memory, e.g. make soak MINUTES=10
 	$(BIN)/python -m tests.chaos.soak --minutes $(if $(filter-out 0,$(MINUTES)),$(MINUTES),10)
 
-lint: install ## ruff, mypy --strict, import contracts
+lint: install ## ruff, mypy --strict, import contracts, names that nobody uses
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vulture
+	$(BIN)/vulture mesh pyspark_kafka_mesh benchmarks tests/used_elsewhere.py
 
 fmt: install ## format and fix what ruff can
 	$(BIN)/ruff format .
