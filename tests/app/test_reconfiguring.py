@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.app.running import Member, MockCluster, RunningMesh, cluster_of, virtual_cluster
 from tests.integration.processes import eventually
+from tests.integration.security.certificates import Authority, Pair
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -128,6 +130,50 @@ def test_a_user_s_password_changes(tmp_path: Path) -> None:
         assert not older.troubles, "who is connected stays so"
         older.close()
         newer.close()
+    finally:
+        mesh.process.kill()
+
+
+@pytest.mark.long
+def test_certificates_are_replaced_under_a_member(tmp_path: Path) -> None:
+    """By those of another authority in other files, which takes a reload; then in these same files, which does not."""
+    older, newer = Authority(tmp_path / "older", "Older"), Authority(tmp_path / "newer", "Newer")
+    cluster = MockCluster()
+    mesh = RunningMesh(tmp_path, {"eu": cluster})
+
+    def member(authority: Authority) -> Member:
+        trust = {"security.protocol": "SSL", "ssl.ca.location": str(authority.certificate)}
+        return Member(mesh.shop["listen"], **trust)
+
+    def serves(pair: Pair) -> bool:
+        host, port = mesh.shop["listen"].split(":")
+        return ssl.get_server_certificate((host, int(port))).strip() == pair.certificate.read_text().strip()
+
+    try:
+        first = older.issue("mesh-1")
+        mesh.shop["tls"] = {"certificate_file": str(first.certificate), "key_file": str(first.key)}
+        (told,) = mesh.reload()
+        assert told.startswith("virtual cluster shop: begun anew"), "nobody stays who is not encrypted"
+        there = member(older)
+        there.until(cluster.produce(records("a")))
+        assert serves(first)
+
+        second = newer.issue("mesh-2")
+        mesh.shop["tls"] = {"certificate_file": str(second.certificate), "key_file": str(second.key)}
+        assert mesh.reload() == ["virtual cluster shop: changed (tls)"]
+        assert serves(second)
+        there.until(cluster.produce(records("b")))
+        assert not there.troubles, "who is connected stays so"
+        there.close()
+        later = member(newer)
+        later.until(cluster.produce(records("c")))
+        assert len(later.values) == 40, "what was committed does not come again"
+
+        third = newer.issue("mesh-3", file="mesh-2")
+        eventually("the files are read again", lambda: serves(third), timeout=120)
+        later.until(cluster.produce(records("d")))
+        assert not later.troubles
+        later.close()
     finally:
         mesh.process.kill()
 
