@@ -38,10 +38,10 @@ from mesh.config.warnings import warnings_of
 from mesh.pool.demand import MemoryBudget
 from mesh.records.spans import ClusterName
 from mesh.server.admin import AdminAccess
+from mesh.server.families import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, Sample
 from mesh.server.leases import LeaseApi
 from mesh.server.listener_setup import AdminCertificate, admin_certificate
 from mesh.server.logs import configure_logs, get_logger
-from mesh.server.metrics import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, Sample
 
 log = get_logger(__name__)
 

@@ -29,11 +29,12 @@ from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.administration import UpstreamAdministration
 from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing
+from mesh.server.families import Sample
 from mesh.server.journal import Journal
 from mesh.server.limits import Descriptors, Gate
 from mesh.server.listener_setup import ListenerSetup
 from mesh.server.logs import get_logger
-from mesh.server.metrics import Metrics, Sample
+from mesh.server.metrics import Metrics
 from mesh.server.reloading import Watched
 from mesh.server.samples import samples_of
 from mesh.server.security import ListenerSecurity

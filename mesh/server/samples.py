@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mesh.pool.inspection import holding_commits
 from mesh.pool.pool import Pool
-from mesh.server.metrics import (
+from mesh.server.families import (
     BACKLOG_BYTES,
     BACKLOG_RECORDS,
     BUFFERED_BYTES,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from mesh.server.families import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP, Sample
 from mesh.server.logs import get_logger
-from mesh.server.metrics import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP, Sample
 from mesh.upstream.trouble import CONNECTION, Trouble
 
 log = get_logger(__name__)

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.config import Address, ConfigurationError
 from mesh.server.admin import serve_admin
-from mesh.server.metrics import MEMBERS, Metrics, Sample
+from mesh.server.families import MEMBERS, Sample
+from mesh.server.metrics import Metrics
 
 
 @dataclass(slots=True)

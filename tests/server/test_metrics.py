@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.records.batch import Batch
-from mesh.server.labels import LONGEST, OTHER, BoundedLabels
-from mesh.server.metrics import (
+from mesh.server.families import (
     BACKLOG_RECORDS,
     FAMILIES,
     IN_FLIGHT_RECORDS,
     MEMBERS,
     PARKED_FETCHES,
     UPSTREAM_LAG,
-    Metrics,
     Sample,
 )
+from mesh.server.labels import LONGEST, OTHER, BoundedLabels
+from mesh.server.metrics import Metrics
 from mesh.wire.errors import ErrorCode
 
 Series = dict[tuple[str, ...], float]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from mesh.server.metrics import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP
+from mesh.server.families import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP
 from mesh.server.troubles import REMINDER, SETTLED, WORDS, Troubles
 from mesh.upstream.trouble import Trouble
 
