@@ -216,7 +216,7 @@ class VirtualClusters:
         server, pool, running.configured = running.server, configured.target.pool, configured
         server.endpoint = _endpoint(configured)
         server.change_limits(limits_of(configured.limits))
-        server.change_administration(_administration(configured, clusters))
+        server.questions.change(_administration(configured, clusters))
         if setup is not None:
             self._secure(running, setup, tasks)
             server.rules_changed()

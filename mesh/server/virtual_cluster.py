@@ -38,7 +38,6 @@ from mesh.pool.effects import (
 from mesh.pool.fetching import Delivered, FetchResult
 from mesh.pool.notes import Note
 from mesh.pool.pool import Pool
-from mesh.pool.questions import Question
 from mesh.pool.results import CommitResult
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
@@ -54,6 +53,7 @@ from mesh.server.limits import Descriptors, Gate, Limits
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics
 from mesh.server.outcomes import error_of
+from mesh.server.questions import Questions
 from mesh.server.security import ListenerSecurity
 from mesh.server.troubles import Troubles
 from mesh.server.upstream_events import UpstreamEvents
@@ -71,8 +71,6 @@ from mesh.wire.messages import (
 log = get_logger(__name__)
 
 _AUTHENTICATION = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-QUESTIONS_AT_A_TIME = 16
-"""Of tools, to the upstream clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +111,7 @@ class VirtualClusterServer:
         self._refresh = refresh
         self._bury = bury
         self._journal = journal
-        self._administration = administration
-        self._questions = asyncio.Semaphore(QUESTIONS_AT_A_TIME)
-        self._asking: set[asyncio.Task[None]] = set()
+        self.questions = Questions(administration, self._carry_out)
         self._loop = asyncio.get_running_loop()
         self.admission = Admission(self.name, gate or Gate(Limits(), Descriptors(1 << 20)), metrics, self._loop.time)
         self._connections: dict[ConnectionId, DownstreamConnection] = {}
@@ -299,11 +295,6 @@ class VirtualClusterServer:
             self._awaited.append((condition, event))
             await event.wait()
 
-    def change_administration(self, administration: Administration) -> None:
-        """Questions of tools are asked there from now on."""
-        self._administration.close()
-        self._administration = administration
-
     def change_limits(self, limits: Limits) -> None:
         self.admission.change(limits, self._connections.values())
 
@@ -336,9 +327,7 @@ class VirtualClusterServer:
 
     def close_connections(self) -> None:
         self.authenticator.close()
-        self._administration.close()
-        for task in self._asking:
-            task.cancel()
+        self.questions.close()
         for connection in list(self._connections.values()):
             connection.close()
         if self._timer is not None:
@@ -383,7 +372,7 @@ class VirtualClusterServer:
                     self._bury(effect, partial(self._upstream.buried, pool, effect))
             case AskUpstream(ticket, question):
                 assert isinstance(ticket, Request)
-                self._ask(ticket, question)
+                self.questions.ask(ticket, question)
             case RefreshTopics():
                 self._refresh()
             case Authentication(ticket):
@@ -417,16 +406,6 @@ class VirtualClusterServer:
             return
         assert isinstance(ticket, Request)
         self._answer(ticket, result)
-
-    def _ask(self, request: Request, question: Question) -> None:
-        task = self._loop.create_task(self._answer_from_upstream(request, question), name="a tool asks upstream")
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
-
-    async def _answer_from_upstream(self, request: Request, question: Question) -> None:
-        async with self._questions:
-            result = await self._administration.ask(question)
-        self._carry_out([Answer(request, result)])
 
     def _tell(self, effect: Note | Report) -> None:
         """The journal, or an operator."""
