@@ -69,9 +69,9 @@ def _from_backlog(distribution: Distribution, partition: Partition, span: Span) 
         part = common(whole, span)
         if part is None:
             continue
-        distribution.take_out(partition, available)
+        distribution.backlogs.take(partition, available)
         for piece in keep_unsettled(partition.ledger, available.batch, cut_out([whole], part)):
-            distribution.put(partition, Available(piece, available.history, available.shunned))
+            distribution.backlogs.put(partition, Available(piece, available.history, available.shunned))
         taken.append((part, available.history))
     return taken
 

@@ -37,7 +37,7 @@ class DeadLetters:
         if self.is_over(available):
             self._bury(partition, available)
         else:
-            self._distribution.put(partition, available)
+            self._distribution.backlogs.put(partition, available)
 
     def is_over(self, available: Available) -> bool:
         return self._redelivery.is_over(available.history)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from mesh.pool.absences import MOST_BYTES, Absences
+from mesh.pool.backlogs import Backlogs
 from mesh.pool.caps import Caps
 from mesh.pool.cutting import Cutting
 from mesh.pool.effects import Effect, GroupId, Ticket
@@ -22,8 +23,8 @@ from mesh.pool.timers import Timers
 from mesh.pool.waiting_room import WaitingRoom, with_more
 from mesh.pool.window import Available
 from mesh.records.batch import is_compressed
-from mesh.records.runs import fitting, split
-from mesh.records.spans import ClusterName, Span
+from mesh.records.runs import fitting
+from mesh.records.spans import ClusterName
 
 
 class Obstacle(Enum):
@@ -38,7 +39,10 @@ class Obstacle(Enum):
 
 
 class Distribution:
-    """The parked Fetches of one pool, and the backlogs they take from. fetches: all of them, by ticket."""
+    """The parked Fetches of one pool, and the backlogs they take from.
+
+    fetches: all of them, by ticket. touched: partitions whose invariant may have changed in this step.
+    """
 
     def __init__(
         self,
@@ -51,18 +55,16 @@ class Distribution:
     ) -> None:
         self.fetches: dict[Ticket, Fetch] = {}
         self._answer = answer
-        self._cutting = cutting
         self._room = WaitingRoom(settings.policy)
         self._served = 0
         self._freed: dict[Member, None] = {}
         self.caps = Caps(
-            group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlog_bytes > 0, self.refill
+            group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.size > 0, self.refill
         )
         self.tasting = Tasting(settings.redelivery)
+        self.backlogs = Backlogs(self.tasting, cutting)
+        self.touched = self.backlogs.touched
         self.absences = Absences(settings.policy, timers, self.gone)
-        self.touched: set[Partition] = set()
-        """Partitions whose invariant may have changed in this step."""
-        self.backlog_bytes = 0
         self.is_stopped = False
         """Whether no record may be given at all."""
         self.withheld: set[ClusterName] = set()
@@ -139,7 +141,7 @@ class Distribution:
                 continue
             for available in lane.collected:
                 self.collected_bytes -= available.size
-                self.put(lane.partition, available)
+                self.backlogs.put(lane.partition, available)
                 assert fetch.member is not None
                 self.free(fetch.member, len(available))
             fetch.size -= lane.size
@@ -151,7 +153,7 @@ class Distribution:
 
     def offer(self, partition: Partition, batches: Iterable[Available], now: float) -> None:
         for available in batches:
-            self.put(partition, available)
+            self.backlogs.put(partition, available)
         self.distribute(partition, now)
 
     def distribute(self, partition: Partition, now: float, keeps: bool = True) -> None:
@@ -182,10 +184,8 @@ class Distribution:
 
     def forget(self, partition: Partition) -> None:
         """Its backlog is void."""
-        self.backlog_bytes -= partition.backlog_bytes
         self.absences.take(partition)
-        partition.clear()
-        self.touched.add(partition)
+        self.backlogs.forget(partition)
 
     # Something about a member or a partition changed
 
@@ -220,7 +220,7 @@ class Distribution:
             self._room.leave_lane(fetch, lane)
         partition.aside.clear()
         for available in self.absences.take(partition):
-            self.put(partition, available)
+            self.backlogs.put(partition, available)
         self.touched.add(partition)
 
     def joined(self, member: Member, now: float) -> None:
@@ -266,7 +266,7 @@ class Distribution:
             room = self._room_of(member) - absence.count
             count = fitting(available.batch, MOST_BYTES - absence.size, room)
             if count and len(available) <= self._most(available, member):
-                available = self._share(partition, available, min(count, self._part(available)))
+                available = self.backlogs.take_some(partition, available, min(count, self._part(available)))
                 self.absences.keep(absence, partition, available, now)
                 self.wait_for_more(partition, now)
                 return True
@@ -276,7 +276,7 @@ class Distribution:
         kept = absence.kept if absence is not None else {}
         for partition, entries in kept.items():
             for available in entries:
-                self.put(partition, available)
+                self.backlogs.put(partition, available)
         return list(kept)
 
     def gone(self, member: Member, now: float) -> None:
@@ -304,12 +304,6 @@ class Distribution:
             else:
                 self._admit(fetch, now)
 
-    def put(self, partition: Partition, available: Available) -> None:
-        partition.put(available)
-        self.backlog_bytes += available.size
-        partition.suspects += self.tasting.is_suspected(available)
-        self.touched.add(partition)
-
     def _fill_lane(self, fetch: Fetch, lane: Lane, now: float) -> bool:
         partition, member = lane.partition, fetch.member
         if partition is None or member is None or self.obstacle(member, lane) is not None:
@@ -333,9 +327,9 @@ class Distribution:
         count = fetch.fitting(lane, available.batch, self._room_of(member))
         if not count:
             return False
-        available = self._share(partition, available, min(count, self._part(available, sharers)))
+        available = self.backlogs.take_some(partition, available, min(count, self._part(available, sharers)))
         most = self._most(available, member)
-        taken = available if len(available) <= most else self._cut(partition, available, most)
+        taken = available if len(available) <= most else self.backlogs.put_back_all_but(partition, available, most)
         if taken is not None:
             self._collect(fetch, lane, taken, member, now)
         self.wait_for_more(partition, now)
@@ -344,22 +338,6 @@ class Distribution:
     def _part(self, available: Available, sharers: int | None = None) -> int:
         """How many batches of a run are the share of one of so many, all members unless said."""
         return -(-len(available.batch.marks) // (sharers or len(self.members))) or 1
-
-    def _share(self, partition: Partition, available: Available, count: int) -> Available:
-        """Take a batch out of the backlog, or so many of a run."""
-        self.take_out(partition, available)
-        if count >= len(available.batch.marks):
-            return available
-        head, rest = split(available.batch, count)
-        self.put(partition, Available(rest, available.history, available.shunned))
-        return Available(head, available.history, available.shunned)
-
-    def take_out(self, partition: Partition, available: Available) -> None:
-        """It leaves the backlog."""
-        partition.take(available)
-        self.backlog_bytes -= available.size
-        partition.suspects -= self.tasting.is_suspected(available)
-        self.touched.add(partition)
 
     def wait_for_more(self, partition: Partition, now: float) -> None:
         """Those who stood aside for what was here wait for what comes next."""
@@ -397,19 +375,6 @@ class Distribution:
         if not self.caps.are_kept or available.batch.marks or is_compressed(available.batch):
             return len(available)
         return member.flow.cap
-
-    def _cut(self, partition: Partition, available: Available, size: int) -> Available | None:
-        """The first part of a batch; the rest goes back. None when there is no record in it."""
-        batch, middle = available.batch, available.batch.first + size
-        spans = [Span(batch.first, middle - 1), Span(middle, batch.last)]
-        parts = [
-            Available(piece, available.history, available.shunned)
-            for piece in self._cutting.keep(partition, batch, spans)
-        ]
-        first = parts.pop(0) if parts and parts[0].batch.first < middle else None
-        for part in parts:
-            self.put(partition, part)
-        return first
 
     def _admit(self, fetch: Fetch, now: float) -> None:
         member = fetch.member

@@ -375,7 +375,7 @@ class Pool:
             for partition in distribution.touched:
                 partition.check()  # before anything is stored
                 self.commits.changed(partition)
-            distribution.touched = set()
+            distribution.touched.clear()
             relieved = self.commits.send()
             if not relieved:
                 break
@@ -392,7 +392,7 @@ class Pool:
             self._seen = idle, hungry
             self.serving.replays.trim(self._memory.excess)
             kept = self.serving.replays.size + distribution.collected_bytes + distribution.absences.size
-            self._demand.update(touched, distribution.backlog_bytes, kept, hungry, idle)
+            self._demand.update(touched, distribution.backlogs.size, kept, hungry, idle)
             self.inflow.hurry()
         self.leases.stored()
         if self.is_expelled and self.draining.duty is Duty.DRAINED:

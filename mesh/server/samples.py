@@ -40,7 +40,7 @@ def samples_of(server: VirtualClusterServer) -> Iterator[Sample]:
 def _of_pool(name: str, pool: Pool, now: float) -> Iterator[Sample]:
     labels = (name, str(pool.group))
     serving = pool.serving
-    buffered = serving.distribution.backlog_bytes + serving.distribution.collected_bytes + serving.replays.size
+    buffered = serving.distribution.backlogs.size + serving.distribution.collected_bytes + serving.replays.size
     yield Sample(MEMBERS, labels, len(pool.members) + len(pool.groupless))
     yield Sample(PARKED_FETCHES, labels, len(serving.fetches))
     yield Sample(WAITING_FETCHES, labels, serving.distribution.waiting)

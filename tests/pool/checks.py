@@ -63,7 +63,7 @@ def check_pool(world: World, pool: Pool) -> None:
     _check_waiting(pool)
     is_suspected = pool.serving.distribution.tasting.is_suspected
     assert all(p.suspects == sum(map(is_suspected, p.backlog.values())) for p in pool.partitions.values())
-    assert pool.serving.distribution.backlog_bytes == sum(p.backlog_bytes for p in pool.partitions.values())
+    assert pool.serving.distribution.backlogs.size == sum(p.backlog_bytes for p in pool.partitions.values())
     _check_budgets(world, pool)
     for member in members:
         sent = sum(window.held for window in member.windows.values())
@@ -80,7 +80,7 @@ def _check_budgets(world: World, pool: Pool) -> None:
     """What is full is not asked for more."""
     settings = pool._settings
     upstream = world.upstreams[world.group]
-    over = pool.serving.distribution.backlog_bytes >= settings.pool_budget
+    over = pool.serving.distribution.backlogs.size >= settings.pool_budget
     for partition in pool.partitions.values():
         full = partition.backlog_bytes >= settings.partition_budget or (over and partition.backlog_bytes)
         if full and partition.is_active and partition.source.cluster in upstream.subscribed:
@@ -95,7 +95,7 @@ def _check_budgets(world: World, pool: Pool) -> None:
     assert pool.serving.distribution.collected_bytes == sum(collected)
     absences = pool.serving.distribution.absences
     assert absences.size == sum(each.size for each in absences._absences.values()) <= MOST_BYTES_TOGETHER + MOST_BYTES
-    kept = pool.serving.distribution.backlog_bytes + pool.serving.replays.size + sum(collected) + absences.size
+    kept = pool.serving.distribution.backlogs.size + pool.serving.replays.size + sum(collected) + absences.size
     assert pool.serving.replays.size <= settings.replay_budget
     assert world.memory.used >= kept
 
