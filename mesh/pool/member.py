@@ -110,6 +110,21 @@ class Member:
                 break
         return unused
 
+    def slot_above(self, slots: Slots[Member], offset: int) -> Slot:
+        """A slot of it in which a window goes on above an offset that it has reached. Raises SlotsExhausted.
+
+        A window only ever moves up; so one that stands below another slot of its member has never been there.
+        """
+        highest = max(self.slots)
+        if highest > slot_of(offset):
+            return highest
+        for slot in self.unused_slots():
+            self.slots.discard(slot)
+            slots.give_back(slot)
+        slot = slots.give_above(self, offset)
+        self.slots.add(slot)
+        return slot
+
     @property
     def holder(self) -> Holder:
         """What the journal calls it."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
+from mesh.pool.answers import Answers
 from mesh.pool.cutting import Cutting
 from mesh.pool.dead_letters import DeadLetters
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, Ticket
-from mesh.pool.fetching import Delivered, FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
 from mesh.pool.giving_up import GivingUp
 from mesh.pool.member import Member
 from mesh.pool.notes import Kind, Notes
@@ -17,15 +18,13 @@ from mesh.pool.partition import Fetch, Lane, Partition
 from mesh.pool.redelivery import Cause
 from mesh.pool.replays import Owner, Replays, Rereads
 from mesh.pool.settings import Acknowledge, PoolSettings
-from mesh.pool.slots import Slot, Slots, SlotsExhausted, slot_of
+from mesh.pool.slots import Slots, SlotsExhausted
 from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
-from mesh.pool.window import Available, Window
-from mesh.records.batch import timestamps_of
-from mesh.records.runs import copy_batch, from_offset, rebase, split
+from mesh.pool.window import Window
+from mesh.records.runs import from_offset, split
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
-from mesh.wire.messages import Buffer
 
 
 class Serving:
@@ -57,6 +56,7 @@ class Serving:
         self.cutting = Cutting(group, effects)
         self.distribution = Distribution(group, settings, timers, effects, self.cutting, self.answer)
         self.replays = Replays(settings.replay_budget)
+        self._answers = Answers(group, slots, self.distribution, self.replays, self.notes)
         self.dead_letters = DeadLetters(group, settings.redelivery, timers, self.distribution, effects, self.notes)
         self.rereads = Rereads(
             group,
@@ -119,7 +119,7 @@ class Serving:
         if fetch.answered:
             return
         self._end(fetch)
-        self._effects.append(Answer(fetch.ticket, self._result(fetch, now)))
+        self._effects.append(Answer(fetch.ticket, self._answers.of(fetch, now)))
         if fetch.member is not None:
             self.distribution.went(fetch.member, now)
 
@@ -179,7 +179,7 @@ class Serving:
             self._end(fetch)
             returned = self.distribution.give_back(fetch, fetch.lanes)
             self.distribution.touched.update(returned)
-            self._effects.append(Answer(fetch.ticket, self._result(fetch, now)))
+            self._effects.append(Answer(fetch.ticket, self._answers.of(fetch, now)))
         self.distribution.left(member, now)
         self.giving_up.release(member, list(member.windows), cause, now)
         if len(self.distribution.members) == 1:
@@ -280,27 +280,12 @@ class Serving:
         """The client stands above everything it was sent (it seeked, or starts at the latest): it goes on in a slot
         above that, since no client follows a position that jumps back."""
         try:
-            start = self._slots.start(self._slot_above(member, offset))
+            start = self._slots.start(member.slot_above(self._slots, offset))
         except SlotsExhausted:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         self.giving_up.release(member, [source], Cause.SOUGHT, now, others_first=True)
         window.move(start)
         return ErrorCode.NONE
-
-    def _slot_above(self, member: Member, offset: int) -> Slot:
-        """A slot of the member in which a window goes on above an offset that it has reached. Raises SlotsExhausted.
-
-        A window only ever moves up; so one that stands below another slot of its member has never been there.
-        """
-        highest = max(member.slots)
-        if highest > slot_of(offset):
-            return highest
-        for slot in member.unused_slots():
-            member.slots.discard(slot)
-            self._slots.give_back(slot)
-        slot = self._slots.give_above(member, offset)
-        member.slots.add(slot)
-        return slot
 
     def _replay(self, fetch: Fetch, lane: Lane) -> None:
         """What the client was sent and asks for again is sent again, at the same offsets."""
@@ -332,8 +317,6 @@ class Serving:
                 if lane.behind and fetch.has_records:  # with the replay, or without room for it
                     self.answer(fetch, now)
 
-    # Answers
-
     def _end(self, fetch: Fetch) -> None:
         fetch.answered = True
         self.distribution.remove(fetch)
@@ -343,61 +326,3 @@ class Serving:
         for lane in fetch.lanes:
             if lane.window is not None and lane.window.fetch == fetch.ticket:
                 lane.window.fetch = None
-
-    def _result(self, fetch: Fetch, now: float) -> FetchResult:
-        if fetch.member is None or not fetch.has_records:
-            return FetchResult(tuple(_nothing(lane) for lane in fetch.lanes))
-        topics: dict[TopicName, tuple[int, int]] = {}
-        redelivered = 0
-        is_new = False
-        fetched: list[FetchedPartition] = []
-        for lane in fetch.lanes:
-            if not lane.size or lane.window is None or lane.partition is None:
-                fetched.append(_nothing(lane))
-                continue
-            records: list[Buffer] = []
-            end = lane.offset
-            count = 0
-            for batch, end in lane.replay or ():  # noqa: B007 - the last end is that of the answer
-                records.append(batch.data)
-                count += batch.record_count
-            if lane.collected:
-                self.distribution.touched.add(lane.partition)  # what is kept for replays counts in the budgets
-            for available in lane.collected or ():
-                self.distribution.collected_bytes -= available.size
-                fetch.member.delivered += len(available)
-                redelivered += len(available) if available.history.was_sent else 0
-                is_new = is_new or not available.history.was_sent
-                data, end = self._send(fetch.member, lane.partition, lane.window, available, now)
-                records.append(data)
-                count += available.batch.record_count
-            before = topics.get(lane.partition.source.topic, (0, 0))
-            topics[lane.partition.source.topic] = (before[0] + count, before[1] + lane.size)
-            fetched.append(FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(lane))
-        fetch.member.redelivered += redelivered
-        return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered, is_new))
-
-    def _send(
-        self, member: Member, partition: Partition, window: Window, available: Available, now: float
-    ) -> tuple[Buffer, int]:
-        if available.history.was_sent:
-            # Its bytes may still lie in another connection's send buffer, under other offsets.
-            available.batch = copy_batch(available.batch)
-        if slot_of(window.end + len(available) + 1) != slot_of(window.end):
-            window.jump(self._slots.start(self._slot_above(member, window.end)))
-        delivery = window.append(available, now)
-        rebase(available.batch, delivery.base_offset(available.batch))
-        self.replays.keep(window, delivery)
-        if self.notes.is_kept:
-            history = available.history
-            kind = Kind.REDELIVERED if history.was_sent else Kind.DELIVERED
-            _, produced = timestamps_of(available.batch)
-            self.notes.add(kind, partition.source, [delivery.span], member.holder, history.count + 1, produced)
-        return available.batch.data, delivery.end
-
-
-def _nothing(lane: Lane) -> FetchedPartition:
-    if lane.error is not ErrorCode.NONE:
-        return FetchedPartition(lane.error, -1)
-    more = lane.behind or (lane.partition is not None and lane.partition.has_more)
-    return FetchedPartition(ErrorCode.NONE, lane.offset + more)
