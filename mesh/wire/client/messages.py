@@ -119,10 +119,10 @@ def decode_metadata(response: ClientResponse) -> ClusterLayout:
     cursor, flexible = cursor_of(response), response.request.is_flexible
     has_epochs = response.request.api_version >= 7
     cursor.int32()  # throttle time
-    brokers = tuple([_broker(cursor, flexible) for _ in range(_count(cursor, flexible, 11))])
-    _nullable_string(cursor, flexible)  # cluster id
+    brokers = tuple([_broker(cursor, flexible) for _ in range(count_of(cursor, flexible, 11))])
+    nullable_string_of(cursor, flexible)  # cluster id
     cursor.int32()  # controller
-    topics = tuple([_topic(cursor, flexible, has_epochs) for _ in range(_count(cursor, flexible, 9))])
+    topics = tuple([_topic(cursor, flexible, has_epochs) for _ in range(count_of(cursor, flexible, 9))])
     if flexible:
         cursor.skip_tagged_fields()
     return ClusterLayout(brokers, topics)
@@ -227,7 +227,7 @@ def _broker(cursor: Cursor, flexible: bool) -> Broker:
     node_id = cursor.int32()
     host = cursor.compact_string() if flexible else cursor.string()
     port = cursor.int32()
-    _nullable_string(cursor, flexible)  # rack
+    nullable_string_of(cursor, flexible)  # rack
     if flexible:
         cursor.skip_tagged_fields()
     return Broker(node_id, host, port)
@@ -235,10 +235,10 @@ def _broker(cursor: Cursor, flexible: bool) -> Broker:
 
 def _topic(cursor: Cursor, flexible: bool, has_epochs: bool) -> TopicLeaders:
     error = cursor.int16()
-    name = _nullable_string(cursor, flexible) or ""
+    name = nullable_string_of(cursor, flexible) or ""
     topic_id = cursor.uuid() if flexible else None
     cursor.boolean()  # is internal
-    partitions = tuple([_partition(cursor, flexible, has_epochs) for _ in range(_count(cursor, flexible, 13))])
+    partitions = tuple([_partition(cursor, flexible, has_epochs) for _ in range(count_of(cursor, flexible, 13))])
     if flexible:
         cursor.int32()  # authorized operations
         cursor.skip_tagged_fields()
@@ -249,18 +249,18 @@ def _partition(cursor: Cursor, flexible: bool, has_epochs: bool) -> PartitionLea
     error, number, leader = cursor.int16(), cursor.int32(), cursor.int32()
     epoch = cursor.int32() if has_epochs else -1
     for _ in range(3 if has_epochs else 2):  # replicas, those in sync, those offline
-        for _ in range(_count(cursor, flexible, 4)):
+        for _ in range(count_of(cursor, flexible, 4)):
             cursor.int32()
     if flexible:
         cursor.skip_tagged_fields()
     return PartitionLeader(number, leader, epoch, error)
 
 
-def _count(cursor: Cursor, flexible: bool, element_size: int) -> int:
+def count_of(cursor: Cursor, flexible: bool, element_size: int) -> int:
     return max(cursor.compact_count(element_size) if flexible else cursor.count(element_size), 0)
 
 
-def _nullable_string(cursor: Cursor, flexible: bool) -> str | None:
+def nullable_string_of(cursor: Cursor, flexible: bool) -> str | None:
     return cursor.compact_nullable_string() if flexible else cursor.nullable_string()
 
 

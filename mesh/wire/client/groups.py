@@ -1,0 +1,156 @@
+"""Who is in a group, as a client asks: FindCoordinator and DescribeGroups, by hand. No IO.
+
+FindCoordinator in version 0, 1 or 2 (1 has a key type, and says in words why not). DescribeGroups in version 0 to 5: v3
+can be asked for what is allowed, which is not wanted here, v4 has the instance ids of static members (KIP-345), v5 is
+flexible.
+
+Everything a response announces is bounded by the bytes that are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from mesh.wire.client.connection import ClientRequest, ClientResponse
+from mesh.wire.client.messages import Broker, VersionRange, count_of, cursor_of, nullable_string_of
+from mesh.wire.errors import ProtocolError
+from mesh.wire.reader import INT16, INT32, Cursor
+from mesh.wire.writer import encode_unsigned_varint
+
+FIND_COORDINATOR: Final = 10
+DESCRIBE_GROUPS: Final = 15
+HIGHEST_FIND_COORDINATOR: Final = 2
+HIGHEST_DESCRIBE_GROUPS: Final = 5
+FIRST_WITH_AUTHORIZED_OPERATIONS: Final = 3
+FIRST_WITH_INSTANCE_IDS: Final = 4
+FIRST_FLEXIBLE: Final = 5
+CONSUMER: Final = "consumer"
+"""The protocol type of groups of consumers; others (of Connect, for one) assign something else than partitions."""
+STABLE: Final = "Stable"
+"""The state in which every member has what it was assigned; in others assignments and assignor are not told."""
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCoordinator:
+    """broker: of no meaning with an error."""
+
+    error_code: int
+    broker: Broker
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """instance_id: None for a dynamic member, and from brokers before 2.4."""
+
+    instance_id: str | None
+    assigned: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """state: `Dead` for a group that does not exist. assignor: "" unless the state is `STABLE`."""
+
+    state: str
+    assignor: str
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAnswer:
+    """group: of no meaning with an error."""
+
+    error_code: int
+    group: DescribedGroup
+
+
+def find_coordinator_request(group: str, served: VersionRange | None) -> ClientRequest:
+    version = min(served.highest if served else 0, HIGHEST_FIND_COORDINATOR)
+    key_type = b"\0" if version >= 1 else b""  # of a group
+    return ClientRequest(FIND_COORDINATOR, version, False, (_string(group, False) + key_type,))
+
+
+def decode_find_coordinator(response: ClientResponse) -> FoundCoordinator:
+    """Raises ProtocolError."""
+    cursor, version = cursor_of(response), response.request.api_version
+    if version >= 1:
+        cursor.int32()  # throttle time
+    error = cursor.int16()
+    if version >= 1:
+        cursor.nullable_string()  # the error in words
+    found = FoundCoordinator(error, Broker(cursor.int32(), cursor.string(), cursor.int32()))
+    cursor.finish()
+    return found
+
+
+def describe_group_request(group: str, served: VersionRange | None) -> ClientRequest:
+    """Of one group, in the highest version that both sides know."""
+    version = min(served.highest if served else 0, HIGHEST_DESCRIBE_GROUPS)
+    flexible = version >= FIRST_FLEXIBLE
+    body = (encode_unsigned_varint(2) if flexible else INT32.pack(1)) + _string(group, flexible)
+    if version >= FIRST_WITH_AUTHORIZED_OPERATIONS:
+        body += b"\0"
+    return ClientRequest(DESCRIBE_GROUPS, version, flexible, (body + b"\0" if flexible else body,))
+
+
+def decode_described_group(response: ClientResponse) -> GroupAnswer:
+    """The answer about the one group that was asked for. Raises ProtocolError."""
+    cursor, version = cursor_of(response), response.request.api_version
+    flexible = response.request.is_flexible
+    if version >= 1:
+        cursor.int32()  # throttle time
+    if (groups := count_of(cursor, flexible, 10)) != 1:
+        raise ProtocolError("unexpected_response", f"{groups} groups were described; one was asked for")
+    answer = _group(cursor, version, flexible)
+    if flexible:
+        cursor.skip_tagged_fields()
+    cursor.finish()
+    return answer
+
+
+def _group(cursor: Cursor, version: int, flexible: bool) -> GroupAnswer:
+    error = cursor.int16()
+    _text(cursor, flexible)  # its name
+    state, kind, assignor = _text(cursor, flexible), _text(cursor, flexible), _text(cursor, flexible)
+    members = tuple(
+        [_member(cursor, version, flexible, kind == CONSUMER) for _ in range(count_of(cursor, flexible, 5))]
+    )
+    if version >= FIRST_WITH_AUTHORIZED_OPERATIONS:
+        cursor.int32()
+    if flexible:
+        cursor.skip_tagged_fields()
+    return GroupAnswer(error, DescribedGroup(state, assignor, members))
+
+
+def _member(cursor: Cursor, version: int, flexible: bool, consumes: bool) -> GroupMember:
+    _text(cursor, flexible)  # member id
+    instance_id = nullable_string_of(cursor, flexible) if version >= FIRST_WITH_INSTANCE_IDS else None
+    _text(cursor, flexible)  # client id
+    _text(cursor, flexible)  # host
+    (cursor.skip_compact_byte_string if flexible else cursor.skip_byte_string)()  # what it subscribed to
+    assignment = cursor.compact_byte_string() if flexible else cursor.byte_string()
+    if flexible:
+        cursor.skip_tagged_fields()
+    return GroupMember(instance_id, _assigned(assignment) if assignment and consumes else frozenset())
+
+
+def _assigned(assignment: bytes) -> frozenset[TopicPartition]:
+    """Of ConsumerProtocolAssignment, whose later versions only append."""
+    cursor = Cursor(assignment)
+    cursor.int16()  # version
+    found: set[TopicPartition] = set()
+    for _ in range(max(cursor.count(6), 0)):
+        topic = cursor.string()
+        found.update([(topic, cursor.int32()) for _ in range(max(cursor.count(4), 0))])
+    return frozenset(found)
+
+
+def _text(cursor: Cursor, flexible: bool) -> str:
+    return cursor.compact_string() if flexible else cursor.string()
+
+
+def _string(text: str, flexible: bool) -> bytes:
+    encoded = text.encode()
+    return (encode_unsigned_varint(len(encoded) + 1) if flexible else INT16.pack(len(encoded))) + encoded
