@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mesh.security.client_properties import mechanism_of, protocol_of
+from mesh.security.client_properties import mechanism_of, protocol_of, reason_against
 
 _FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 
@@ -52,6 +52,16 @@ def access_of(properties: Mapping[str, str]) -> Access:
         family=_FAMILIES[properties.get("broker.address.family", "any").lower()],
         rack=properties.get("client.rack", ""),
     )
+
+
+def own_access(properties: Mapping[str, str]) -> Access | str:
+    """How our own connections are made with these; or why they cannot be, and all of it is left to librdkafka."""
+    if (reason := reason_against(properties)) is not None:
+        return reason
+    try:
+        return access_of(properties)
+    except OSError as problem:  # SSLError is one
+        return f"a file of the ssl properties cannot be used: {problem}"
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from mesh.security.client_properties import reason_against
-from mesh.upstream.access import access_of
+from mesh.upstream.access import own_access
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions
 from mesh.upstream.librdkafka import LibrdkafkaEngine
@@ -27,12 +26,9 @@ def choose(wanted: Literal["auto", "raw", "librdkafka"], properties: Mapping[str
     """`raw` comes back as librdkafka too if it is not possible."""
     if wanted == "librdkafka":
         return Choice("librdkafka")
-    if (reason := reason_against(properties)) is not None:
-        return Choice("librdkafka", reason)
-    try:
-        access_of(properties)
-    except OSError as problem:  # SSLError is one
-        return Choice("librdkafka", f"a file of the ssl properties cannot be used: {problem}")
+    access = own_access(properties)
+    if isinstance(access, str):
+        return Choice("librdkafka", access)
     return Choice("raw")
 
 

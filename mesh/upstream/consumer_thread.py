@@ -28,9 +28,11 @@ from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamP
 from mesh.upstream.admin import LazyAdmin
 from mesh.upstream.assignment import Assignment, topic_partitions
 from mesh.upstream.commits import REQUEST_TIMED_OUT, Commits
+from mesh.upstream.coverage import Coverage
 from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed
 from mesh.upstream.events import EventChannel
 from mesh.upstream.fencing import Fence
+from mesh.upstream.groups import Groups, GroupsByLibrdkafka
 from mesh.upstream.intake import Intake
 from mesh.upstream.leaving import commit_at_last, leave
 from mesh.upstream.log_ends import LogEnds
@@ -64,17 +66,22 @@ class ConsumerThread(threading.Thread):
         start: Literal["earliest", "latest"],
         channel: EventChannel[EngineEvent],
         reads: bool = True,
+        groups: Groups | None = None,
     ) -> None:
-        """reads: False for a member that commits; its partitions are paused but those it is told to read."""
-        super().__init__(name=f"consumer of {properties['group.id']} on {cluster}", daemon=True)
+        """reads: False for a member that commits; its partitions are paused but those it is told to read. groups: None
+        leaves it to librdkafka to ask who is in the group."""
+        group, instance_id = properties["group.id"], properties.get("group.instance.id")
+        super().__init__(name=f"consumer of {group} on {cluster}", daemon=True)
         self._properties = properties
         self._channel = channel
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._consumer: Consumer | None = None
         self._assignment = Assignment(cluster, start, False, channel.put)
         self._commits = Commits()
-        self._reachability = Reachability(cluster, properties, channel.put)
         self._admin = LazyAdmin(properties)
+        groups = groups or GroupsByLibrdkafka(self._admin.client)
+        self._reachability = Reachability(cluster, properties, channel.put, lambda: groups.describe(group))
+        self._coverage = Coverage(cluster, groups, group, instance_id is not None)
         self._topic_ids = TopicIds(self._admin.client)
         self._log_ends = LogEnds(
             self._admin.client, properties["isolation.level"], channel.put, self._reachability.unanswered
@@ -87,7 +94,7 @@ class ConsumerThread(threading.Thread):
             self._reachability.allows,
             self.noticed_anew,
         )
-        self._fence = Fence(self._admin.client, properties["group.id"], properties.get("group.instance.id"))
+        self._fence = Fence(lambda: groups.describe(group), instance_id)
         self._topics: frozenset[TopicName] = frozenset()
         self._running = True
         self.has_failed = False
@@ -293,6 +300,7 @@ class ConsumerThread(threading.Thread):
             self._open_at = 0.0
             self._begin_unpaused()
             self._log_ends.forget()
+            self._coverage.assigned(now)
             self._reachability.reached()
         self._send_commits()
         for topic in self._topic_ids.made_anew(self._topics, now) if self._assignment.positions else ():
@@ -306,6 +314,18 @@ class ConsumerThread(threading.Thread):
             self._close()
             self._assignment.cooperative = cooperative
             self._create_at = 0.0
+        elif self._coverage.is_to_join_again(self._topics, self._assignment.positions, now):
+            self._join_again(consumer)
+
+    def _join_again(self, consumer: Consumer) -> None:
+        """So that the partitions of the group are divided anew."""
+        if self._assignment.cooperative:
+            # librdkafka sees nothing new in the same topics, and does not ask the coordinator.
+            self._close(leave)
+            self._create_at = 0.0
+        else:
+            # With its member id: if it leads the group, though it was not told so, that begins a rebalance.
+            self._subscribe(consumer)
 
     def _begin_unpaused(self) -> None:
         """An assignment begins with nothing paused; what a cooperative one has kept may be."""
@@ -335,6 +355,7 @@ class ConsumerThread(threading.Thread):
             self._reachability.refuse(problem.args[0].str(), Trouble.PROPERTIES)
             return None
         self._reachability.is_fatal = False
+        self._coverage.begin()
         self._subscribe(consumer)
         return consumer
 
@@ -359,10 +380,10 @@ class ConsumerThread(threading.Thread):
         if self._consumer is not None and sources:
             self._consumer.resume(topic_partitions(sources))
 
-    def _close(self) -> None:
+    def _close(self, close: Callable[[Consumer], None] = Consumer.close) -> None:
         """Close the consumer; the next turn makes another."""
         consumer, self._consumer = self._consumer, None
         self._assignment.forget()
         self._commits.abandon()
         if consumer is not None:
-            consumer.close()
+            close(consumer)

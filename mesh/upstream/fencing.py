@@ -6,25 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from mesh.upstream.groups import Undescribed
+from mesh.wire.client.groups import DescribedGroup
 
 INTERVAL = 10.0
-REQUEST_TIMEOUT = 5.0
 BLIND = 120.0
 """Seconds to stay out where the group may not be described."""
 
 
 class Fence:
-    """Asks every `INTERVAL` seconds who is in the group, and waits for nothing."""
+    """Asks every `INTERVAL` seconds who is in the group, and waits for nothing. describe: its answer fails with
+    Undescribed."""
 
-    def __init__(self, admin: Callable[[], AdminClient], group: str, instance_id: str | None) -> None:
-        self._admin = admin
-        self._group = group
+    def __init__(self, describe: Callable[[], Future[DescribedGroup]], instance_id: str | None) -> None:
+        self._describe = describe
         self._instance_id = instance_id
-        self._answer: Future[Any] | None = None
+        self._answer: Future[DescribedGroup] | None = None
         self._ask_at = 0.0
         self._since = 0.0
 
@@ -37,14 +35,13 @@ class Fence:
         if self._answer is None:
             if now >= self._ask_at:
                 self._ask_at = now + INTERVAL
-                asked = self._admin().describe_consumer_groups([self._group], request_timeout=REQUEST_TIMEOUT)
-                self._answer = asked[self._group]
+                self._answer = self._describe()
             return False
         if not self._answer.done():
             return False
         answer, self._answer = self._answer, None
         try:
             members = answer.result().members
-        except KafkaException:
+        except Undescribed:
             return now - self._since >= BLIND
-        return all(member.group_instance_id != self._instance_id for member in members)
+        return all(member.instance_id != self._instance_id for member in members)

@@ -12,10 +12,13 @@ import time
 from collections.abc import Callable, Mapping
 
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.upstream.access import own_access
 from mesh.upstream.commits import REBALANCE_IN_PROGRESS, REQUEST_TIMED_OUT
 from mesh.upstream.consumer_thread import ConsumerThread
 from mesh.upstream.engine import CommitToken, EngineEvent, EngineOptions
 from mesh.upstream.events import EventChannel
+from mesh.upstream.groups import GroupsByLinks
+from mesh.upstream.nodes import Nodes
 from mesh.upstream.properties import consumer_properties, reader_properties
 from mesh.upstream.reader_thread import ReaderThread
 
@@ -34,12 +37,17 @@ class LibrdkafkaEngine:
         deliver: Callable[[EngineEvent], None],
         loop: asyncio.AbstractEventLoop,
         reads: bool = True,
+        nodes: Nodes | None = None,
     ) -> None:
-        """reads: False for a member that commits, and leaves it to others to read what it is assigned."""
+        """reads: False for a member that commits, and leaves it to others to read what it is assigned. nodes: by which
+        it asks who is in the group; None makes some, if our own connections honour the properties."""
         self._loop = loop
         self._channel: EventChannel[EngineEvent] = EventChannel(loop, deliver)
         properties = consumer_properties(options)
-        self._consumer = ConsumerThread(options.cluster, properties, options.start, self._channel, reads)
+        self._nodes = None if nodes is not None else _nodes_of(options)
+        asked = nodes or self._nodes
+        groups = None if asked is None else GroupsByLinks(asked, loop)
+        self._consumer = ConsumerThread(options.cluster, properties, options.start, self._channel, reads, groups)
         self._reader_properties = reader_properties(options)
         self._reader: ReaderThread | None = None
         self._cluster = options.cluster
@@ -90,6 +98,8 @@ class LibrdkafkaEngine:
         self._channel.close()
         if self._reader is not None:
             self._reader.stop()
+        if self._nodes is not None:
+            self._nodes.close()
         if self._ended is None:
             if not self._consumer.is_alive() or self._consumer.has_failed:  # it never joined, or has nothing left
                 return dict.fromkeys(positions, REBALANCE_IN_PROGRESS)
@@ -99,3 +109,9 @@ class LibrdkafkaEngine:
             return await asyncio.wait_for(asyncio.shield(self._ended), CLOSE_TIMEOUT)
         except TimeoutError:
             return dict.fromkeys(positions, REQUEST_TIMED_OUT)
+
+
+def _nodes_of(options: EngineOptions) -> Nodes | None:
+    """They connect when something is asked first."""
+    access = own_access(options.properties)
+    return None if isinstance(access, str) else Nodes(options.cluster, options.bootstrap_servers, access)

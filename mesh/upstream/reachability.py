@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.engine import EngineEvent, SourceDown, SourceUp
-from mesh.upstream.properties import COOPERATIVE, EAGER, Properties, connection_properties
+from mesh.upstream.groups import Undescribed
+from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
 from mesh.upstream.trouble import CONNECTION, Cause, Trouble, trouble_of
+from mesh.wire.client.groups import DescribedGroup
 
 log = structlog.get_logger(__name__)
 
 PROBE_TIMEOUT = 0.5
 PROBE_INTERVAL = 1.0
-DESCRIBE_TIMEOUT = 5.0
 
 OF_TOPICS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 """Told by the catalog, which looks at all topics."""
@@ -32,9 +33,16 @@ MOST_REMEMBERED = 100
 
 
 class Reachability:
-    """Everything runs on the consumer's thread. is_fatal: librdkafka has given up, only another consumer helps."""
+    """Everything runs on the consumer's thread. is_fatal: librdkafka has given up, only another consumer helps.
+    describe: who is in the group; its answer fails with Undescribed."""
 
-    def __init__(self, cluster: ClusterName, properties: Properties, put: Callable[[EngineEvent], None]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterName,
+        properties: Properties,
+        put: Callable[[EngineEvent], None],
+        describe: Callable[[], Future[DescribedGroup]],
+    ) -> None:
         self._cluster = cluster
         self._properties = properties
         self._put = put
@@ -46,7 +54,9 @@ class Reachability:
         """Topics that may not be read; None stands for the group."""
         self._probe_at = 0.0
         self._assignor: str | None = None
-        self._describe = False
+        self._describe = describe
+        self._is_assignor_wanted = False
+        self._described: Future[DescribedGroup] | None = None
 
     @property
     def is_suspected(self) -> bool:
@@ -64,7 +74,7 @@ class Reachability:
         self.is_fatal = self.is_fatal or is_fatal
         trouble = trouble_of(error)
         if error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
-            self._describe = True
+            self._is_assignor_wanted = True
         elif trouble in CONNECTION:
             self._suspicion.add(trouble, error.str(), error.code())
         elif trouble is Trouble.FENCED:
@@ -118,12 +128,13 @@ class Reachability:
 
     def probe(self, consumer: Consumer, topics: Collection[TopicName], now: float) -> None:
         """Find out about a suspicion, at most once a second."""
+        if self._described is not None:
+            self._look_for_assignor(self._described)
         if now < self._probe_at:
             return
-        if self._describe:
+        if self._is_assignor_wanted:
             self._probe_at = now + PROBE_INTERVAL
-            self._describe = False
-            self._assignor = self._assignor_in_use()
+            self._described = self._described or self._describe()
         elif self._suspicion:
             self._probe_at = now + PROBE_INTERVAL
             try:
@@ -157,11 +168,11 @@ class Reachability:
             del self._told[next(iter(self._told))]
         log.warning("an upstream cluster complains", cluster=self._cluster, reason=reason)
 
-    def _assignor_in_use(self) -> str | None:
-        group = str(self._properties["group.id"])
-        admin = AdminClient(connection_properties(self._properties))  # must outlive its future
+    def _look_for_assignor(self, described: Future[DescribedGroup]) -> None:
+        if not described.done():
+            return
+        self._described, self._is_assignor_wanted = None, False
         try:
-            answer = admin.describe_consumer_groups([group], request_timeout=DESCRIBE_TIMEOUT)[group]
-            return str(answer.result(DESCRIBE_TIMEOUT + 1).partition_assignor)
-        except (KafkaException, TimeoutError):
-            return None
+            self._assignor = described.result().assignor
+        except Undescribed:
+            return  # it is asked again when librdkafka complains again

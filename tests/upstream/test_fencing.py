@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from types import SimpleNamespace
-from typing import Any, cast
-
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from mesh.upstream.fencing import BLIND, INTERVAL, Fence
+from mesh.upstream.groups import Undescribed
+from mesh.wire.client.groups import DescribedGroup, GroupMember
 
 
 class Group:
-    """An admin client that describes one group, when a test says so."""
+    """It is described when a test says so."""
 
     def __init__(self) -> None:
-        self.asked: list[Future[Any]] = []
-        self.fence = Fence(lambda: cast(AdminClient, self), "group", "ours")
+        self.asked: list[Future[DescribedGroup]] = []
+        self.fence = Fence(self.describe, "ours")
         self.fence.fenced(0.0)
 
-    def describe_consumer_groups(self, groups: list[str], request_timeout: float) -> dict[str, Future[Any]]:
-        assert groups == ["group"]
+    def describe(self) -> Future[DescribedGroup]:
         self.asked.append(Future())
-        return {"group": self.asked[-1]}
+        return self.asked[-1]
 
-    def look(self, now: float, *instance_ids: str | None, error: int | None = None) -> bool:
+    def look(self, now: float, *instance_ids: str | None, is_refused: bool = False) -> bool:
         """Ask, answer, and look at the answer."""
         before = len(self.asked)
         assert not self.fence.is_open(now)
         assert len(self.asked) == before + 1, "it asks"
         assert not self.fence.is_open(now), "and does not wait for the answer"
-        if error is not None:
-            self.asked[-1].set_exception(KafkaException(KafkaError(error)))
+        if is_refused:
+            self.asked[-1].set_exception(Undescribed("error 30"))
         else:
-            members = [SimpleNamespace(group_instance_id=each) for each in instance_ids]
-            self.asked[-1].set_result(SimpleNamespace(members=members))
+            members = tuple(GroupMember(each, frozenset()) for each in instance_ids)
+            self.asked[-1].set_result(DescribedGroup("Stable", "range", members))
         return self.fence.is_open(now)
 
 
@@ -55,5 +51,5 @@ def test_a_group_without_members_is_open() -> None:
 
 def test_where_groups_may_not_be_described_it_tries_after_a_while() -> None:
     group = Group()
-    assert not group.look(INTERVAL, error=KafkaError.GROUP_AUTHORIZATION_FAILED)
-    assert group.look(BLIND, error=KafkaError.GROUP_AUTHORIZATION_FAILED)
+    assert not group.look(INTERVAL, is_refused=True)
+    assert group.look(BLIND, is_refused=True)

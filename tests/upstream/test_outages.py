@@ -9,9 +9,14 @@ import pytest
 
 from mesh.records.spans import CommitPosition, Span
 from mesh.upstream import catalog as catalog_module
-from mesh.upstream import librdkafka, reader_thread
+from mesh.upstream import groups, librdkafka, reader_thread
+from mesh.upstream.access import access_of
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
 from mesh.upstream.engine import PositionReset, Reread, SourceDown, SourceUp
+from mesh.upstream.nodes import Nodes
+from mesh.wire.client import groups as messages_of_groups
+from mesh.wire.client.connection import ClientRequest
+from mesh.wire.client.messages import VersionRange
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import CLUSTER, RunningEngine, engine, new_name, produce, run, source
@@ -104,6 +109,41 @@ def test_a_broker_that_hangs_is_noticed(broker: KafkaCluster, topic: str) -> Non
             # The session may have come to its end in the meantime.
             while (errors := await running.commit({source(topic): CommitPosition(8)})) != {source(topic): 0}:
                 assert errors[source(topic)] in {7, 25, 27}
+
+    run(test)
+
+
+def test_a_coordinator_that_is_killed_while_it_is_asked_who_is_in_a_group(
+    broker: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka's admin client ends the process then. Here the question is answered when the coordinator is back."""
+    monkeypatch.setattr(groups, "REQUEST_TIMEOUT", 120.0)
+    is_asked = asyncio.Event()
+    asked_for = messages_of_groups.describe_group_request
+
+    def hangs_then(group: str, served: VersionRange | None) -> ClientRequest:
+        if not is_asked.is_set():
+            is_asked.set()
+            broker.freeze()
+        return asked_for(group, served)
+
+    monkeypatch.setattr(messages_of_groups, "describe_group_request", hangs_then)
+
+    async def test() -> None:
+        group = new_name("group")
+        async with engine(
+            broker.bootstrap_servers, group, topic, properties=QUICK, session_timeout_ms=45_000
+        ) as running:
+            await running.ends()
+            nodes = Nodes(CLUSTER, broker.bootstrap_servers, access_of(QUICK))
+            question = asyncio.ensure_future(groups.describe(nodes, group))  # noqa: TID251 - awaited below
+            await is_asked.wait()
+            await asyncio.to_thread(broker.kill)
+            broker.restart()  # from the main thread: children die with the thread that started them
+            described = await question
+            assert described.state in {"Stable", "PreparingRebalance", "CompletingRebalance"}
+            assert len(described.members) == 1
+            nodes.close()
 
     run(test)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from mesh.records.spans import TopicName
 from mesh.upstream.engine import EngineEvent, SourceDown, SourceUp
+from mesh.upstream.groups import Undescribed
 from mesh.upstream.reachability import PROBE_INTERVAL, Reachability
+from mesh.upstream.trouble import Trouble
+from mesh.wire.client.groups import DescribedGroup
 from tests.upstream.harness import CLUSTER
 
 
@@ -20,7 +24,19 @@ class Bed:
         self.works = True
         self.probes = 0
         self.now = 0.0
-        self.reachability = Reachability(CLUSTER, {"group.id": "group"}, self.told.append)
+        self.described: list[Future[DescribedGroup]] = []
+        self.reachability = Reachability(CLUSTER, {"group.id": "group"}, self.told.append, self.describe)
+
+    def describe(self) -> Future[DescribedGroup]:
+        self.described.append(Future())
+        return self.described[-1]
+
+    def refused_with(self, assignor: str) -> None:
+        """The group refuses our assignors, and tells its own."""
+        self.reachability.suspect(KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
+        self.probe()
+        self.described[-1].set_result(DescribedGroup("Stable", assignor, ()))
+        self.probe()
 
     def list_topics(self, topic: str, timeout: float) -> None:
         self.probes += 1
@@ -68,3 +84,44 @@ def test_only_what_says_that_nobody_answers_is_a_complaint() -> None:
     assert not bed.reachability.is_suspected
     bed.reachability.unanswered(KafkaError(KafkaError._TIMED_OUT))
     assert bed.reachability.is_suspected
+
+
+def test_a_group_with_other_assignors_is_asked_for_them_and_not_waited_for() -> None:
+    bed = Bed()
+    bed.reachability.suspect(KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
+    for _ in range(3):
+        bed.probe()
+        bed.reachability.suspect(KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
+        assert not bed.reachability.wants(cooperative=True)
+    (described,) = bed.described
+    described.set_result(DescribedGroup("Stable", "cooperative-sticky", ()))
+    bed.probe()
+    assert bed.reachability.wants(cooperative=True)
+    bed.probe()
+    assert not bed.reachability.wants(cooperative=False), "told once"
+    assert len(bed.described) == 1
+    assert bed.told == []
+
+
+def test_an_assignor_that_we_do_not_have_is_told() -> None:
+    bed = Bed()
+    bed.refused_with("ours-alone")
+    assert not bed.reachability.wants(cooperative=True)
+    (told,) = bed.told
+    assert isinstance(told, SourceDown)
+    assert told.trouble is Trouble.ASSIGNOR
+
+
+def test_a_group_that_rebalances_or_is_not_described_is_asked_again_when_it_refuses_again() -> None:
+    bed = Bed()
+    bed.refused_with("")
+    assert not bed.reachability.wants(cooperative=True)
+    bed.reachability.suspect(KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
+    bed.probe()
+    bed.described[-1].set_exception(Undescribed("no"))
+    bed.probe()
+    assert not bed.reachability.wants(cooperative=True)
+    bed.refused_with("range")
+    assert bed.reachability.wants(cooperative=False)
+    assert len(bed.described) == 3
+    assert bed.told == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -15,6 +15,7 @@ from mesh.upstream import consumer_thread, fencing
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
+    EngineName,
     Lost,
     PositionReset,
     Revoked,
@@ -230,6 +231,56 @@ def test_a_member_that_is_fenced_says_so_and_stays_out_until_the_other_has_left(
             assert (await first.assigned())[0].start == 3
             await first.next(SourceUp)
             assert await first.commit({source(topic): CommitPosition(4)}) == {source(topic): 0}
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "reads_with", "properties"),
+    [
+        ("range,roundrobin", "raw", {}),
+        ("range,roundrobin", "librdkafka", {}),
+        ("cooperative-sticky", "raw", {}),
+        # Our own connections do not honour it.
+        ("range,roundrobin", "librdkafka", {"client.dns.lookup": "use_all_dns_ips"}),
+    ],
+)
+def test_partitions_that_came_while_the_only_member_was_away_are_its_own(
+    kafka: KafkaCluster, topic: str, strategy: str, reads_with: EngineName, properties: Mapping[str, str]
+) -> None:
+    """A static member that does not say that it goes: the coordinator keeps its place, and what it had."""
+    group = new_name("group")
+    static = {"group.instance.id": "one", "partition.assignment.strategy": strategy}
+    with other_member(kafka, group, topic, **static):
+        pass
+    kafka.grow_topic(topic, PARTITIONS + 2)
+
+    async def test() -> None:
+        settings = {"instance_id": "one", "reads_with": reads_with, "properties": properties}
+        async with engine(kafka.bootstrap_servers, group, topic, **settings) as running:
+            assert set(await whole(running, PARTITIONS + 2)) == set(range(PARTITIONS + 2))
+            assert not running.all(SourceDown)
+
+    run(test)
+
+
+def test_partitions_that_came_while_all_members_were_away_are_somebodys(kafka: KafkaCluster, topic: str) -> None:
+    """Whichever of them leads the group, which none of them is told."""
+    group = new_name("group")
+    with (
+        other_member(kafka, group, topic, **{"group.instance.id": "one"}),
+        other_member(kafka, group, topic, **{"group.instance.id": "two"}),
+    ):
+        assert kafka.group_members(group) == 2
+    kafka.grow_topic(topic, PARTITIONS + 2)
+
+    async def test() -> None:
+        async with (
+            engine(kafka.bootstrap_servers, group, topic, instance_id="one") as one,
+            engine(kafka.bootstrap_servers, group, topic, instance_id="two") as two,
+        ):
+            first, second = await asyncio.gather(whole(one, 3), whole(two, 3))
+            assert first.keys() | second.keys() == set(range(PARTITIONS + 2))
 
     run(test)
 

@@ -69,7 +69,7 @@ class RawEngine:
         self._rereading = Rereading(self._cluster, self._readings, read_committed, self._tell, self._fetching.lost)
         self._consuming = True
         self._task: asyncio.Task[None] | None = None
-        self._group = LibrdkafkaEngine(options, self._from_group, loop, reads=False)
+        self._group = LibrdkafkaEngine(options, self._from_group, loop, reads=False, nodes=self._cluster)
         self._fetching.made_anew = lambda source: self._group.noticed_anew(source)
 
     def subscribe(self, topics: frozenset[TopicName]) -> None:

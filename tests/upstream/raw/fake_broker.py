@@ -15,6 +15,9 @@ from mesh.wire.messages import (
     ApiVersion,
     ApiVersionsResponse,
     Coordinator,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -44,19 +47,22 @@ SERVED = {
     ApiKey.METADATA: (0, 12),
     ApiKey.LIST_OFFSETS: (1, 7),
     ApiKey.FIND_COORDINATOR: (0, 4),
+    ApiKey.DESCRIBE_GROUPS: (0, 5),
     ApiKey.OFFSET_FETCH: (1, 8),
     ApiKey.API_VERSIONS: (0, 4),
 }
 
 
 class FakeCluster:
-    """One topic. Tests change its fields; `changed` wakes parked Fetches. Node 1 coordinates all groups.
+    """One topic. Tests change its fields; `changed` wakes parked Fetches. Node `coordinator` coordinates all groups.
 
     logs: batches by partition, with the first offset of each. begins: log start offsets. leaders: node ids.
     errors: of a Fetch, by partition, answered once each. fetched: (node, partitions, max_wait_ms) of each Fetch.
     group_errors: of OffsetFetch, answered once each. committed: of every group, by partition.
     versions: of Fetch, that were used. silent: nodes that answer nothing. described: which nodes answered a Metadata
-    request. asked: called at each Fetch.
+    request. asked: called at each Fetch. coordinator_errors: of FindCoordinator, answered once each. groups: what is
+    answered of each, Dead for others; by the coordinator only. asked_for_groups: which nodes were asked for one.
+    describing: called then.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -74,6 +80,11 @@ class FakeCluster:
         self.fetched: list[tuple[int, dict[int, int], int]] = []
         self.versions: list[int] = []
         self.described: list[int] = []
+        self.coordinator = 1
+        self.coordinator_errors: list[ErrorCode] = []
+        self.groups: dict[str, DescribedGroup] = {}
+        self.asked_for_groups: list[int] = []
+        self.describing: Callable[[], None] = lambda: None
         self.ports: dict[int, int] = {}
         self.asked: Callable[[], None] = lambda: None
         self._changed = asyncio.Condition()
@@ -119,8 +130,12 @@ class FakeCluster:
             case ListOffsetsRequest():
                 wire.answer(request, self._list_offsets(message))
             case FindCoordinatorRequest(coordinator_keys=keys):
-                found = tuple(Coordinator(key=key, node_id=1, host="127.0.0.1", port=self.ports[1]) for key in keys)
-                wire.answer(request, FindCoordinatorResponse(coordinators=found))
+                wire.answer(request, FindCoordinatorResponse(coordinators=tuple(map(self._coordinator_of, keys))))
+            case DescribeGroupsRequest(groups=(group,)):
+                self.asked_for_groups.append(node)
+                self.describing()
+                if node not in self.silent:
+                    wire.answer(request, DescribeGroupsResponse(groups=(self._described(node, group),)))
             case OffsetFetchRequest():
                 wire.answer(request, self._positions(message))
             case _:
@@ -128,6 +143,16 @@ class FakeCluster:
                     ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in SERVED.items()
                 )
                 wire.answer(request, ApiVersionsResponse(api_keys=versions))
+
+    def _coordinator_of(self, group: str) -> Coordinator:
+        error = self.coordinator_errors.pop(0) if self.coordinator_errors else ErrorCode.NONE
+        port = self.ports[self.coordinator]
+        return Coordinator(key=group, node_id=self.coordinator, host="127.0.0.1", port=port, error_code=error)
+
+    def _described(self, node: int, group: str) -> DescribedGroup:
+        if node != self.coordinator:
+            return DescribedGroup(group_id=group, error_code=ErrorCode.NOT_COORDINATOR)
+        return self.groups.get(group, DescribedGroup(group_id=group, group_state="Dead"))
 
     def _metadata(self) -> MetadataResponse:
         return MetadataResponse(
