@@ -8,11 +8,6 @@ from tests.integration.bench import Bench
 from tests.integration.processes import eventually
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the coordinator gives a static member its old assignment back, and nobody is told of the new partitions; "
-    "to ask by librdkafka's AdminClient who has them kills the process when the coordinator dies meanwhile",
-)
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("engine", ["librdkafka", "raw"])
