@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from benchmarks import growth, latency, parked, starts, throughput
+from benchmarks import commits, growth, latency, parked, starts, throughput
 from benchmarks.bed import TOPICS, Bed, Engine, Target
 from benchmarks.clients import Client
 from benchmarks.curves import Curve
@@ -59,6 +59,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
         yield f"latency-{rate}", _latency(rate)
     for consumers in (200, 1_000):
         yield f"parked-{consumers}", _parked(consumers)
+    yield "commits", _commits
     yield "start", _start
     yield "redelivery", _redelivery
 
@@ -144,6 +145,18 @@ def _parked(consumers: int) -> Case:
     return case
 
 
+def _commits(bed: Bed, options: Options) -> list[Series]:
+    """Of a consumer that waits for the commit of each record."""
+    count = 100 if options.short else int(commits.RECORDS * options.scale)
+    with ExitStack() as stack:
+        targets = [bed.direct, bed.relay, *(stack.enter_context(bed.mesh(engine)) for engine in options.engines)]
+        measures: dict[str, Measure] = {
+            target.name: lambda target=target: commits.measure(bed, target, count)  # type: ignore[misc]
+            for target in targets
+        }
+        return [interleave(Series("commits", "records/s"), measures, options.rounds, options.say)]
+
+
 def _start(bed: Bed, options: Options) -> list[Series]:
     with ExitStack() as stack:
         targets = [bed.direct, bed.relay, *(stack.enter_context(bed.mesh(engine)) for engine in options.engines)]
@@ -180,6 +193,7 @@ USUAL = (
     "confluent-x4-s100-60",
     "latency-100",
     "parked-200",
+    "commits",
     "start",
     "redelivery",
     *growth.SCENARIOS,
