@@ -106,7 +106,7 @@ class Bed:
 
     def records(self, topic: Topic) -> int:
         """How many a topic holds on this bed."""
-        return max(int(topic.records * self._scale), 1_000 * topic.partitions)
+        return max(int(topic.records * self._scale), 2_000 * topic.partitions)
 
     def group(self) -> str:
         """A name that nobody used before."""

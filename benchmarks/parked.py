@@ -17,6 +17,8 @@ PARTITIONS = 6
 WAIT_MS = 500
 PER_ADDRESS = 250
 """Consumers with the same address: they are not one machine's, and an address has its ration of requests."""
+AGAIN = 2.0
+"""Seconds after which those who were not woken get records of their own."""
 SETTLE = 3.0
 """Seconds until all are parked. What one that connects costs is not the subject."""
 
@@ -58,20 +60,23 @@ async def _measure(bed: Bed, target: Target, topic: str, consumers: int, seconds
 
 
 async def _wake(bed: Bed, topic: str, clients: list[_Client]) -> float:
-    """A record and a batch for each: the broker gives all of them to all, the mesh one to each."""
+    """A record and a batch for each: the broker gives all of them to all, the mesh one to each. Batches that follow
+    each other closely may reach a consumer as one; then there are more for those who still wait."""
     properties = {"bootstrap.servers": bed.broker.bootstrap_servers, "batch.num.messages": 1, "linger.ms": 0}
     producer = Producer(properties)
     begin = time.monotonic()
-    for number in range(len(clients)):
-        producer.produce(topic, b"wake", partition=number % PARTITIONS)
-        producer.poll(0)
-    await asyncio.to_thread(producer.flush, 30)
     with anyio.move_on_after(20):
-        for client in clients:
-            await client.woken.wait()
+        while asleep := [client for client in clients if not client.woken.is_set()]:
+            for number in range(len(asleep)):
+                producer.produce(topic, b"wake", partition=number % PARTITIONS)
+                producer.poll(0)
+            await asyncio.to_thread(producer.flush, 30)
+            with anyio.move_on_after(AGAIN):
+                for client in asleep:
+                    await client.woken.wait()
         return time.monotonic() - begin
-    asleep = sum(not client.woken.is_set() for client in clients)
-    raise RuntimeError(f"{asleep} of {len(clients)} consumers were not woken")
+    left = sum(not client.woken.is_set() for client in clients)
+    raise RuntimeError(f"{left} of {len(clients)} consumers were not woken")
 
 
 class _Client:
