@@ -27,7 +27,8 @@ def files_of(spark: Any, table: str) -> list[str]:
     if (Path(table) / "_delta_log").is_dir():
         from deltalake import DeltaTable
 
-        return sorted(DeltaTable(table).file_uris())
+        files = DeltaTable(table).file_uris()  # local ones as paths, though written as in URIs
+        return sorted(each if "://" in each else unquote(each) for each in files)
     if not Path(table).is_dir() and "://" not in table:
         return []
     return sorted(spark.read.parquet(table).inputFiles())
@@ -40,7 +41,7 @@ def landed_rows(context: Any, files: Sequence[str]) -> Any:
 
 
 def _rows_of_file(file: str) -> Iterator[tuple[tuple[str, str, int], str, tuple[int, int]]]:
-    filesystem, path = fs.FileSystem.from_uri(_uri(file))
+    filesystem, path = _opened(file)
     named = dict(part.split("=", 1) for part in path.split("/") if "=" in part)  # what the table is partitioned by
     with filesystem.open_input_file(path) as opened:
         parquet = ParquetFile(opened)
@@ -59,11 +60,14 @@ def _completed(batch: pa.RecordBatch, named: Mapping[str, str]) -> pa.Table:
     return pa.table([column.cast(field.type) for column, field in zip(columns, _ROWS, strict=True)], schema=_ROWS)
 
 
-def _uri(file: str) -> str:
-    """Hadoop writes local ones with one slash."""
+def _opened(file: str) -> tuple[fs.FileSystem, str]:
+    """Hadoop writes local ones as URIs with one slash. pyarrow does not decode what is written with % in a URI."""
     if file.startswith("file:"):
-        return "file:///" + file.removeprefix("file:").lstrip("/")
-    return file if "://" in file else Path(file).absolute().as_uri()
+        return fs.LocalFileSystem(), "/" + unquote(file.removeprefix("file:")).lstrip("/")
+    if "://" not in file:
+        return fs.LocalFileSystem(), file
+    found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(file)
+    return found
 
 
 def runs_of(rows: pa.Table) -> pa.RecordBatch:
