@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 DELTA_BYTES = 64 << 20
 PARTITIONS = ("topic", "dt")
+ATTEMPTS = 10
+SLOW_START = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start and has no setting for it: too little on a busy machine."""
 POLL = 1.0
 """Seconds between two looks for batches that are done, and for a signal."""
 
@@ -146,15 +149,22 @@ def into_delta(spark: SparkSession, landing: Landing) -> Callable[[DataFrame, in
 
 
 def land(spark: SparkSession, landing: Landing, is_stopped: Callable[[], bool], available_now: bool = False) -> None:
-    """Returns when the query ends, or when it is to stop; raises why it failed."""
+    """Returns when the query ends, or when it is to stop; raises why it failed. It is started again where all that
+    failed was that Spark did not wait long enough for a Python process."""
     batches = batches_of(spark, landing)
-    query = start(spark, landing, available_now)
-    is_over = False
-    while not (is_over or is_stopped()):
-        is_over = query.awaitTermination(POLL)
-        if landing.format == "parquet":
-            batches.catch_up()
-    query.stop()
+    for attempt in range(ATTEMPTS):
+        query = start(spark, landing, available_now)
+        is_over = False
+        try:
+            while not (is_over or is_stopped()):
+                is_over = query.awaitTermination(POLL)
+                if landing.format == "parquet":
+                    batches.catch_up()
+            query.stop()
+            return
+        except Exception as problem:
+            if attempt == ATTEMPTS - 1 or SLOW_START not in str(problem):
+                raise
 
 
 def run(landing: Landing, available_now: bool) -> None:

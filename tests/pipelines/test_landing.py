@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from mesh.cli import app
-from mesh.pipelines.landing import Landing, WrongLanding, load, options_of
+from mesh.pipelines.landing import ATTEMPTS, SLOW_START, Landing, WrongLanding, load, options_of
 
 NEEDED = {
     "source": {"url": "http://127.0.0.1:9644", "virtual_cluster": "orders", "group": "landing", "topics": ["a", "b"]},
@@ -67,3 +69,40 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["pipeline", "landing", str(tmp_path / "nothing.yaml")])
     assert result.exit_code == 2
     assert "No such file" in result.output
+
+
+class Query:
+    """One run of a query: it ends, or fails with `problem`."""
+
+    def __init__(self, problem: str | None) -> None:
+        self._problem = problem
+
+    def awaitTermination(self, _seconds: float) -> bool:
+        if self._problem is not None:
+            raise RuntimeError(self._problem)
+        return True
+
+    def stop(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("problems", "raised", "left"),
+    [
+        ([SLOW_START, f"... {SLOW_START}. SQLSTATE", None, None], None, 1),
+        (["a lease was lost", None], "a lease was lost", 1),
+        ([SLOW_START] * (ATTEMPTS + 1), SLOW_START, 1),
+    ],
+)
+def test_it_begins_again_when_python_was_slow_to_start_and_only_then(
+    problems: list[str | None], raised: str | None, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mesh.pipelines import landing
+
+    runs = [Query(problem) for problem in problems]
+    monkeypatch.setattr(landing, "start", lambda *_: runs.pop(0))
+    monkeypatch.setattr(landing, "batches_of", lambda *_: None)
+    config = Landing.model_validate(NEEDED | {"format": "delta"})
+    spark: Any = None
+    with pytest.raises(RuntimeError, match=raised) if raised else nullcontext():
+        landing.land(spark, config, lambda: False)
+    assert len(runs) == left

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mesh.pipelines.landing import ATTEMPTS, SLOW_START
+
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -21,10 +23,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.fileSink.log.compactInterval": "3",
 }
-ATTEMPTS = 10
-SLOW_START = "Python worker failed to connect back"
-"""Spark gives a Python process ten seconds to start, which is written into it; on a busy machine that is too little. A
-query that failed of it goes on where it was, as after any failure."""
 
 
 def start_session(master: str = "local[2,4]") -> Any:
@@ -49,7 +47,8 @@ def land(spark: Any, options: Mapping[str, str], folder: Path) -> Any:
 
 
 def finish(start: Callable[[], Any], seconds: float = 240) -> Any:
-    """The query that `start` returns, once it has ended by itself."""
+    """The query that `start` returns, once it has ended by itself; it goes on where it was if Spark did not wait long
+    enough for a Python process."""
     for attempt in range(ATTEMPTS):
         query = start()
         try:
