@@ -17,20 +17,22 @@ from mesh.demo.children import Child, Children
 from mesh.demo.endpoint import MeshEndpoint
 from tests.integration.processes import eventually
 
-TOPIC, RECORDS = "orders", 1_000
+TOPIC, JOURNAL, GROUP, RECORDS = "orders", "journal", "leasing", 1_000
 Place = tuple[str, int, int]
 
 
 class Bed:
-    """Two clusters with so many records each, and a mesh in front."""
+    """Two clusters with so many records each, and a mesh in front, which keeps a journal. addresses: bootstrap servers
+    by cluster."""
 
     def __init__(self, folder: Path, children: Children) -> None:
         self._folder = folder
         self._children = children
         self._endpoint = MeshEndpoint.on_free_ports()
         self._file = folder / "kafka-mesh.yaml"
-        addresses = {name: self._cluster(name) for name in ("eu", "us")}
-        configuration = yaml.safe_load(self._endpoint.configuration(TOPIC, addresses))
+        self.addresses = {name: self._cluster(name) for name in ("eu", "us")}
+        self.feed(RECORDS)
+        configuration = yaml.safe_load(self._endpoint.configuration(TOPIC, self.addresses, JOURNAL))
         configuration["virtual_clusters"][0]["target"]["pool"]["start"] = "earliest"
         self._file.write_text(yaml.safe_dump(configuration))
         self.mesh = self.start()
@@ -45,8 +47,24 @@ class Bed:
         self.mesh.kill()
         self.mesh = self.start()
 
+    @property
+    def admin_url(self) -> str:
+        return self._endpoint.admin_url
+
+    def lag(self, group: str = GROUP) -> int | None:
+        """None while nothing is known of it."""
+        return self._endpoint.lag(group, TOPIC)
+
+    def feed(self, count: int) -> None:
+        """So many records for each cluster."""
+        for address in self.addresses.values():
+            producer = Producer({"bootstrap.servers": address, "log_level": 0})
+            for number in range(count):
+                producer.produce(TOPIC, b"%d" % number, key=b"%d" % number)
+            producer.flush()
+
     def ask(self, path: str, holder: str = "job", **body: object) -> Any:
-        who = {"virtual_cluster": "demo", "group": "leasing"} | ({"holder": holder} if holder else {})
+        who = {"virtual_cluster": "demo", "group": GROUP} | ({"holder": holder} if holder else {})
         content = json.dumps(who | body).encode()
         with urllib.request.urlopen(self._endpoint.admin_url + path, content, timeout=60) as answer:
             return json.load(answer)
@@ -61,12 +79,8 @@ class Bed:
 
     def _cluster(self, name: str) -> str:
         file = self._folder / f"{name}.address"
-        self._children.start(name, "mesh.demo.clusters", TOPIC, file)
+        self._children.start(name, "mesh.demo.clusters", TOPIC, file, JOURNAL)
         eventually(f"cluster {name}", file.exists)
-        producer = Producer({"bootstrap.servers": file.read_text(), "log_level": 0})
-        for number in range(RECORDS):
-            producer.produce(TOPIC, b"%d" % number, key=b"%d" % number)
-        producer.flush()
         return file.read_text()
 
 

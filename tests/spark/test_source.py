@@ -81,7 +81,7 @@ def test_a_stream_and_members_share_the_records(bench: Bench, spark: Any, tmp_pa
     query = (
         land(spark, options_of(bench, maxOffsetsPerTrigger="500"), tmp_path).trigger(processingTime="0 seconds").start()
     )
-    bench.feed(6_000, rate=1_500)
+    bench.feed(8_000, rate=400)  # slowly: a member that is alone takes all that comes before Spark
     try:
         bench.until_all_committed()
     finally:
@@ -90,7 +90,7 @@ def test_a_stream_and_members_share_the_records(bench: Bench, spark: Any, tmp_pa
     stored = bench.stored()
     delivered = Counter(place_of(stored[each.id]) for each in member.deliveries)
     assert set(landed) | set(delivered) == stored_places(stored)
-    assert sum(landed.values()) + sum(delivered.values()) == 6_000
+    assert sum(landed.values()) + sum(delivered.values()) == 8_000
     assert len(landed) > 500, "the stream got a share"
     assert delivered, "so did the member"
 

@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def table(spark: Any, folder: Path) -> Counter[Place]:
+    if not any((folder / "table" / "_spark_metadata").glob("[0-9]*")):
+        return Counter()  # Spark cannot read a table without files
     return places(spark.read.parquet(str(folder / "table")).collect())
 
 
@@ -41,8 +43,7 @@ def until_landed(bench: Bench, spark: Any, folder: Path) -> None:
     def is_there() -> bool:
         stored = bench.stored()
         delivered = {place_of(stored[each.id]) for each in bench.deliveries()}
-        landed = table(spark, folder) if (folder / "table" / "_spark_metadata").exists() else {}
-        return stored_places(stored) == set(landed) | delivered
+        return stored_places(stored) == set(table(spark, folder)) | delivered
 
     eventually("everything has landed", is_there, timeout=240, interval=2)
 
@@ -116,7 +117,7 @@ def test_a_lease_that_expired_and_went_to_others_is_said(bench: Bench, spark: An
     with pytest.raises(Exception, match="the driver is gone"):
         first.awaitTermination(120)
     member = bench.confluent("member", commit="sync")
-    member.until_delivered(600)
+    eventually("the lease expired, and the member has it all", lambda: len(member.deliveries) >= 600, timeout=240)
     with pytest.raises(Exception, match="expired and others took"):
         finish(lambda: query().format("noop").trigger(availableNow=True).start())
     finish(lambda: query(failOnLeaseLoss="false").format("noop").trigger(availableNow=True).start())
