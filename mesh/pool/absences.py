@@ -28,7 +28,7 @@ MOST_BYTES_TOGETHER = 8 << 20
 
 
 class Absences:
-    """expired: told of a member that something was kept for and that does not come."""
+    """expired: told of a member that something was kept for and that does not come; again after `lock_timeout`."""
 
     def __init__(self, policy: Policy, timers: Timers, expired: Callable[[Member, float], None]) -> None:
         self._policy = policy
@@ -93,6 +93,32 @@ class Absences:
         self.rank(absence.member, now)
         if absence.timer is None:
             absence.timer = self._timers.at(absence.until, lambda then: self._expired(absence.member, then))
+
+    def release(self, member: Member, lock_timeout: float, now: float) -> dict[Partition, list[Available]]:
+        """It is overdue. What others may be given now: what none of them has gone past, or they would have it out of
+        order; after `lock_timeout` seconds all of it, as of a member that hangs with what it holds."""
+        absence = self._absences.get(member)
+        if absence is None:
+            return {}
+        released: dict[Partition, list[Available]] = {}
+        is_over = now >= absence.until + lock_timeout
+        for partition, entries in list(absence.kept.items()):
+            free = [each for each in entries if is_over or each.batch.first > partition.given]
+            if free:
+                released[partition] = free
+                absence.kept[partition] = [each for each in entries if each not in free]
+                absence.size -= (size := sum(each.size for each in free))
+                self.size -= size
+                absence.count -= sum(map(len, free))
+                if not absence.kept[partition]:
+                    del absence.kept[partition]
+                    partition.keepers.pop(absence, None)
+        if absence.kept:
+            self.rank(member, now)
+            absence.timer = self._timers.at(absence.until + lock_timeout, lambda then: self._expired(member, then))
+        else:
+            self.end(member)
+        return released
 
     def take(self, partition: Partition) -> list[Available]:
         """What was kept of this partition, for anybody: it is kept no more."""

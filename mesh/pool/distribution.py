@@ -64,7 +64,8 @@ class Distribution:
         self.tasting = Tasting(settings.redelivery)
         self.backlogs = Backlogs(self.tasting, cutting)
         self.touched = self.backlogs.touched
-        self.absences = Absences(settings.policy, timers, self.gone)
+        self.absences = Absences(settings.policy, timers, self._overdue)
+        self._lock_timeout = settings.lock_timeout
         self.is_stopped = False
         """Whether no record may be given at all."""
         self.withheld: set[ClusterName] = set()
@@ -280,8 +281,17 @@ class Distribution:
         return list(kept)
 
     def gone(self, member: Member, now: float) -> None:
-        """It does not come, or has lost its connections: the others are given what was kept for it."""
+        """It has lost its connections: the others are given what was kept for it."""
         for partition in self._put_back(self.absences.end(member)):
+            self.distribute(partition, now, keeps=False)
+
+    def _overdue(self, member: Member, now: float) -> None:
+        """It does not come: the others are given what they can have in its order."""
+        released = self.absences.release(member, self._lock_timeout, now)
+        for partition, entries in released.items():
+            for available in entries:
+                self.backlogs.put(partition, available)
+        for partition in released:
             self.distribute(partition, now, keeps=False)
 
     def beside_leases(self, are_there: bool, now: float) -> None:
@@ -358,6 +368,8 @@ class Distribution:
         self.caps.weigh(member)
         member.flow.sent(now)
         fetch.collect(lane, available)
+        assert lane.partition is not None
+        lane.partition.given = max(lane.partition.given, available.batch.last)
         self.collected_bytes += available.size
         full = self.caps.is_full(member)
         for other in self.fetches_of(member):

@@ -60,6 +60,7 @@ class Partition:
     parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now; aside:
     those that may take one as soon as there is one that is not kept for others.
     keepers: the members between two Fetches for which batches of this partition are kept.
+    given: the highest upstream offset that any Fetch has had, -1 for none.
     released: spans whose bytes have to be read again. resting: such that are not to be delivered again yet.
     dying: records that are being written to the dead-letter topic.
     leased: spans that leases hold, by their first offset; some may not have been received yet. ahead: those that leases
@@ -77,6 +78,7 @@ class Partition:
         "backlog_bytes",
         "dying",
         "end",
+        "given",
         "is_awaited",
         "is_full",
         "keepers",
@@ -112,6 +114,7 @@ class Partition:
         self.waiting: dict[Fetch, Lane] = {}
         self.aside: dict[Fetch, Lane] = {}
         self.keepers: dict[Absence, None] = {}
+        self.given = -1
 
     def __repr__(self) -> str:
         return (
@@ -193,6 +196,7 @@ class Partition:
         self.dying.clear()
         self.leased.clear()
         self.ahead.clear()
+        self.given = -1
 
     def check(self) -> None:
         """The invariant (DESIGN.md 4)."""
@@ -208,8 +212,8 @@ class Partition:
 
 @dataclass(slots=True, eq=False)
 class Absence:
-    """One member that was answered and has not asked again. kept: for it; bytes and offsets of that. until: when it is
-    given to others."""
+    """One member that was answered and has not asked again. kept: for it; bytes and offsets of that. until: when others
+    are given what they have not gone past."""
 
     member: Member
     until: float

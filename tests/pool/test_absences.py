@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from collections.abc import Iterable
+
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from mesh.pool.absences import LONGEST, MOST_BYTES, PATIENCE
@@ -74,6 +76,55 @@ def test_what_is_kept_is_given_to_others_when_its_member_does_not_come() -> None
     assert len(other.received) > received
     stored = sum(last - first + 1 for log in world.logs.values() for first, last in log)
     assert len(away.received) + len(other.received) == stored
+
+
+def assert_in_order(consumers: Iterable[Consumer]) -> None:
+    """Each has what it was given of a partition in the order of the log; for tests in which nothing comes twice."""
+    for consumer in consumers:
+        highest: dict[str, int] = {}
+        for _, _, value in consumer.received:
+            place, _, offset = value.decode().rpartition("@")
+            assert highest.get(place, -1) < int(offset), f"{consumer.member_id}: {value!r}"
+            highest[place] = int(offset)
+
+
+@settings(max_examples=8, deadline=None, phases=[Phase.generate])
+@given(
+    st.lists(st.sampled_from([0, 3, 8, 20]), min_size=2, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(5, 120)), min_size=1, max_size=8),
+    st.sampled_from([1, 7]),
+)
+def test_who_stays_away_for_longer_than_usual_brings_no_disorder(
+    times: list[int], stays: list[tuple[int, int]], size: int
+) -> None:
+    """Others are given what comes later meanwhile: not what was kept, after it."""
+    world = World()
+    rests = [(world.consumer(f"c{number}"), rest) for number, rest in enumerate(times)]
+    run(world, rests, 150, size=size)
+    for number, ticks in stays:
+        run(world, [each for index, each in enumerate(rests) if index != number % len(rests)], ticks, size=size)
+        run(world, rests, 40, size=size)
+    world.check()
+    assert_in_order(consumer for consumer, _ in rests)
+
+
+def test_what_was_kept_for_one_that_hangs_goes_to_others_with_what_it_holds() -> None:
+    world = World(PoolSettings(lock_timeout=5.0))
+    rests = [(world.consumer(name), rest) for name, rest in (("hangs", 8), ("a", 0), ("b", 3))]
+    distribution = world.pool.serving.distribution
+    run(world, rests, 150, size=7)
+    for _ in range(400):  # until something is kept for it that the others go past
+        run(world, rests, 1, size=7)
+        if not rests[0][0].is_parked and distribution.absences.size:
+            break
+    run(world, rests[1:], 1_000, size=7)
+    assert distribution.absences.size
+    for _ in range(12):
+        rests[0][0].heartbeat()
+        run(world, rests[1:], 500, every=1_000)
+    world.check()
+    stored = sum(last - first + 1 for log in world.logs.values() for first, last in log)
+    assert len({value for consumer, _ in rests for _, _, value in consumer.received}) == stored
 
 
 def test_nobody_is_waited_for_for_long() -> None:
