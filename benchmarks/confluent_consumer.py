@@ -75,6 +75,7 @@ def run(address: str, group: str, topic: str, count: int, properties: dict[str, 
         messages = consumer.consume(1_000, 0.1)
         if messages:
             receipts.add(len(messages))
+    consumer.pause(consumer.assignment())  # or its queue would take what others are still to have
     say(json.dumps(receipts.all()))
     sys.stdin.read()
     consumer.close()
