@@ -199,7 +199,7 @@ class Partition:
         self.given = -1
 
     def check(self) -> None:
-        """The invariant (DESIGN.md 4)."""
+        """The invariant: Fetches wait here, or there is a backlog, never both. Raises Violation."""
         if self.waiting and self.backlog:
             raise Violation(
                 f"{self.source}: {len(self.waiting)} fetches wait although {len(self.backlog)} batches are there"
