@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # CI sets it to .ci/second-chance, which see.
 SECOND_CHANCE ?=
 
-.PHONY: help install demo picture docs demo-spark test test-long test-clients lint fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-check bench-document clean
+.PHONY: help install demo picture docs demo-spark test test-long test-clients lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-check bench-document clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -64,6 +64,9 @@ lint: install ## ruff, mypy --strict, import contracts, names that nobody uses
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	$(BIN)/vulture mesh pyspark_kafka_mesh benchmarks tests/used_elsewhere.py
+
+coverage: install ## how much of each file of the pure packages its own test file covers, alone
+	$(BIN)/python -m tests.coverage_by_file $(ARGS)
 
 fmt: install ## format and fix what ruff can
 	$(BIN)/ruff format .

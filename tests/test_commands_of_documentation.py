@@ -26,6 +26,7 @@ VERBS: Final = {
     "bench-document": "tests/benchmarks/test_report.py",
     "bench-peers": "tests/benchmarks/test_cases.py",
     "chaos": "tests/chaos/test_chaos.py",
+    "coverage": "tests/test_coverage_by_file.py",
     "demo": "tests/demo/test_demo.py",
     "docs": "tests/test_site.py",
     "help": "tests/test_commands_of_documentation.py",
