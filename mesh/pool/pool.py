@@ -27,7 +27,7 @@ from mesh.pool.effects import (
 from mesh.pool.fetching import FetchRequest
 from mesh.pool.flow import Flow
 from mesh.pool.inflow import Inflow
-from mesh.pool.leased import Claim, LeaseRequest
+from mesh.pool.leased import Claim, HolderId, LeaseId, LeaseRequest, Range
 from mesh.pool.leases import Leases
 from mesh.pool.leaving import Leaving
 from mesh.pool.locks import Locks
@@ -352,10 +352,26 @@ class Pool:
         self.leases.look(ticket, topics, wait, now)
 
     def claim(self, ticket: Ticket, claim: Claim, now: float) -> None:
-        for each in claim.ranges:
+        self._want(claim.ranges)
+        self.leases.claim(ticket, claim, now)
+
+    def settle_lease(
+        self,
+        ticket: Ticket,
+        id: LeaseId,
+        holder: HolderId,
+        ranges: Sequence[Range] | None,
+        now: float,
+        size: int | None = None,
+    ) -> None:
+        """It may be the first that is asked after the upstream groups were left."""
+        self._want(ranges or ())
+        self.leases.acknowledge(ticket, id, holder, ranges, now, size)
+
+    def _want(self, ranges: Iterable[Range]) -> None:
+        for each in ranges:
             if (number := self._topics.number(each.partition)) is not None:
                 self.inflow.want(number[0])
-        self.leases.claim(ticket, claim, now)
 
     # The end of a step
 

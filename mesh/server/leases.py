@@ -162,7 +162,7 @@ class LeaseApi:
         server, holder = self._server(body), HolderId(body.holder)
         ranges = _ranges(body.ranges) if body.ranges is not None else None
         result = await self._ask(
-            body, lambda pool, ticket: pool.leases.acknowledge(ticket, id, holder, ranges, server.now(), body.bytes)
+            body, lambda pool, ticket: pool.settle_lease(ticket, id, holder, ranges, server.now(), body.bytes)
         )
         return _settled(_expect(result, LeaseSettled))
 

@@ -434,6 +434,21 @@ def test_a_claim_waits_for_the_partition() -> None:
     assert world.answer(ticket, LeaseSettled).done == asked
 
 
+def test_an_acknowledgement_that_comes_first_makes_the_pool_join() -> None:
+    """A query that comes back when the upstream groups were left acknowledges before it asks for more."""
+    world = World()
+    asked = [Range(source(0), Span(0, 4))]
+
+    def step(pool: Pool, ticket: object) -> None:
+        pool.settle_lease(ticket, LeaseId("a"), SPARK, asked, world.now)
+
+    assert ask(world, step, LeaseSettled).absent == tuple(asked)
+    assert world.upstreams[GROUP].subscribed == {EU, US}
+    world.assign_all()
+    grow(world, 10)
+    assert ask(world, step, LeaseSettled).done == tuple(asked)
+
+
 def test_a_partition_that_goes_elsewhere_takes_its_part_of_a_lease_with_it() -> None:
     world = world_of(ends=10)
     ranges = lease(world, "a")
