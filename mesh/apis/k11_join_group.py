@@ -2,7 +2,7 @@
 
 Behaviour:
 * Answered after a short delay (join_delay) with a generation of one: the member is the leader and the only member. The
-  generation rises with each join of the same member.
+  generation rises with each join of the same member. One that joins again knows its topics: it is answered at once.
 * Only protocol type "consumer"; anything else is refused with INCONSISTENT_GROUP_PROTOCOL.
 
 Version notes:

@@ -59,7 +59,8 @@ class Coordinator:
         return bool(self._promised)
 
     def join(self, ticket: Ticket, request: JoinRequest, connection: ConnectionId, now: float) -> MemberId | None:
-        """Returns the id of the member when it is one from now on; the answer follows after the join delay."""
+        """Returns the id of the member when it is one from now on; the answer follows after the join delay, at once for
+        a member that knows its topics."""
         error = self._refuse_join(request)
         if error is not ErrorCode.NONE:
             self._effects.append(Answer(ticket, JoinResult(error, request.member_id)))
@@ -258,12 +259,14 @@ class Coordinator:
         if membership.session is not None:
             membership.session.cancel()  # the request may have brought another session timeout
         self._hear(membership, now)
-        self._timers.at(now + self._settings.join_delay, lambda _: self._complete_join(membership, ticket))
+        delay = 0.0 if membership.knows_its_topics(now) else self._settings.join_delay
+        self._timers.at(now + delay, lambda then: self._complete_join(membership, ticket, then))
 
-    def _complete_join(self, membership: Membership, ticket: Ticket) -> None:
+    def _complete_join(self, membership: Membership, ticket: Ticket, now: float) -> None:
         if membership.joining is not ticket:
             return
         request = membership.request
+        membership.topics, membership.joined = request.topics, now
         result = JoinResult(
             ErrorCode.NONE,
             membership.member_id,

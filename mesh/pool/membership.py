@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from struct import error as StructError
+from struct import unpack_from
 
 from mesh.pool.client import Client
 from mesh.pool.effects import MemberId, Ticket
@@ -15,6 +17,12 @@ LARGEST_METADATA = 256 << 10
 """Bytes of subscription, and of assignment, that one member may have the coordinator keep."""
 OUTDATED_GRACE = 1.0
 """Seconds in which a client that asked for metadata joins again by itself; librdkafka never does."""
+
+
+MANY_TOPICS = 1_000
+"""More of them are not looked at one by one."""
+AT_REST = 1.0
+"""Seconds after which a member that joins again is not still joining: it knows the partitions of its topics by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +37,11 @@ class JoinRequest:
     rebalance_timeout: float
     must_know_id: bool
     client: Client
+
+    @property
+    def topics(self) -> bytes:
+        """What it subscribes to, as its first protocol says it: to be compared."""
+        return subscribed_topics(self.protocols[0][1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +88,9 @@ class Membership:
     member_id: MemberId
     instance_id: str | None
     generation: int = 0
+    topics: bytes | None = None
+    """What it subscribed to when it was answered last."""
+    joined: float = 0.0
     assignment: bytes = b""
     seen: float = 0.0
     joining: Ticket | None = None
@@ -83,6 +99,10 @@ class Membership:
     has_forfeited: bool = False
     outdated_since: float | None = None
     """Since when a topic has had more partitions than it knew when it joined."""
+
+    def knows_its_topics(self, now: float) -> bool:
+        """Whether its client, which joins again, has had time to learn the partitions of what it subscribes to."""
+        return self.topics == self.request.topics and now >= self.joined + AT_REST
 
     def must_join_again(self, now: float) -> bool:
         """Whether it was given time to find new partitions by itself, and did not. It is told once."""
@@ -94,3 +114,19 @@ class Membership:
     @property
     def protocol_name(self) -> str:
         return self.request.protocols[0][0]
+
+
+def subscribed_topics(metadata: bytes) -> bytes:
+    """The part of a member's metadata that names its topics (ConsumerProtocolSubscription.json: a version, then an
+    array of strings); behind that stands what changes with each generation. All of it, if it is nothing of the kind."""
+    try:
+        (count,) = unpack_from(">i", metadata, 2)
+        if count > MANY_TOPICS:
+            return metadata
+        position = 6
+        for _ in range(count):
+            (length,) = unpack_from(">H", metadata, position)
+            position += 2 + length
+    except StructError:
+        return metadata
+    return metadata[2:position] if position <= len(metadata) else metadata

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from struct import pack
+from typing import Any
 
 import pytest
 
 from mesh.pool.client import Client
 from mesh.pool.coordinator import PROMISE
 from mesh.pool.effects import MemberId
-from mesh.pool.membership import LARGEST_METADATA, SyncRequest
+from mesh.pool.membership import AT_REST, LARGEST_METADATA, SyncRequest, subscribed_topics
 from mesh.pool.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
@@ -33,10 +35,11 @@ def sync(consumer: Consumer, **changes: object) -> SyncResult:
     return world.answer(ticket, SyncResult)
 
 
-def begin_to_join_again(consumer: Consumer) -> object:
+def begin_to_join_again(consumer: Consumer, **changes: Any) -> object:
     """The ticket of a JoinGroup that waits for its answer."""
     world, ticket = consumer.world, consumer.world.ticket()
     request = replace(world.pool.coordinator.members[consumer.member_id].request, member_id=consumer.member_id)
+    request = replace(request, **changes)
     world.do(world.cluster.join(consumer.coordinator, ticket, GROUP, request, world.now))
     return ticket
 
@@ -105,6 +108,47 @@ def test_the_delay_of_a_join_counts_from_the_last_one() -> None:
     assert ticket not in world.answers
     world.advance(0.1)
     assert world.answer(ticket, JoinResult).generation == 3
+
+
+def subscription(*topics: bytes, rest: bytes = b"\xff\xff\xff\xff") -> bytes:
+    names = b"".join(pack(">h", len(topic)) + topic for topic in topics)
+    return pack(">hi", 1, len(topics)) + names + rest
+
+
+@pytest.mark.parametrize(
+    ("after", "again", "at_once"),
+    [
+        (AT_REST, subscription(b"orders", rest=b"generation 1"), True),
+        (30.0, subscription(b"orders", rest=b"generation 2"), True),
+        (AT_REST / 2, subscription(b"orders", rest=b"generation 1"), False),
+        (30.0, subscription(b"orders", b"payments"), False),
+        (30.0, subscription(b"order"), False),
+        (30.0, b"nothing of the kind", False),
+    ],
+)
+def test_who_joins_again_with_the_same_topics_knows_them_and_does_not_wait(
+    after: float, again: bytes, at_once: bool
+) -> None:
+    """kafka-python hangs when its poll ends within a second join (decision 0002)."""
+    world = World()
+    consumer = world.consumer(joined=False)
+    began = world.now
+    first = consumer.join(protocols=(("range", subscription(b"orders", rest=b"generation 0")),))
+    assert world.now == began + 0.2, "nobody knows that of one that is new"
+    world.advance(after)
+    ticket = begin_to_join_again(consumer, protocols=(("range", again),))
+    world.advance(0.0)
+    assert (ticket in world.answers) is at_once
+    world.advance(0.2)
+    assert world.answer(ticket, JoinResult).generation == first.generation + 1
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [b"", b"\x00", b"\x00\x00\x7f\xff\xff\xff", subscription(*[b""] * 1_001), subscription(b"orders", rest=b"")[:-1]],
+)
+def test_topics_of_metadata_that_names_none(metadata: bytes) -> None:
+    assert subscribed_topics(metadata) == metadata
 
 
 def test_while_it_joins_its_heartbeats_and_syncs_are_told_so() -> None:
