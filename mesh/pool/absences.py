@@ -103,14 +103,16 @@ class Absences:
         released: dict[Partition, list[Available]] = {}
         is_over = now >= absence.until + lock_timeout
         for partition, entries in list(absence.kept.items()):
-            free = [each for each in entries if is_over or each.batch.first > partition.given]
+            free: list[Available] = []
+            passed: list[Available] = []
+            for each in entries:
+                (free if is_over or each.batch.first > partition.given else passed).append(each)
             if free:
-                released[partition] = free
-                absence.kept[partition] = [each for each in entries if each not in free]
+                released[partition], absence.kept[partition] = free, passed
                 absence.size -= (size := sum(each.size for each in free))
                 self.size -= size
                 absence.count -= sum(map(len, free))
-                if not absence.kept[partition]:
+                if not passed:
                     del absence.kept[partition]
                     partition.keepers.pop(absence, None)
         if absence.kept:

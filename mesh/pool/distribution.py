@@ -152,11 +152,6 @@ class Distribution:
 
     # Batches come
 
-    def offer(self, partition: Partition, batches: Iterable[Available], now: float) -> None:
-        for available in batches:
-            self.backlogs.put(partition, available)
-        self.distribute(partition, now)
-
     def distribute(self, partition: Partition, now: float, keeps: bool = True) -> None:
         """Give the backlog to those who wait, as far as it goes. keeps: whether something may be kept for members that
         had less, and are about to ask again."""

@@ -33,10 +33,12 @@ class Holdings:
         self._serving = serving
         self._commits = commits
         self._notes = serving.notes
+        self._had_single = False
+        """Whether the last record that came alone was a lease's: every other one is."""
 
     def choose(self, request: LeaseRequest) -> list[tuple[Partition, Span]]:
         """Spans of at most `most` offsets in all, evenly over the partitions; while the pool has members, at most half
-        of what is available of each (or, when none of them waits, the last one too)."""
+        of what is available of each (or, when none of them waits, the last one too; when one does, every other)."""
         distribution = self._serving.distribution
         if distribution.is_stopped:
             return []
@@ -49,8 +51,7 @@ class Holdings:
                     spans = _below(spans, request.ends.get(partition.source, 0))
                 spans = spans[:MOST_SPANS]
                 if has_members:
-                    total = sum(map(len, spans))
-                    spans = _first_of(spans, (total + (distribution.waiting == 0)) // 2)
+                    spans = _first_of(spans, self._share_of(sum(map(len, spans))))
                 if spans:
                     available.append((partition, spans))
         chosen: list[tuple[Partition, Span]] = []
@@ -65,6 +66,15 @@ class Holdings:
             taken = sum(map(len, part))
             left, bytes_left = left - taken, bytes_left - taken * size
         return chosen
+
+    def _share_of(self, available: int) -> int:
+        """What a lease may have of so many offsets of a partition beside members."""
+        if self._serving.distribution.waiting == 0:
+            return (available + 1) // 2
+        if available == 1:
+            self._had_single = not self._had_single
+            return int(self._had_single)
+        return available // 2
 
     def are_unweighed(self, topics: Iterable[TopicName]) -> bool:
         """Whether there is anything to lease of which nothing is known of how large records are, and will be soon."""

@@ -184,7 +184,11 @@ class Inflow:
                 fresh += self._given_up_ahead(partition, batch, spans)
             elif spans:
                 fresh += map(Available, self._serving.cutting.keep(partition, batch, spans))
-        self._serving.distribution.offer(partition, fresh, now)
+        for available in fresh:
+            self._serving.distribution.backlogs.put(partition, available)
+        if fresh:
+            self._leases.records_came(now)
+        self._serving.distribution.distribute(partition, now)
 
     def _given_up_ahead(self, partition: Partition, batch: Batch, spans: list[Span]) -> list[Available]:
         """Leases gave up some of what comes now, or members did before the mesh was restarted; how often counts. What

@@ -83,6 +83,17 @@ class Claim:
     wait: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """All of a lease that is held, or parts of one that may have ended. size: bytes of the records in it, if the holder
+    says."""
+
+    id: LeaseId
+    holder: HolderId
+    ranges: tuple[Range, ...] | None
+    size: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseGranted:
     """deadline: seconds of the pool's clock. ranges: none if there is nothing to be had."""

@@ -7,7 +7,7 @@ answered, and is held after a restart until its deadline, at least for `HELD_AFT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mesh.pool.acquiring import available_spans
@@ -15,6 +15,7 @@ from mesh.pool.commits import Commits
 from mesh.pool.effects import Answer, Effect, GroupId, Report, Ticket
 from mesh.pool.holdings import Holdings
 from mesh.pool.leased import (
+    Acknowledgement,
     Claim,
     HolderId,
     Lease,
@@ -142,33 +143,23 @@ class Leases:
         self._end_if_empty(lease)
         self._answer_stored(ticket, LeaseSettled(tuple(done), tuple(lost), tuple(absent)), done, now)
 
-    def acknowledge(
-        self,
-        ticket: Ticket,
-        id: LeaseId,
-        holder: HolderId,
-        ranges: Sequence[Range] | None,
-        now: float,
-        size: int | None = None,
-    ) -> None:
-        """All of a lease, or parts of it; what has been acknowledged already counts as done. size: bytes of the records
-        in it, if the holder says. Answered with LeaseSettled when that is stored, with UnknownLease when no ranges are
-        given for a lease that has ended, or with NotStored.
-        """
+    def acknowledge(self, ticket: Ticket, wanted: Acknowledgement, now: float) -> None:
+        """What has been acknowledged already counts as done. Answered with LeaseSettled when that is stored, with
+        UnknownLease when all of a lease is meant that has ended, or with NotStored."""
         self._hear(now)
-        lease = self._leases.get(id)
-        if (lease is not None and lease.holder != holder) or (lease is None and ranges is None):
+        lease, ranges = self._leases.get(wanted.id), wanted.ranges
+        if (lease is not None and lease.holder != wanted.holder) or (lease is None and ranges is None):
             self._answer(ticket, UnknownLease())
             return
         if ranges is None:
             assert lease is not None
-            ranges = list(self._held.ranges(lease))
-        lease = lease or Lease(id, holder, now)
+            ranges = tuple(self._held.ranges(lease))
+        lease = lease or Lease(wanted.id, wanted.holder, now)
         done, lost, absent = self._held.take_again(lease, ranges, now)
         for each in done:
             self._held.settle(lease, each)
-        if size and done:
-            self._held.weigh(done, size)
+        if wanted.size and done:
+            self._held.weigh(done, wanted.size)
         self._end_if_empty(lease)
         self._answer_stored(ticket, LeaseSettled(tuple(done), tuple(lost), tuple(absent)), done, now)
 
@@ -221,6 +212,12 @@ class Leases:
                     partition.leased[span.first] = Leased(span, UNSENT, lease)
                     self._serving.notes.add(Kind.LEASED, partition.source, [span], holder_of(lease), 1)
             self._end_if_empty(lease)
+
+    def records_came(self, now: float) -> None:
+        """Members have not been given them yet: who waits for something to lease looks first, or members that keep up
+        would leave nothing."""
+        for timer in list(self._parked.values()):
+            timer.fire(now)
 
     def stored(self) -> None:
         """A step ends, in which something may have been stored."""

@@ -27,7 +27,7 @@ from mesh.pool.effects import (
 from mesh.pool.fetching import FetchRequest
 from mesh.pool.flow import Flow
 from mesh.pool.inflow import Inflow
-from mesh.pool.leased import Claim, HolderId, LeaseId, LeaseRequest, Range
+from mesh.pool.leased import Acknowledgement, Claim, LeaseRequest, Range
 from mesh.pool.leases import Leases
 from mesh.pool.leaving import Leaving
 from mesh.pool.locks import Locks
@@ -355,18 +355,10 @@ class Pool:
         self._want(claim.ranges)
         self.leases.claim(ticket, claim, now)
 
-    def settle_lease(
-        self,
-        ticket: Ticket,
-        id: LeaseId,
-        holder: HolderId,
-        ranges: Sequence[Range] | None,
-        now: float,
-        size: int | None = None,
-    ) -> None:
+    def acknowledge_lease(self, ticket: Ticket, wanted: Acknowledgement, now: float) -> None:
         """It may be the first that is asked after the upstream groups were left."""
-        self._want(ranges or ())
-        self.leases.acknowledge(ticket, id, holder, ranges, now, size)
+        self._want(wanted.ranges or ())
+        self.leases.acknowledge(ticket, wanted, now)
 
     def _want(self, ranges: Iterable[Range]) -> None:
         for each in ranges:

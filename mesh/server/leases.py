@@ -20,6 +20,7 @@ from starlette.routing import Route
 from mesh.pool.effects import GroupId, Ticket
 from mesh.pool.leased import (
     LONGEST_NAME,
+    Acknowledgement,
     Claim,
     HolderId,
     LeaseBacklog,
@@ -158,12 +159,15 @@ class LeaseApi:
         return self._granted(server, _expect(result, LeaseGranted))
 
     async def acknowledge(self, request: Request) -> SettledAnswer:
-        body, id = await _body(request, AcknowledgeBody), _lease_of(request)
-        server, holder = self._server(body), HolderId(body.holder)
-        ranges = _ranges(body.ranges) if body.ranges is not None else None
-        result = await self._ask(
-            body, lambda pool, ticket: pool.settle_lease(ticket, id, holder, ranges, server.now(), body.bytes)
+        body = await _body(request, AcknowledgeBody)
+        wanted = Acknowledgement(
+            id=_lease_of(request),
+            holder=HolderId(body.holder),
+            ranges=_ranges(body.ranges) if body.ranges is not None else None,
+            size=body.bytes,
         )
+        server = self._server(body)
+        result = await self._ask(body, lambda pool, ticket: pool.acknowledge_lease(ticket, wanted, server.now()))
         return _settled(_expect(result, LeaseSettled))
 
     async def release(self, request: Request) -> SettledAnswer:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 
 from mesh.pool.leased import (
+    Acknowledgement,
     Claim,
     HolderId,
     LeaseBacklog,
@@ -82,12 +84,15 @@ def number(each: Range) -> int:
 def acknowledge(
     world: World, id: str, ranges: list[tuple[int, int, int]] | None = None, holder: HolderId = SPARK
 ) -> LeaseSettled:
-    asked = None if ranges is None else [Range(source(index), Span(first, last)) for index, first, last in ranges]
+    asked = None if ranges is None else tuple(Range(source(index), Span(*span)) for index, *span in ranges)
+    return ask(world, acknowledging(world, asked, id, holder), LeaseSettled)
 
-    def step(pool: Pool, ticket: object) -> None:
-        pool.leases.acknowledge(ticket, LeaseId(id), holder, asked, world.now)
 
-    return ask(world, step, LeaseSettled)
+def acknowledging(
+    world: World, ranges: tuple[Range, ...] | None, id: str = "a", holder: HolderId = SPARK
+) -> Callable[[Pool, object], None]:
+    wanted = Acknowledgement(id=LeaseId(id), holder=holder, ranges=ranges)
+    return lambda pool, ticket: pool.acknowledge_lease(ticket, wanted, world.now)
 
 
 def claim(world: World, id: str, ranges: list[tuple[int, int, int]], holder: HolderId = SPARK) -> LeaseSettled:
@@ -200,6 +205,39 @@ def test_a_request_that_waits_is_answered_when_something_comes() -> None:
     assert len(world.answer(ticket, LeaseGranted).ranges) == 4
 
 
+def waiting_lease(world: World, id: str) -> object:
+    wanted = LeaseRequest(
+        id=LeaseId(id), holder=HolderId(f"holder-{id}"), topics=(ORDERS,), most=100, ttl=60.0, wait=50.0
+    )
+    return send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
+
+
+def test_a_request_that_waits_has_its_half_of_what_comes_before_members_that_wait() -> None:
+    world = world_of(ends=0)
+    consumer = world.consumer()
+    consumer.fetch(partitions=[0])
+    ticket = waiting_lease(world, "a")
+    world.produce(0, 10)
+    assert shown(world.answer(ticket, LeaseGranted).ranges) == [(0, 0, 4)]
+    assert values(consumer) == expected(5, 9)
+
+
+def test_every_other_record_that_comes_alone_goes_to_a_request_that_waits() -> None:
+    world = world_of(ends=0)
+    consumer = world.consumer()
+    tickets = [waiting_lease(world, "0")]
+    for number in range(1, 7):
+        if not consumer.is_parked:
+            consumer.commit()
+            consumer.fetch(partitions=[0])
+        world.produce(0, 1)
+        if tickets[-1] in world.answers:
+            tickets.append(waiting_lease(world, f"{number}"))
+    leased = [shown(world.answer(ticket, LeaseGranted).ranges) for ticket in tickets[:-1]]
+    assert leased == [[(0, 0, 0)], [(0, 2, 2)], [(0, 4, 4)]]
+    assert values(consumer) == [value for each in (1, 3, 5) for value in expected(each, each)]
+
+
 def test_a_request_waits_until_every_cluster_has_assigned_its_partitions() -> None:
     world = World()
     wanted = LeaseRequest(id=LeaseId("a"), holder=SPARK, topics=(ORDERS,), most=100, ttl=60.0, wait=5.0)
@@ -265,13 +303,9 @@ def test_an_acknowledgement_is_answered_when_it_is_stored() -> None:
     send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
     world.store()
     world.store()
-
-    def step(pool: Pool, ticket: object) -> None:
-        pool.leases.acknowledge(ticket, LeaseId("a"), SPARK, None, world.now)
-
-    ticket = send(world, step)
+    ticket = send(world, acknowledging(world, None))
     assert ticket not in world.answers
-    again = send(world, lambda pool, ticket: pool.leases.acknowledge(ticket, LeaseId("a"), SPARK, (), world.now))
+    again = send(world, acknowledging(world, ()))
     assert world.answer(again, LeaseSettled).done == ()
     world.store()
     world.store()
@@ -296,7 +330,7 @@ def test_acknowledging_again_is_the_same() -> None:
     ranges = lease(world, "a")
     first = acknowledge(world, "a", ranges)
     assert acknowledge(world, "a", ranges) == first
-    ticket = send(world, lambda pool, ticket: pool.leases.acknowledge(ticket, LeaseId("a"), SPARK, None, world.now))
+    ticket = send(world, acknowledging(world, None))
     world.answer(ticket, UnknownLease)
 
 
@@ -315,7 +349,7 @@ def test_a_lease_of_another_holder_is_not_touched() -> None:
     world = world_of(ends=10)
     ranges = lease(world, "a")
     other = HolderId("other")
-    ticket = send(world, lambda pool, ticket: pool.leases.acknowledge(ticket, LeaseId("a"), other, None, world.now))
+    ticket = send(world, acknowledging(world, None, holder=other))
     world.answer(ticket, UnknownLease)
     settled = acknowledge(world, "b", ranges, other)
     assert settled.done == ()
@@ -437,16 +471,13 @@ def test_a_claim_waits_for_the_partition() -> None:
 def test_an_acknowledgement_that_comes_first_makes_the_pool_join() -> None:
     """A query that comes back when the upstream groups were left acknowledges before it asks for more."""
     world = World()
-    asked = [Range(source(0), Span(0, 4))]
-
-    def step(pool: Pool, ticket: object) -> None:
-        pool.settle_lease(ticket, LeaseId("a"), SPARK, asked, world.now)
-
-    assert ask(world, step, LeaseSettled).absent == tuple(asked)
+    asked = (Range(source(0), Span(0, 4)),)
+    step = acknowledging(world, asked)
+    assert ask(world, step, LeaseSettled).absent == asked
     assert world.upstreams[GROUP].subscribed == {EU, US}
     world.assign_all()
     grow(world, 10)
-    assert ask(world, step, LeaseSettled).done == tuple(asked)
+    assert ask(world, step, LeaseSettled).done == asked
 
 
 def test_a_partition_that_goes_elsewhere_takes_its_part_of_a_lease_with_it() -> None:

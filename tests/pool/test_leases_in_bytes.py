@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.pool.holdings import USUAL_SIZE
-from mesh.pool.leased import HolderId, LeaseGranted, LeaseId, LeaseRequest
+from mesh.pool.leased import Acknowledgement, HolderId, LeaseGranted, LeaseId, LeaseRequest
 from mesh.pool.leases import WEIGH_WITHIN
 from mesh.pool.settings import PoolSettings
 from tests.pool.harness import EU, GROUP, ORDERS, World, source
@@ -108,9 +108,10 @@ def test_a_holder_may_say_how_large_they_were(world: World) -> None:
     taken = granted(world, send(world, "a", most_bytes=None, most=400))
     assert taken == {0: 100, 1: 100, 2: 100, 3: 100}
     ticket = world.ticket()
+    wanted = Acknowledgement(id=LeaseId("a"), holder=HolderId("a"), ranges=None, size=400 * 50)
     _, effects = world.cluster.leasing(
         GROUP,
-        lambda pool: pool.leases.acknowledge(ticket, LeaseId("a"), HolderId("a"), None, world.now, 400 * 50),
+        lambda pool: pool.leases.acknowledge(ticket, wanted, world.now),
         world.now,
     )
     world.do(effects)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mesh.pool.effects import GroupId
-from mesh.pool.leased import Claim, HolderId, LeaseGranted, LeaseId, LeaseRequest, LeaseSettled, Range
+from mesh.pool.leased import Acknowledgement, Claim, HolderId, LeaseGranted, LeaseId, LeaseRequest, LeaseSettled, Range
 from mesh.pool.pool import Pool
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import Span
@@ -133,8 +133,10 @@ class LeaseMachine(RuleBasedStateMachine):
         self.acknowledged |= values_of(ranges)
         self.world.granted[holder] -= values_of(ranges)
 
+        wanted = Acknowledgement(id=id, holder=holder, ranges=tuple(ranges))
+
         def step(pool: Pool, ticket: object) -> None:
-            pool.leases.acknowledge(ticket, id, holder, ranges, self.world.now)
+            pool.leases.acknowledge(ticket, wanted, self.world.now)
 
         ticket = self.ask(step)
         while self.world.pending_stores:
