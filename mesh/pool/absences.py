@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from mesh.pool.backlogs import Backlogs
+from mesh.pool.caps import Caps
 from mesh.pool.member import Member
-from mesh.pool.partition import Absence, Partition, Rank
+from mesh.pool.partition import Absence, Fetch, Partition, Rank
+from mesh.pool.portions import Portions
 from mesh.pool.ranking import Ranking
-from mesh.pool.settings import Policy
+from mesh.pool.settings import Policy, PoolSettings
+from mesh.pool.tasting import Tasting
 from mesh.pool.timers import Timers
 from mesh.pool.waiting_room import FEW, rank_of
 from mesh.pool.window import Available
+from mesh.records.runs import fitting
 
 LONGEST = 0.25
 """Seconds: who usually is away for longer does not just ask again, but works, and the others are not to wait for it."""
@@ -28,38 +33,69 @@ MOST_BYTES_TOGETHER = 8 << 20
 
 
 class Absences:
-    """expired: told of a member that something was kept for and that does not come; again after `lock_timeout`."""
+    """distribute: gives the backlog of a partition to those who wait, and keeps nothing of it."""
 
-    def __init__(self, policy: Policy, timers: Timers, expired: Callable[[Member, float], None]) -> None:
-        self._policy = policy
+    def __init__(
+        self,
+        settings: PoolSettings,
+        timers: Timers,
+        caps: Caps,
+        tasting: Tasting,
+        portions: Portions,
+        backlogs: Backlogs,
+        distribute: Callable[[Partition, float], None],
+    ) -> None:
+        self._policy = settings.policy
+        self._lock_timeout = settings.lock_timeout
         self._timers = timers
-        self._expired = expired
+        self._caps = caps
+        self._tasting = tasting
+        self._portions = portions
+        self._backlogs = backlogs
+        self._distribute = distribute
         self._absences: dict[Member, Absence] = {}
         self._ranks: Ranking[Absence] = Ranking()
         self.size = 0
         """Bytes kept for all of them."""
 
-    def begin(self, member: Member, now: float) -> None:
-        """It was answered. Whoever is given batches in other orders than by what it had gets none beforehand."""
-        usual = member.usually_away
-        if self._policy is not Policy.LEAST_LOADED or not 0 < usual <= LONGEST or member in self._absences:
-            return
-        absence = Absence(member, now + PATIENCE * usual, rank_of(self._policy, member, member.slot, now))
-        self._absences[member] = absence
-        self._ranks.add(absence.rank, absence)
+    # Members go and come
 
-    def end(self, member: Member) -> Absence | None:
-        """It asks again, or is gone; what was kept is the caller's."""
+    def went(self, member: Member, now: float) -> None:
+        """It was answered, and will ask again."""
+        if not member.parked:
+            member.answered = now
+            if len(self._caps.members) > 1:
+                self._begin(member, now)
+
+    def came(self, member: Member, now: float) -> list[Partition]:
+        """It asks. What was kept for it is in the backlogs of these, for it to take before anybody else is served."""
+        if member.answered is not None:
+            # Learn how long it usually is away; rather too long than too short.
+            away = now - member.answered
+            usual = member.usually_away
+            member.usually_away = away if away > usual else usual - (usual - away) * FORGETTING
+            member.answered = None
+        return self.end(member)
+
+    def gone(self, member: Member, now: float) -> None:
+        """It has lost its connections: the others are given what was kept for it."""
+        for partition in self.end(member):
+            self._distribute(partition, now)
+
+    def end(self, member: Member) -> list[Partition]:
+        """Nothing is kept for it any more; what was is in the backlogs of these."""
         absence = self._absences.pop(member, None)
         if absence is None:
-            return None
+            return []
         self._ranks.remove(absence.rank)
         self.size -= absence.size
-        for partition in absence.kept:
+        for partition, entries in absence.kept.items():
             partition.keepers.pop(absence, None)
+            for available in entries:
+                self._backlogs.put(partition, available)
         if absence.timer is not None:
             absence.timer.cancel()
-        return absence
+        return list(absence.kept)
 
     def rank(self, member: Member, now: float) -> None:
         """What it holds has changed."""
@@ -69,7 +105,46 @@ class Absences:
             absence.rank = rank_of(self._policy, member, member.slot, now, absence.count)
             self._ranks.add(absence.rank, absence)
 
-    def candidates(self, partition: Partition, before: Rank | None, now: float) -> Iterator[Absence]:
+    # Batches come
+
+    def keep(self, partition: Partition, best: Fetch | None, now: float) -> bool:
+        """Keep the oldest batch, or a share of a run, for whoever should have it rather than the best that waits."""
+        for absence in self._candidates(partition, best.rank if best is not None else None, now):
+            member = absence.member
+            available = self._tasting.first_for(partition, member)
+            if available is None or available.history.was_sent:
+                return False
+            count = fitting(available.batch, MOST_BYTES - absence.size, self._portions.room(member) - absence.count)
+            if count and len(available) <= self._portions.most(available, member):
+                count = min(count, self._portions.share(available))
+                self._keep_for(absence, partition, self._backlogs.take_some(partition, available, count), now)
+                return True
+        return False
+
+    def take(self, partition: Partition) -> list[Available]:
+        """What was kept of this partition, for anybody: it is kept no more."""
+        taken: list[Available] = []
+        for absence in partition.keepers:
+            for available in absence.kept.pop(partition):
+                absence.size -= available.size
+                self.size -= available.size
+                absence.count -= len(available)
+                taken.append(available)
+        partition.keepers.clear()
+        return taken
+
+    # How
+
+    def _begin(self, member: Member, now: float) -> None:
+        """Whoever is given batches in other orders than by what it had gets none beforehand."""
+        usual = member.usually_away
+        if self._policy is not Policy.LEAST_LOADED or not 0 < usual <= LONGEST or member in self._absences:
+            return
+        absence = Absence(member, now + PATIENCE * usual, rank_of(self._policy, member, member.slot, now))
+        self._absences[member] = absence
+        self._ranks.add(absence.rank, absence)
+
+    def _candidates(self, partition: Partition, before: Rank | None, now: float) -> Iterator[Absence]:
         """Who would get a batch of this partition if it asked just now: a few, of those in front of `before`."""
         index = looked_at = 0
         while index < len(self._ranks) and looked_at < FEW and self.size < MOST_BYTES_TOGETHER:
@@ -84,7 +159,7 @@ class Absences:
             if absence.until > now and partition.source in absence.member.windows and absence.size < MOST_BYTES:
                 yield absence
 
-    def keep(self, absence: Absence, partition: Partition, available: Available, now: float) -> None:
+    def _keep_for(self, absence: Absence, partition: Partition, available: Available, now: float) -> None:
         absence.kept.setdefault(partition, []).append(available)
         partition.keepers[absence] = None
         absence.size += available.size
@@ -92,16 +167,25 @@ class Absences:
         absence.count += len(available)
         self.rank(absence.member, now)
         if absence.timer is None:
-            absence.timer = self._timers.at(absence.until, lambda then: self._expired(absence.member, then))
+            absence.timer = self._timers.at(absence.until, lambda then: self._overdue(absence.member, then))
 
-    def release(self, member: Member, lock_timeout: float, now: float) -> dict[Partition, list[Available]]:
-        """It is overdue. What others may be given now: what none of them has gone past, or they would have it out of
-        order; after `lock_timeout` seconds all of it, as of a member that hangs with what it holds."""
+    def _overdue(self, member: Member, now: float) -> None:
+        """It does not come: the others are given what they can have in its order."""
+        released = self._release(member, now)
+        for partition, entries in released.items():
+            for available in entries:
+                self._backlogs.put(partition, available)
+        for partition in released:
+            self._distribute(partition, now)
+
+    def _release(self, member: Member, now: float) -> dict[Partition, list[Available]]:
+        """What others may be given now: what none of them has gone past, or they would have it out of order; after
+        `lock_timeout` all of it, as of a member that hangs with what it holds."""
         absence = self._absences.get(member)
         if absence is None:
             return {}
         released: dict[Partition, list[Available]] = {}
-        is_over = now >= absence.until + lock_timeout
+        is_over = now >= absence.until + self._lock_timeout
         for partition, entries in list(absence.kept.items()):
             free: list[Available] = []
             passed: list[Available] = []
@@ -117,27 +201,9 @@ class Absences:
                     partition.keepers.pop(absence, None)
         if absence.kept:
             self.rank(member, now)
-            absence.timer = self._timers.at(absence.until + lock_timeout, lambda then: self._expired(member, then))
+            absence.timer = self._timers.at(
+                absence.until + self._lock_timeout, lambda then: self._overdue(member, then)
+            )
         else:
             self.end(member)
         return released
-
-    def take(self, partition: Partition) -> list[Available]:
-        """What was kept of this partition, for anybody: it is kept no more."""
-        taken: list[Available] = []
-        for absence in partition.keepers:
-            for available in absence.kept.pop(partition):
-                absence.size -= available.size
-                self.size -= available.size
-                absence.count -= len(available)
-                taken.append(available)
-        partition.keepers.clear()
-        return taken
-
-    def asked(self, member: Member, now: float) -> None:
-        """Learn how long it usually is away, from a Fetch; rather too long than too short."""
-        if member.answered is not None:
-            away = now - member.answered
-            usual = member.usually_away
-            member.usually_away = away if away > usual else usual - (usual - away) * FORGETTING
-            member.answered = None

@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import Enum
 
-from mesh.pool.absences import MOST_BYTES, Absences
+from mesh.pool.absences import Absences
 from mesh.pool.backlogs import Backlogs
 from mesh.pool.caps import Caps
 from mesh.pool.cutting import Cutting
 from mesh.pool.effects import Effect, GroupId, Ticket
 from mesh.pool.member import Member
-from mesh.pool.partition import NO_LIMIT, Absence, Fetch, Lane, Partition, Standing
+from mesh.pool.partition import Fetch, Lane, Partition, Standing
+from mesh.pool.portions import Portions
 from mesh.pool.settings import PoolSettings
 from mesh.pool.tasting import Tasting
 from mesh.pool.timers import Timers
 from mesh.pool.waiting_room import WaitingRoom, with_more
 from mesh.pool.window import Available
-from mesh.records.batch import is_compressed
-from mesh.records.runs import fitting
 from mesh.records.spans import ClusterName
 
 
@@ -64,8 +63,16 @@ class Distribution:
         self.tasting = Tasting(settings.redelivery)
         self.backlogs = Backlogs(self.tasting, cutting)
         self.touched = self.backlogs.touched
-        self.absences = Absences(settings.policy, timers, self._overdue)
-        self._lock_timeout = settings.lock_timeout
+        self._portions = Portions(self.caps, self.tasting)
+        self.absences = Absences(
+            settings,
+            timers,
+            self.caps,
+            self.tasting,
+            self._portions,
+            self.backlogs,
+            lambda partition, now: self.distribute(partition, now, keeps=False),
+        )
         self.is_stopped = False
         """Whether no record may be given at all."""
         self.withheld: set[ClusterName] = set()
@@ -162,7 +169,8 @@ class Distribution:
             self.tasting.asks(parked, now)
         while partition.backlog:
             fetch = self._room.best(partition) if partition.waiting else None
-            if keeps and self._keep(partition, fetch, now):
+            if keeps and not self.is_stopped and self.absences.keep(partition, fetch, now):
+                self.wait_for_more(partition, now)
                 continue
             if fetch is None:
                 break
@@ -229,65 +237,11 @@ class Distribution:
     def left(self, member: Member, now: float) -> None:
         self.caps.left(member)
         self.tasting.left(member)
-        self._put_back(self.absences.end(member))
+        self.absences.end(member)
         if len(self.members) == 1:
             other = next(iter(self.members))
-            self._put_back(self.absences.end(other))
+            self.absences.end(other)
             self.refill(other, now)
-
-    # Members between two Fetches
-
-    def went(self, member: Member, now: float) -> None:
-        """It was answered, and will ask again."""
-        if not member.parked:
-            member.answered = now
-            if len(self.members) > 1 and not self.is_stopped:
-                self.absences.begin(member, now)
-
-    def came(self, member: Member, now: float) -> list[Partition]:
-        """It asks. What was kept for it is in the backlogs of these, for it to take before anybody else is served."""
-        self.absences.asked(member, now)
-        return self._put_back(self.absences.end(member))
-
-    def _keep(self, partition: Partition, best: Fetch | None, now: float) -> bool:
-        """Keep the oldest batch, or a share of a run, for whoever should have it rather than the best that waits."""
-        before = best.rank if best is not None else None
-        if self.is_stopped:
-            return False
-        for absence in self.absences.candidates(partition, before, now):
-            member = absence.member
-            available = self.tasting.first_for(partition, member)
-            if available is None or available.history.was_sent:
-                return False
-            room = self._room_of(member) - absence.count
-            count = fitting(available.batch, MOST_BYTES - absence.size, room)
-            if count and len(available) <= self._most(available, member):
-                available = self.backlogs.take_some(partition, available, min(count, self._part(available)))
-                self.absences.keep(absence, partition, available, now)
-                self.wait_for_more(partition, now)
-                return True
-        return False
-
-    def _put_back(self, absence: Absence | None) -> list[Partition]:
-        kept = absence.kept if absence is not None else {}
-        for partition, entries in kept.items():
-            for available in entries:
-                self.backlogs.put(partition, available)
-        return list(kept)
-
-    def gone(self, member: Member, now: float) -> None:
-        """It has lost its connections: the others are given what was kept for it."""
-        for partition in self._put_back(self.absences.end(member)):
-            self.distribute(partition, now, keeps=False)
-
-    def _overdue(self, member: Member, now: float) -> None:
-        """It does not come: the others are given what they can have in its order."""
-        released = self.absences.release(member, self._lock_timeout, now)
-        for partition, entries in released.items():
-            for available in entries:
-                self.backlogs.put(partition, available)
-        for partition in released:
-            self.distribute(partition, now, keeps=False)
 
     def beside_leases(self, are_there: bool, now: float) -> None:
         """Whether batch engines take part: then also who is alone is held to its cap."""
@@ -329,20 +283,16 @@ class Distribution:
         partition, member = lane.partition, fetch.member
         assert partition is not None
         assert member is not None
-        count = fetch.fitting(lane, available.batch, self._room_of(member))
+        count = fetch.fitting(lane, available.batch, self._portions.room(member))
         if not count:
             return False
-        available = self.backlogs.take_some(partition, available, min(count, self._part(available, sharers)))
-        most = self._most(available, member)
+        available = self.backlogs.take_some(partition, available, min(count, self._portions.share(available, sharers)))
+        most = self._portions.most(available, member)
         taken = available if len(available) <= most else self.backlogs.put_back_all_but(partition, available, most)
         if taken is not None:
             self._collect(fetch, lane, taken, member, now)
         self.wait_for_more(partition, now)
         return True
-
-    def _part(self, available: Available, sharers: int | None = None) -> int:
-        """How many batches of a run are the share of one of so many, all members unless said."""
-        return -(-len(available.batch.marks) // (sharers or len(self.members))) or 1
 
     def wait_for_more(self, partition: Partition, now: float) -> None:
         """Those who stood aside for what was here wait for what comes next."""
@@ -350,10 +300,6 @@ class Distribution:
             aside, partition.aside = partition.aside, {}
             for other, its_lane in aside.items():
                 self._wait(other, its_lane, now)
-
-    def _room_of(self, member: Member) -> int:
-        """How many offsets more it may begin."""
-        return member.flow.cap - member.in_flight if self.caps.are_kept else NO_LIMIT
 
     def _collect(self, fetch: Fetch, lane: Lane, available: Available, member: Member, now: float) -> None:
         self._served += 1
@@ -374,14 +320,6 @@ class Distribution:
                 self._room.rank(other, now)
         if full and not fetch.is_satisfied:
             self.caps.watch(member, now)
-
-    def _most(self, available: Available, member: Member) -> int:
-        """How many offsets of a batch may be given at once."""
-        if self.tasting.is_suspected(available):
-            return (len(available) + 1) // 2
-        if not self.caps.are_kept or available.batch.marks or is_compressed(available.batch):
-            return len(available)
-        return member.flow.cap
 
     def _admit(self, fetch: Fetch, now: float) -> None:
         member = fetch.member

@@ -171,7 +171,7 @@ class Pool:
         member.connections.discard(connection)
         if not member.connections:
             member.away_since = now
-            self.serving.distribution.gone(member, now)
+            self.serving.distribution.absences.gone(member, now)
             self.timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
 
     def _new_member(self, id: MemberId, client: Client, acknowledge: Acknowledge, now: float) -> Member:

@@ -99,7 +99,7 @@ class Serving:
         fetch = Fetch(ticket, connection, member, lanes, request, next(self._sequence), now)
         for lane in lanes:
             self._replay(fetch, lane)
-        kept = self.distribution.came(member, now)
+        kept = self.distribution.absences.came(member, now)
         blocked = self.distribution.fill(fetch, now)
         for partition in kept:
             self.distribution.distribute(partition, now)  # what it may not have, or has no room for
@@ -121,7 +121,7 @@ class Serving:
         self._end(fetch)
         self._effects.append(Answer(fetch.ticket, self._answers.of(fetch, now)))
         if fetch.member is not None:
-            self.distribution.went(fetch.member, now)
+            self.distribution.absences.went(fetch.member, now)
 
     def cancel(self, fetch: Fetch, now: float) -> None:
         """Its connection is gone: nobody will see an answer, so what it has collected was never given."""

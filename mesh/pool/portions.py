@@ -1,0 +1,32 @@
+"""How much of a batch, or of a run of them, one member is given at once."""
+
+from __future__ import annotations
+
+from mesh.pool.caps import Caps
+from mesh.pool.member import Member
+from mesh.pool.partition import NO_LIMIT
+from mesh.pool.tasting import Tasting
+from mesh.pool.window import Available
+from mesh.records.batch import is_compressed
+
+
+class Portions:
+    def __init__(self, caps: Caps, tasting: Tasting) -> None:
+        self._caps = caps
+        self._tasting = tasting
+
+    def room(self, member: Member) -> int:
+        """How many offsets more it may begin."""
+        return member.flow.cap - member.in_flight if self._caps.are_kept else NO_LIMIT
+
+    def share(self, available: Available, sharers: int | None = None) -> int:
+        """How many batches of a run are the share of one of so many, all members unless said."""
+        return -(-len(available.batch.marks) // (sharers or len(self._caps.members))) or 1
+
+    def most(self, available: Available, member: Member) -> int:
+        """How many offsets of a batch it may be given: of what is suspected half, so that the culprit is found."""
+        if self._tasting.is_suspected(available):
+            return (len(available) + 1) // 2
+        if not self._caps.are_kept or available.batch.marks or is_compressed(available.batch):
+            return len(available)
+        return member.flow.cap
