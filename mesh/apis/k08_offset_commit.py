@@ -61,7 +61,7 @@ def handle(context: Context, request: OffsetCommitRequest) -> list[Effect]:
 def _set(context: Context, group: GroupId, positions: Sequence[tuple[TopicName, int, int]]) -> list[Effect]:
     error = refusal(context, group)
     pool = context.cluster.pools.get(group)
-    if error is ErrorCode.NONE and pool is not None and any(True for _ in pool.all_members):
+    if error is ErrorCode.NONE and pool is not None and any(True for _ in pool.members):
         error = ErrorCode.UNKNOWN_MEMBER_ID
     if error is not ErrorCode.NONE:
         return [Answer(context.ticket, CommitResult({(topic, index): error for topic, index, _ in positions}))]

@@ -7,7 +7,7 @@ What is held then is forfeited; it is delivered again by whoever reads on, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 
 from mesh.pool.commits import Commits
@@ -38,7 +38,7 @@ class Draining:
         commits: Commits,
         inflow: Inflow,
         demand: Demand,
-        members: Callable[[], Iterable[Member]],
+        members: Iterable[Member],
         effects: list[Effect],
     ) -> None:
         self._group = group
@@ -55,7 +55,7 @@ class Draining:
     @property
     def held(self) -> int:
         """Offsets that members hold."""
-        return sum(member.in_flight for member in self._members())
+        return sum(member.in_flight for member in self._members)
 
     def begin(self, grace: float, now: float) -> None:
         """Give nothing any more; members have `grace` seconds to commit what they hold."""

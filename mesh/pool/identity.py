@@ -98,7 +98,7 @@ class Connections:
         for LeaveGroup, by which tools remove the members of others, and for static members, who are replaced by who
         names their instance id; both as in Kafka."""
         pool = self._pools.by_group.get(group)
-        member = pool.members.get(MemberId(member_id)) if pool is not None else None
+        member = pool.members.by_id.get(MemberId(member_id)) if pool is not None else None
         return member is not None and not self._connections[connection].may_be(member)
 
     def fetching_member(self, state: Connection, request: FetchRequest, now: float) -> tuple[Member | None, bool]:
@@ -140,7 +140,7 @@ class Connections:
             if pool is None or self.is_anothers(connection, group, member_id):
                 return None, None, ErrorCode.UNKNOWN_MEMBER_ID
             error = pool.coordinator.validate(member_id, instance_id, generation)
-            return (pool, pool.members[member_id], error) if error is ErrorCode.NONE else (None, None, error)
+            return (pool, pool.members.by_id[member_id], error) if error is ErrorCode.NONE else (None, None, error)
         for _, _, offset in positions:
             owner = self._slots.owner(slot_of(offset)) if offset >= 0 else None
             if owner is None or owner.id or not self._connections[connection].may_be(owner):
@@ -191,7 +191,7 @@ class Connections:
         taken for each other. Returns the member that is really meant."""
         for offset in offsets:
             owner = self._slots.owner(slot_of(offset)) if offset >= 0 else None
-            if owner is not None and owner is not committer and pool.members.get(owner.id) is owner:
+            if owner is not None and owner is not committer and pool.members.by_id.get(owner.id) is owner:
                 if owner.client == committer.client and self._guesses.get(owner):
                     self._exchange(pool, committer, owner)
                     return owner
@@ -236,7 +236,7 @@ class Connections:
             for source, window in member.windows.items():
                 held = [delivery.span for delivery in window]
                 pool.serving.notes.add(Kind.CORRECTED, source, held, member.holder)
-        pool.members[one.id], pool.members[other.id] = one, other
+        pool.members.by_id[one.id], pool.members.by_id[other.id] = one, other
 
 
 def _discard(connections: dict[Member, set[Connection]], member: Member, state: Connection) -> None:

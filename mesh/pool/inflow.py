@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mesh.pool.acknowledged import ForeignMetadata, Unpacked, unpack
@@ -51,7 +51,7 @@ class Inflow:
         commits: Commits,
         leases: Leases,
         demand: Demand,
-        members: Callable[[], Iterable[Member]],
+        members: Iterable[Member],
         effects: list[Effect],
     ) -> None:
         self.group = group
@@ -280,7 +280,7 @@ class Inflow:
 
     def _lose(self, partition: Partition, kind: Kind = Kind.REVOKED) -> None:
         self._serving.notes.void(kind, partition.source)
-        self._serving.void(partition, self._members())
+        self._serving.void(partition, self._members)
         partition.standing = Standing.ABSENT
         self._commits.gone([partition.source])
         self._demand.forget(partition)

@@ -39,7 +39,7 @@ def oldest_held(member: Member, source: UpstreamPartition) -> Delivery | None:
 def oldest_by_partition(pool: Pool) -> dict[UpstreamPartition, Oldest]:
     """Partitions of which nobody holds anything are left out."""
     found: dict[UpstreamPartition, Oldest] = {}
-    for member in pool.all_members:
+    for member in pool.members:
         for source in member.windows:
             delivery = oldest_held(member, source)
             if delivery is not None and (source not in found or delivery.first < found[source].offset):
@@ -60,9 +60,9 @@ def holding_commits(pool: Pool) -> dict[Member, float]:
 def attributed(pool: Pool, topics: VirtualTopics) -> dict[Member, list[TopicPartition]]:
     """Each partition to exactly one member, for tools that know of no more than that: to the one for which the
     committed offset waits; one that waits for nobody, to any of those that fetch it, in turn."""
-    shares: dict[Member, list[TopicPartition]] = {member: [] for member in pool.all_members}
+    shares: dict[Member, list[TopicPartition]] = {member: [] for member in pool.members}
     holders = oldest_by_partition(pool)
-    fetching = sorted(pool.all_members, key=lambda member: member.name)
+    fetching = sorted(pool.members, key=lambda member: member.name)
     turn = 0
     for source in sorted(pool.partitions):
         number = topics.number(source)
@@ -83,7 +83,7 @@ def is_consumer_group(pool: Pool) -> bool:
 
 def state_of(pool: Pool | None) -> str:
     """Kafka's name for it. Members of a pool never wait for each other, so there is no rebalancing state."""
-    return "Stable" if pool is not None and any(True for _ in pool.all_members) else "Empty"
+    return "Stable" if pool is not None and any(True for _ in pool.members) else "Empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def view(pool: Pool, topics: VirtualTopics, now: float) -> PoolView:
     return PoolView(
         pool.group,
         state_of(pool),
-        tuple(_member(pool, member, now) for member in sorted(pool.all_members, key=lambda member: member.name)),
+        tuple(_member(pool, member, now) for member in sorted(pool.members, key=lambda member: member.name)),
         tuple(partitions),
     )
 

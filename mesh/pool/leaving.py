@@ -7,7 +7,7 @@ time, with the runs above the lowest record that is not, and the group is left t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from mesh.pool.commits import Commits
 from mesh.pool.demand import Demand
@@ -31,7 +31,7 @@ class Leaving:
         commits: Commits,
         inflow: Inflow,
         demand: Demand,
-        members: Callable[[], Iterable[Member]],
+        members: Iterable[Member],
         effects: list[Effect],
     ) -> None:
         self._group = group
@@ -99,7 +99,7 @@ class Leaving:
         """Offsets that members hold of it."""
         return sum(
             window.held
-            for member in self._members()
+            for member in self._members
             for source, window in member.windows.items()
             if source.cluster == cluster
         )

@@ -30,7 +30,7 @@ class Locks:
         group: GroupId,
         settings: PoolSettings,
         serving: Serving,
-        members: Callable[[], Iterable[Member]],
+        members: Iterable[Member],
         are_leased: Callable[[float], bool],
         timers: Timers,
         effects: list[Effect],
@@ -54,7 +54,7 @@ class Locks:
             self._others_since = None
         elif self._others_since is None:
             self._others_since = now
-        for member in list(self._members()):
+        for member in list(self._members):
             if member.in_flight:
                 self._look_at(member, now)
         self._timers.at(now + self._interval, self._look)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mesh.pool.client import Client
 from mesh.pool.clients import Clients
 from mesh.pool.commits import Commits, Need
 from mesh.pool.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
@@ -21,18 +20,17 @@ from mesh.pool.effects import (
     GroupId,
     LeaveUpstream,
     MemberId,
-    Report,
     Ticket,
 )
 from mesh.pool.fetching import FetchRequest
-from mesh.pool.flow import Flow
 from mesh.pool.inflow import Inflow
 from mesh.pool.leased import Acknowledgement, Claim, LeaseRequest, Range
 from mesh.pool.leases import Leases
 from mesh.pool.leaving import Leaving
 from mesh.pool.locks import Locks
 from mesh.pool.member import Member
-from mesh.pool.membership import JoinRequest, Membership
+from mesh.pool.members import Members
+from mesh.pool.membership import JoinRequest
 from mesh.pool.notes import Kind
 from mesh.pool.partition import Fetch, Partition, Standing
 from mesh.pool.redelivery import Cause
@@ -65,66 +63,37 @@ class Pool:
         now: float,
     ) -> None:
         self.group = group
-        self.acknowledge = acknowledge
         self._settings = settings
         self._topics = topics
         self._slots = slots
-        self._clients = clients
         self.timers = timers = Timers()
         self._effects = effects
         self._ended = ended
         self.is_closed = False
         self.serving = Serving(group, settings, topics, slots, parked, timers, effects)
         self.commits = Commits(group, timers, settings, effects)
-        self.coordinator = Coordinator(settings, timers, effects, self._admitted, self._gone)
+        self.members = members = Members(
+            group, settings, acknowledge, slots, clients, self.serving, timers, effects, self._expire, self._emptied
+        )
+        self.coordinator = Coordinator(settings, timers, effects, members.admitted, members.gone)
         self.consumer_protocol = ConsumerProtocol(self.coordinator, topics, settings, effects)
         self._memory = memory
         self._demand = Demand(group, settings, memory, effects)
         self.leases = Leases(group, settings, topics, self.serving, self.commits, timers, effects)
-        self.inflow = Inflow(
-            group, topics, self.serving, self.commits, self.leases, self._demand, lambda: self.all_members, effects
-        )
+        self.inflow = Inflow(group, topics, self.serving, self.commits, self.leases, self._demand, members, effects)
         self.stalls = Stalls(group, self.serving.partitions, self.commits.is_down, timers, effects, now)
-        self.locks = Locks(
-            group, settings, self.serving, lambda: self.all_members, self.leases.are_wanted, timers, effects, now
-        )
+        self.locks = Locks(group, settings, self.serving, members, self.leases.are_wanted, timers, effects, now)
         self._seen = (False, False)
         """Whether nobody but holders of leases was there, and whether somebody waited for records."""
-        self.draining = Draining(
-            group,
-            timers,
-            self.serving,
-            self.commits,
-            self.inflow,
-            self._demand,
-            lambda: self.all_members,
-            effects,
-        )
-        self.leaving = Leaving(
-            group,
-            timers,
-            self.serving,
-            self.commits,
-            self.inflow,
-            self._demand,
-            lambda: self.all_members,
-            effects,
-        )
+        self.draining = Draining(group, timers, self.serving, self.commits, self.inflow, self._demand, members, effects)
+        self.leaving = Leaving(group, timers, self.serving, self.commits, self.inflow, self._demand, members, effects)
         self.is_expelled = False
         """Whether its group is not admitted any more: it ends as soon as it is drained."""
-        self.members: dict[MemberId, Member] = {}
-        self.groupless: set[Member] = set()
         self._used = now
-        self._empty_since: float | None = now  # nobody has joined yet, and perhaps nobody will
-        self.timers.at(now + settings.linger, self._end_if_empty)
+        self._emptied(now)  # nobody has joined yet, and perhaps nobody will
 
     def __repr__(self) -> str:
-        return f"<Pool {self.group}: {len(self.members)} members, {len(self.groupless)} without group>"
-
-    @property
-    def all_members(self) -> Iterable[Member]:
-        yield from self.members.values()
-        yield from self.groupless
+        return f"<Pool {self.group}: {len(self.members)} members, {len(self.members.groupless)} without group>"
 
     @property
     def partitions(self) -> Mapping[UpstreamPartition, Partition]:
@@ -132,22 +101,10 @@ class Pool:
 
     # Members
 
-    def add_groupless(self, client: Client, acknowledge: Acknowledge, now: float) -> Member:
-        """A consumer that fetches without having joined the group, or is about to; if it does not, it is forgotten."""
-        member = self._new_member(MemberId(""), client, acknowledge, now)
-        self.groupless.add(member)
-        self.timers.at(now + self._settings.lock_timeout, lambda then: self._forget_if_idle(member, then))
-        return member
-
-    def _forget_if_idle(self, member: Member, now: float) -> None:
-        if member in self.groupless and not member.has_fetched:
-            self.groupless.discard(member)
-            self._drop(member, Cause.NEVER_FETCHED, now)
-
     def join(self, ticket: Ticket, request: JoinRequest, connection: ConnectionId, now: float) -> Member | None:
         """Returns the member when the request was accepted; its answer comes later."""
         member_id = self.coordinator.join(ticket, request, connection, now)
-        return self.members[member_id] if member_id is not None else None
+        return self.members.by_id[member_id] if member_id is not None else None
 
     def consumer_heartbeat(
         self, ticket: Ticket, request: ConsumerHeartbeat, connection: ConnectionId, now: float
@@ -156,70 +113,21 @@ class Pool:
         member_id = self.consumer_protocol.heartbeat(ticket, request, connection, now)
         if member_id is None:
             return None
-        member = self.members[member_id]
-        self.bind(member, connection)
-        return member
-
-    def bind(self, member: Member, connection: ConnectionId) -> None:
+        member = self.members.by_id[member_id]
         member.connections.add(connection)
-
-    def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
-        """A connection of a member is gone. Its Fetch first: a dead connection must not be chosen as a receiver."""
-        for fetch in self.serving.distribution.fetches_of(member):
-            if fetch.connection == connection:
-                self.serving.cancel(fetch, now)
-        member.connections.discard(connection)
-        if not member.connections:
-            member.away_since = now
-            self.serving.distribution.absences.gone(member, now)
-            self.timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
-
-    def _new_member(self, id: MemberId, client: Client, acknowledge: Acknowledge, now: float) -> Member:
-        flow = Flow(self._settings.initial_window, self._settings.maximum_window)
-        self._empty_since = None
-        member = Member(self.group, id, self._slots, client, acknowledge, flow, now)
-        self._clients.add(member)
         return member
 
-    def _admitted(self, membership: Membership, connection: ConnectionId, now: float) -> None:
-        request = membership.request
-        member = self.members.get(membership.member_id)
-        if member is None:
-            member = self._new_member(membership.member_id, request.client, self.acknowledge, now)
-            self.members[member.id] = member
-            fields = {"group": self.group, "member": member.id, "client_id": member.client.id, "slot": member.slot}
-            self._effects.append(Report("a member joined", fields))
-        member.instance_id = request.instance_id
-        member.rebalance_timeout = request.rebalance_timeout
-        for window in member.windows.values():
-            # A client that keeps its position all the same would be told, and join again, for ever.
-            window.is_forfeited = False
-        self.bind(member, connection)
+    def _expire(self, member_id: MemberId, cause: Cause, now: float) -> None:
+        self.coordinator.expire(member_id, cause, now)
 
-    def _gone(self, membership: Membership, cause: Cause, now: float) -> None:
-        member = self.members.pop(membership.member_id)
-        self._drop(member, cause, now)
+    # The end
 
-    def _drop(self, member: Member, cause: Cause, now: float) -> None:
-        fields = {"group": self.group, "member": member.name, "in_flight": member.in_flight, "reason": cause.value}
-        self._effects.append(Report("a member is gone", fields))
-        self.serving.drop(member, cause, now)
-        self._clients.remove(member)
-        if not self.members and not self.groupless:
-            self._empty_since = now
-            self.timers.at(now + self._settings.linger, self._end_if_empty)
-
-    def _expire_if_away(self, member: Member, since: float, now: float) -> None:
-        if member.connections or member.away_since != since:
-            return  # it is back
-        if member in self.groupless:
-            self.groupless.discard(member)
-            self._drop(member, Cause.AWAY, now)
-        elif self.members.get(member.id) is member:
-            self.coordinator.expire(member.id, Cause.AWAY, now)
+    def _emptied(self, now: float) -> None:
+        self._empty_since = now
+        self.timers.at(now + self._settings.linger, self._end_if_empty)
 
     def _end_if_empty(self, now: float) -> None:
-        if self.is_closed or self._empty_since is None or now < self._empty_since + self._settings.linger:
+        if self.is_closed or self.members or now < self._empty_since + self._settings.linger:
             return
         if self.coordinator.expects_members or self.leases.are_wanted(now):
             self.timers.at(now + self._settings.linger, self._end_if_empty)
@@ -248,10 +156,7 @@ class Pool:
                 self.serving.notes.void(Kind.REVOKED, source)
         self._demand.close()
         self._slots.give_back_all(lambda owner: owner.group == self.group)
-        for member in self.all_members:
-            self._clients.remove(member)
-        self.members.clear()
-        self.groupless.clear()
+        self.members.forget_all()
         self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.leases.close()
@@ -261,7 +166,7 @@ class Pool:
     def partitions_grew(self, topics: frozenset[TopicName], now: float) -> None:
         """Clients see new partitions when they ask for metadata the next time, which may be in minutes: those who fetch
         from these topics are made to ask (docs/decisions/0024-new-partitions-are-seen-at-once.md)."""
-        for member in list(self.all_members):
+        for member in list(self.members):
             numbers = (self._topics.number(source) for source in member.windows)
             if outdated := {number[0] for number in numbers if number is not None} & topics:
                 self.serving.outdate(member, outdated, now)
@@ -270,7 +175,7 @@ class Pool:
     def unused_for(self, now: float) -> float:
         """Seconds for which nobody has fetched, since it was made at the latest; 0 while a member holds something or
         has a Fetch that waits, and while there are leases."""
-        if self.leases.are_wanted(now) or any(member.in_flight or member.parked for member in self.all_members):
+        if self.leases.are_wanted(now) or any(member.in_flight or member.parked for member in self.members):
             return 0.0
         return now - self._used
 
@@ -282,7 +187,7 @@ class Pool:
         for asked in request.partitions:
             if asked.topic is not None:
                 self.inflow.want(asked.topic)
-        self.bind(member, connection)
+        member.connections.add(connection)
         self._used = now
         self.serving.fetch(member, connection, ticket, request, now)
 

@@ -126,7 +126,7 @@ class Pools:
     def of_member(self, member: Member) -> Pool | None:
         """The pool of a member that is alive."""
         pool = self.by_group.get(member.group)
-        if pool is None or (pool.members.get(member.id) is not member and member not in pool.groupless):
+        if pool is None or (pool.members.by_id.get(member.id) is not member and member not in pool.members.groupless):
             return None
         return pool
 
@@ -141,12 +141,12 @@ class Pools:
         pool = self.of_group(group, now)
         if not self.has_room_for_groupless(pool):
             return None
-        member = pool.add_groupless(client, self.rules.mode(group), now)
+        member = pool.members.add_groupless(client, now)
         self._agenda.note(pool)
         return member
 
     def has_room_for_groupless(self, pool: Pool) -> bool:
-        return len(pool.groupless) < self._settings.max_members and self._slots.has_room
+        return len(pool.members.groupless) < self._settings.max_members and self._slots.has_room
 
     def drain(self, group: GroupId, grace: float, now: float) -> None:
         """Give this group nothing more here, until `serve_again`; its members have `grace` seconds to commit."""
@@ -179,7 +179,7 @@ class Pools:
         for pool in list(self.by_group.values()):
             is_refused = rules.refusal(pool.group) is not ErrorCode.NONE
             with self.step(pool, now):
-                pool.acknowledge = rules.mode(pool.group)
+                pool.members.acknowledge = rules.mode(pool.group)
                 if is_refused:
                     pool.is_expelled = True
                     pool.draining.begin(grace, now)

@@ -181,7 +181,7 @@ class VirtualCluster:
             pool = self._pools.of_member(member)
             if pool is not None:
                 with self._pools.step(pool, now):
-                    pool.disconnected(member, connection, now)
+                    pool.members.disconnected(member, connection, now)
         return self._drain()
 
     def hurry(self, ticket: Ticket, now: float) -> list[Effect]:
@@ -264,13 +264,13 @@ class VirtualCluster:
             return [Answer(ticket, HeartbeatResult(_unknown(group)))]
         with self._pools.step(pool, now):
             if pool.coordinator.heartbeat(ticket, member_id, instance_id, generation, now):
-                self._heard_here(pool, pool.members[member_id], connection)
+                self._heard_here(pool, pool.members.by_id[member_id], connection)
         return self._drain()
 
     def _heard_here(self, pool: Pool, member: Member, connection: ConnectionId) -> None:
         """A member is connected where it says that it lives, until that connection closes."""
         self.connections[connection].heard.add(member)
-        pool.bind(member, connection)
+        member.connections.add(connection)
 
     def leave(
         self, ticket: Ticket, group: GroupId, members: tuple[tuple[str, str | None], ...], now: float
@@ -307,7 +307,7 @@ class VirtualCluster:
         pool = self._pools.of_group(group, now)
         state = self.connections[connection]
         state.calls_itself(client_id)
-        member, joined = pool.members.get(MemberId(member_id)), state.joined.get(group)
+        member, joined = pool.members.by_id.get(MemberId(member_id)), state.joined.get(group)
         if member is None and joined is not None and joined.id and self._pools.of_member(joined) is None:
             # It has expired, and learns so by its next heartbeat; until then it stands nowhere.
             return CommittedOffsets(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}), []
@@ -317,10 +317,9 @@ class VirtualCluster:
             if member is None or self._pools.of_member(member) is not pool:
                 if not self._pools.has_room_for_groupless(pool):
                     return CommittedOffsets(ErrorCode.GROUP_MAX_SIZE_REACHED, {}), self._drain()
-                mode = self.rules.mode(group)
-                member = pool.add_groupless(state.client, mode, now)
+                member = pool.members.add_groupless(state.client, now)
                 state.joined[group] = member
-                pool.bind(member, connection)
+                member.connections.add(connection)
             committed = CommittedOffsets(ErrorCode.NONE, pool.committed_offsets(member, names))
         return committed, self._drain()
 
@@ -388,7 +387,7 @@ class VirtualCluster:
             state.heard.discard(before)
         pool = self._pools.of_member(before) if before is not None else None
         if before is not None and pool is not None and before not in state.members:
-            pool.disconnected(before, state.id, now)
+            pool.members.disconnected(before, state.id, now)
 
     # Leases
 

@@ -39,7 +39,7 @@ def answer(
         server.serve_again(group)
     duty, held = server.cluster.duty(group)
     pool = server.cluster.pools.get(group)
-    members = sum(1 for _ in pool.all_members) if pool is not None else 0
+    members = sum(1 for _ in pool.members) if pool is not None else 0
     return 200, {
         "virtual_cluster": server.name,
         "group": group,

@@ -41,13 +41,13 @@ def _of_pool(name: str, pool: Pool, now: float) -> Iterator[Sample]:
     labels = (name, str(pool.group))
     serving = pool.serving
     buffered = serving.distribution.backlogs.size + serving.distribution.collected_bytes + serving.replays.size
-    yield Sample(MEMBERS, labels, len(pool.members) + len(pool.groupless))
+    yield Sample(MEMBERS, labels, len(pool.members.by_id) + len(pool.members.groupless))
     yield Sample(PARKED_FETCHES, labels, len(serving.fetches))
     yield Sample(WAITING_FETCHES, labels, serving.distribution.waiting)
     yield Sample(WAITING_COMMITS, labels, pool.commits.waiting)
-    yield Sample(MEMBERS_NEVER_COMMITTED, labels, sum(member.flow.was_overdue for member in pool.all_members))
+    yield Sample(MEMBERS_NEVER_COMMITTED, labels, sum(member.flow.was_overdue for member in pool.members))
     yield Sample(BUFFERED_BYTES, labels, buffered)
-    for member in pool.all_members:
+    for member in pool.members:
         yield Sample(IN_FLIGHT_RECORDS, (*labels, member.name, member.client.id), member.in_flight)
     for member, since in holding_commits(pool).items():
         yield Sample(COMMIT_HELD_SECONDS, (*labels, member.name, member.client.id), max(now - since, 0.0))

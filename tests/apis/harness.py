@@ -207,7 +207,7 @@ def values_of(records: bytes) -> list[tuple[int, bytes | None]]:
 
 
 def member_of(mesh: Mesh, client: Client) -> Any:
-    return mesh.pool.members[MemberId(client.member_id)]
+    return mesh.pool.members.by_id[MemberId(client.member_id)]
 
 
 def settled(client: Client, step: AuthenticationStep | Handshake) -> AuthenticationStep | Handshake:

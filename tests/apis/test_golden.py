@@ -49,7 +49,7 @@ def test_a_whole_life(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             mesh.produce(0, count=2)
         mesh.advance(0.3)
         assert (answer + client.sent()).hex() == exchange.response.hex(), exchange.name
-    assert not mesh.pool.members, "it has left"
+    assert not mesh.pool.members.by_id, "it has left"
 
 
 def test_the_files_are_what_they_say() -> None:

@@ -74,10 +74,10 @@ def test_a_consumer_that_has_not_joined_is_given_a_slot(version: int) -> None:
     joined(mesh)
     client = Client(mesh)
     first = client.positions(version)
-    assert len(mesh.pool.groupless) == 1
+    assert len(mesh.pool.members.groupless) == 1
     assert min(first.values()) >= 0
     assert client.positions(version) == first, "and keeps it"
-    (member,) = mesh.pool.groupless
+    (member,) = mesh.pool.members.groupless
     assert {offset >> 32 for offset in first.values()} == {member.slot}
 
 
@@ -107,7 +107,7 @@ def test_all_topics_are_none(version: int) -> None:
         values = {"group_id": group, "topics": None}
         answer = Client(mesh).ask(ApiKey.OFFSET_FETCH, version, **values, groups=(values,))
         assert answer == answered(version, group, error=error)
-    assert not mesh.pool.groupless
+    assert not mesh.pool.members.groupless
 
 
 @pytest.mark.parametrize("version", [8, 9])
@@ -131,13 +131,13 @@ def test_a_member_names_itself_on_another_connection() -> None:
     expected = {0: (ErrorCode.NONE, member.positions()[0])}
     assert connection.ask(ApiKey.OFFSET_FETCH, 9, **values) == answered(9, GROUP, ("orders", expected))
     assert other.positions()[0] != expected[0][1]
-    assert not mesh.pool.groupless
+    assert not mesh.pool.members.groupless
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_group_of_those_without_one_by_its_name(version: int) -> None:
     mesh = Mesh(rules=GroupRules(admitted=("shop",), group_less=GroupId("readers")))
     answer = Client(mesh).ask(ApiKey.OFFSET_FETCH, version, **asked("readers", ("orders", (0,))))
-    (member,) = mesh.cluster.pools[GroupId("readers")].groupless
+    (member,) = mesh.cluster.pools[GroupId("readers")].members.groupless
     expected = {0: (ErrorCode.NONE, int(mesh.cluster.slots.start(member.slot)))}
     assert answer == answered(version, "readers", ("orders", expected))

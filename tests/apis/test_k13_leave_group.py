@@ -76,4 +76,4 @@ def test_several_members_and_static_ones_by_their_instance_id(version: int) -> N
         (static.member_id, "pod-1", ErrorCode.UNKNOWN_MEMBER_ID),
         ("", "pod-2", ErrorCode.UNKNOWN_MEMBER_ID),
     )
-    assert not mesh.pool.members
+    assert not mesh.pool.members.by_id

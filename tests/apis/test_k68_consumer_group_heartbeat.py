@@ -77,14 +77,14 @@ def test_a_life(version: int) -> None:
     assert (answer.error_code, answer.member_epoch, assigned(answer)) == (0, 1, None)
     answer = client.ask(HEARTBEAT, version, **later(-1))
     assert (answer.error_code, answer.member_epoch) == (0, -1)
-    assert not mesh.pool.members
+    assert not mesh.pool.members.by_id
 
 
 def test_v0_gives_an_id_and_v1_wants_one() -> None:
     mesh = Mesh()
     answer = beat(Client(mesh), 0, member_id="")
     assert answer.error_code == 0
-    assert list(mesh.pool.members) == [answer.member_id] != [""]
+    assert list(mesh.pool.members.by_id) == [answer.member_id] != [""]
     assert beat(Client(mesh), 1, member_id="").error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -187,7 +187,7 @@ def test_a_member_may_change_its_protocol() -> None:
     answer = beat(client, member_id=client.member_id)
     assert (answer.error_code, answer.member_epoch) == (0, 2)
     assert client.join(member_id=client.member_id).error_code == 0
-    assert len(mesh.pool.members) == 1
+    assert len(mesh.pool.members.by_id) == 1
     beaten = client.ask(ApiKey.HEARTBEAT, 4, group_id=GROUP, generation_id=3, member_id=client.member_id)
     assert beaten.error_code == 0
 
@@ -201,9 +201,9 @@ def test_static_members() -> None:
 
     answer = client.ask(HEARTBEAT, 1, **later(-2, instance_id="pod-1"))
     assert (answer.error_code, answer.member_epoch) == (0, -2)
-    assert list(mesh.pool.members) == ["m-1"], "it may come back"
+    assert list(mesh.pool.members.by_id) == ["m-1"], "it may come back"
     assert beat(second, member_id="m-2", instance_id="pod-1").error_code == 0
-    assert list(mesh.pool.members) == ["m-2"]
+    assert list(mesh.pool.members.by_id) == ["m-2"]
     answer = client.ask(HEARTBEAT, 1, **later(1, instance_id="pod-1"))
     assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     third = consumer(mesh, "m-3")

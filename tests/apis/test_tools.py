@@ -52,7 +52,7 @@ def commit(client: Client, version: int, positions: dict[int, int], group: str =
 def test_offsets_of_named_topics(version: int) -> None:
     mesh, _ = busy()
     assert offsets(Client(mesh, ADMIN), version, [ORDERS]) == (0, {0: 4, 1: -1})
-    assert len(mesh.pool.groupless) == 0, "a tool is no consumer"
+    assert len(mesh.pool.members.groupless) == 0, "a tool is no consumer"
 
 
 @pytest.mark.parametrize("version", [version for version in versions(ApiKey.OFFSET_FETCH) if version >= 2])

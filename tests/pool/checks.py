@@ -30,7 +30,7 @@ def reachable(state: State) -> frozenset[State]:
 
 def check_pool(world: World, pool: Pool) -> None:
     """The invariant, and conservation: every offset received is in exactly one place."""
-    members = list(pool.all_members)
+    members = list(pool.members)
     for partition in pool.partitions.values():
         partition.check()
         assert partition.backlog_bytes == sum(entry.size for entry in partition.backlog.values())

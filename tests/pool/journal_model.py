@@ -82,7 +82,7 @@ class JournalModel:
 
 def _held(pool: Pool, partition: Partition) -> dict[int, Holder]:
     held: dict[int, Holder] = {}
-    for member in pool.all_members:
+    for member in pool.members:
         for delivery in member.windows.get(partition.source, ()):
             held.update(dict.fromkeys(range(delivery.first, delivery.last + 1), member.holder))
     for leased in partition.leased.values():

@@ -130,7 +130,7 @@ def test_what_was_kept_for_one_that_hangs_goes_to_others_with_what_it_holds() ->
 def test_nobody_is_waited_for_for_long() -> None:
     world = World()
     slow, other = world.consumer("slow"), world.consumer("other")
-    member = next(each for each in world.pool.all_members if each.id == slow.member_id)
+    member = next(each for each in world.pool.members if each.id == slow.member_id)
     run(world, [(slow, int(2_000 * LONGEST)), (other, 0)], 1_600)
     assert member.usually_away > LONGEST
     assert world.pool.serving.distribution.absences.size == 0
@@ -220,7 +220,7 @@ def test_many_that_are_away_cost_no_more_than_few() -> None:
                 consumer.heartbeat()
         for consumer in consumers:
             consumer.fetch(partitions=[0], wait=0.5)
-        for member in world.pool.all_members:
+        for member in world.pool.members:
             member.usually_away = LONGEST
         for _ in range(members):
             world.produce(0, 1)

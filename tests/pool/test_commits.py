@@ -30,7 +30,7 @@ def errors(world: World, ticket: object) -> dict[int, ErrorCode]:
 
 
 def in_flight(world: World, consumer: Consumer) -> int:
-    return world.pool.members[consumer.member_id].in_flight
+    return world.pool.members.by_id[consumer.member_id].in_flight
 
 
 def test_a_commit_is_answered_when_it_is_stored() -> None:

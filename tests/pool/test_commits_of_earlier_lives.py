@@ -26,10 +26,10 @@ def test_a_position_of_a_slot_that_is_gone_has_no_effect(earlier: int) -> None:
     position = gone.positions[0]
     gone.leave()
     member.fetch(partitions=[0])
-    held = world.pool.members[member.member_id].in_flight
+    held = world.pool.members.by_id[member.member_id].in_flight
     assert held == 3
     assert commit(world, member, position) is ErrorCode.NONE
-    assert world.pool.members[member.member_id].in_flight == held
+    assert world.pool.members.by_id[member.member_id].in_flight == held
     assert not world.stored
 
 

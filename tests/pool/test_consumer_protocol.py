@@ -173,7 +173,7 @@ class ConsumerProtocolMachine(RuleBasedStateMachine):
                 assert membership.generation >= max(self.seen.get(member_id, 1), 1)
                 self.seen[member_id] = membership.generation
         self.seen = {member_id: epoch for member_id, epoch in self.seen.items() if member_id in members}
-        assert pool is None or pool.members.keys() == members.keys()
+        assert pool is None or pool.members.by_id.keys() == members.keys()
 
 
 TestConsumerProtocol = ConsumerProtocolMachine.TestCase

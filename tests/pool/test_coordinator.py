@@ -84,10 +84,10 @@ def test_members_of_one_pool_never_rebalance_each_other() -> None:
 def test_the_generation_rises_with_each_join_of_the_same_member() -> None:
     world = World()
     consumer = world.consumer()
-    slot = world.pool.members[consumer.member_id].slot
+    slot = world.pool.members.by_id[consumer.member_id].slot
     assert consumer.join().generation == 2
     assert heartbeat(world, consumer.member_id, None, 1) is ErrorCode.ILLEGAL_GENERATION
-    assert world.pool.members[consumer.member_id].slot == slot
+    assert world.pool.members.by_id[consumer.member_id].slot == slot
 
 
 def test_a_second_join_takes_the_place_of_the_one_that_waits() -> None:
@@ -165,7 +165,7 @@ def test_a_dynamic_member_is_given_an_id_and_told_to_come_back_with_it() -> None
     promised = consumer.join(must_know_id=True)
     assert promised.error is ErrorCode.MEMBER_ID_REQUIRED
     assert promised.member_id.startswith("c-")
-    assert not world.pool.members
+    assert not world.pool.members.by_id
     consumer.member_id = promised.member_id
     joined = consumer.join(must_know_id=True)
     assert (joined.error, joined.member_id) == (ErrorCode.NONE, promised.member_id)
@@ -214,7 +214,7 @@ def test_joins_that_are_refused(changes: dict[str, object], error: ErrorCode) ->
     world.consumer("other")
     refused = world.consumer(joined=False).join(**changes)
     assert (refused.error, refused.generation) == (error, -1)
-    assert len(world.pool.members) == 1
+    assert len(world.pool.members.by_id) == 1
 
 
 def test_a_group_has_a_size() -> None:
@@ -258,10 +258,10 @@ def test_a_static_takeover_fences_the_older_one_and_gets_a_new_slot() -> None:
     older = world.consumer("a", instance_id="i")
     world.produce(0, 3)
     older.fetch()
-    slot = world.pool.members[older.member_id].slot
+    slot = world.pool.members.by_id[older.member_id].slot
     newer = world.consumer("b", instance_id="i")
-    assert world.pool.members[newer.member_id].slot > slot
-    assert len(world.pool.members) == 1
+    assert world.pool.members.by_id[newer.member_id].slot > slot
+    assert len(world.pool.members.by_id) == 1
     assert older.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
     assert sync(older).error is ErrorCode.FENCED_INSTANCE_ID
     assert older.join().error is ErrorCode.FENCED_INSTANCE_ID
@@ -393,9 +393,9 @@ def test_a_member_expires_some_seconds_after_its_last_connection_closed() -> Non
     assert consumer.heartbeat() is ErrorCode.NONE, "one of two is left"
     world.disconnect(consumer.coordinator)
     world.advance(2.9)
-    assert world.pool.members
+    assert world.pool.members.by_id
     world.advance(0.2)
-    assert not world.pool.members
+    assert not world.pool.members.by_id
 
 
 def test_its_last_connection_is_the_last_one_not_an_earlier_one() -> None:
@@ -410,9 +410,9 @@ def test_its_last_connection_is_the_last_one_not_an_earlier_one() -> None:
     consumer.fetch(wait=0.0)
     world.disconnect(consumer.fetching)
     world.advance(2.0)
-    assert world.pool.members
+    assert world.pool.members.by_id
     world.advance(1.1)
-    assert not world.pool.members
+    assert not world.pool.members.by_id
 
 
 def test_a_member_that_heartbeats_on_a_new_connection_is_not_away() -> None:
@@ -442,12 +442,12 @@ def test_a_member_that_was_heard_on_a_new_connection_is_away_when_that_one_close
     else:
         consumer.commit()
     world.advance(4.0)
-    assert world.pool.members
+    assert world.pool.members.by_id
     consumer.disconnect()
     world.advance(2.9)
-    assert world.pool.members
+    assert world.pool.members.by_id
     world.advance(0.2)
-    assert not world.pool.members
+    assert not world.pool.members.by_id
 
 
 # Leaving
@@ -473,7 +473,7 @@ def test_members_leave_in_all_forms() -> None:
         )
         == [ErrorCode.NONE] * 4 + [ErrorCode.UNKNOWN_MEMBER_ID] * 2
     )
-    assert not world.pool.members
+    assert not world.pool.members.by_id
     assert static.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -481,7 +481,7 @@ def test_the_wrong_member_of_an_instance_cannot_leave_for_it() -> None:
     world = World()
     world.consumer("a", instance_id="i")
     assert leave(world, ("other", "i")) == [ErrorCode.FENCED_INSTANCE_ID]
-    assert len(world.pool.members) == 1
+    assert len(world.pool.members.by_id) == 1
 
 
 def test_a_member_that_leaves_while_it_joins_is_answered() -> None:

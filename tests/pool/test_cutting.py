@@ -158,7 +158,7 @@ def test_what_was_given_up_before_it_came_counts_against_the_batch_that_cannot_b
     batches = [batch_of(partition, first, first + 9) for first in (0, 10)]
     damage(batches[0])
     world.upstream(lambda pool: pool.inflow.received(partition, join_runs(batches), world.now))
-    (member,) = world.pool.all_members
+    (member,) = world.pool.members
     sent = [(each.first, each.last, each.history.count) for each in member.windows[partition]]
     rest = [
         (each.batch.first, each.batch.last, each.history.count)

@@ -118,7 +118,7 @@ def test_least_loaded_passes_over_a_member_that_holds_more_than_is_usual_for_it(
     world.produce(0, 35)
     for consumer in (behind, quick):
         consumer.fetch(wait=30.0)
-    assert not world.pool.serving.distribution.caps.is_full(world.pool.members[behind.member_id])
+    assert not world.pool.serving.distribution.caps.is_full(world.pool.members.by_id[behind.member_id])
     for _ in range(3):
         world.produce(1, 2)
         again([quick])
@@ -169,9 +169,9 @@ def test_the_cap_doubles_too_for_a_fetch_that_fills_the_window_and_waits_for_min
     first.fetch(wait=30.0, partitions=[0], minimum=1_000)
     for _ in range(6):
         world.produce(0, 10)
-    assert world.pool.members[first.member_id].in_flight == 10
+    assert world.pool.members.by_id[first.member_id].in_flight == 10
     world.advance(5.0)
-    assert world.pool.members[first.member_id].in_flight > 10
+    assert world.pool.members.by_id[first.member_id].in_flight > 10
     world.check()
 
 
@@ -182,7 +182,7 @@ def test_the_cap_doubles_after_five_seconds_in_any_case() -> None:
     world.produce(0, 10)
     world.advance(5.0)
     first.commit()
-    member = world.pool.members[first.member_id]
+    member = world.pool.members.by_id[first.member_id]
     while member.in_flight < member.flow.cap:
         first.fetch(wait=30.0, partitions=[0])
         world.produce(0, 10)

@@ -107,7 +107,7 @@ def test_a_group_that_is_drained_gets_nothing_here_when_its_members_come_back() 
     world, consumer = begin()
     drain(world)
     consumer.commit({0: consumer.positions[0]})
-    for each in list(world.pool.members.values()):
+    for each in list(world.pool.members.by_id.values()):
         for connection in list(each.connections):
             world.disconnect(connection)
     world.advance(2_000.0)

@@ -56,7 +56,7 @@ def test_who_has_committed_all_records_of_a_batch_holds_nothing_of_it(replay: in
     assert world.stored == {source(0): 2}
     commit_what_was_processed(consumer)
     assert world.stored == {source(0): 10}
-    assert world.pool.members[consumer.member_id].in_flight == 0
+    assert world.pool.members.by_id[consumer.member_id].in_flight == 0
     world.check()
 
 
@@ -69,7 +69,7 @@ def test_behind_a_gap_in_a_run_there_are_more_records(replay: int) -> None:
     assert world.stored == {source(0): 6}
     commit_what_was_processed(consumer)
     assert world.stored == {source(0): 20}
-    assert world.pool.members[consumer.member_id].in_flight == 0
+    assert world.pool.members.by_id[consumer.member_id].in_flight == 0
     world.check()
 
 
@@ -84,7 +84,7 @@ def test_what_was_read_again_ends_in_its_gap_as_well(replay: int) -> None:
     second.fetch(partitions=[0], wait=0.0)
     assert second.received
     commit_what_was_processed(second)
-    assert world.pool.members[second.member_id].in_flight == 0
+    assert world.pool.members.by_id[second.member_id].in_flight == 0
     world.check()
 
 

@@ -34,7 +34,7 @@ def partition(world: World, index: int) -> PartitionView:
 
 
 def reason(world: World, consumer: Consumer) -> str | None:
-    return why_nothing(world.pool, world.pool.members[consumer.member_id], world.now)
+    return why_nothing(world.pool, world.pool.members.by_id[consumer.member_id], world.now)
 
 
 def test_what_a_member_holds_and_since_when() -> None:
@@ -81,7 +81,7 @@ def test_for_whom_committed_offsets_wait() -> None:
     second.fetch()
     world.produce(0, count=10)
     assert second.received
-    members = world.pool.members
+    members = world.pool.members.by_id
     assert {each.id: world.now - since for each, since in holding_commits(world.pool).items()} == {first.member_id: 4.0}
     second.commit()
     assert list(holding_commits(world.pool)) == [members[first.member_id]]
@@ -127,7 +127,7 @@ def test_a_member_at_its_cap() -> None:
     assert {reason(world, first), reason(world, second)} == {"at its cap, never committed"}
     world.produce(2, count=5)
     holder = world.pool.serving.distribution
-    assert all(holder.caps.is_full(each) for each in world.pool.all_members), "the distribution says the same"
+    assert all(holder.caps.is_full(each) for each in world.pool.members), "the distribution says the same"
 
 
 def test_a_member_that_does_not_fetch() -> None:

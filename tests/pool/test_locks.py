@@ -38,7 +38,7 @@ def go_on(world: World, consumers: list[Consumer], seconds: float, partition: in
 
 
 def held(world: World, consumer: Consumer) -> int:
-    return world.pool.members[consumer.member_id].in_flight
+    return world.pool.members.by_id[consumer.member_id].in_flight
 
 
 def test_who_commits_nothing_loses_what_it_holds_to_others() -> None:

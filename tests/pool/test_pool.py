@@ -120,7 +120,7 @@ def test_a_partition_that_does_not_come_back_is_forgotten() -> None:
     lost = world.pool.partitions[source(0)]
     assert lost.standing is Standing.ABSENT
     assert not lost.backlog
-    assert world.pool.members[consumer.member_id].in_flight == 0
+    assert world.pool.members.by_id[consumer.member_id].in_flight == 0
     assert world.pool.partitions[source(1)].backlog
     world.check()
 
@@ -209,39 +209,7 @@ def test_the_lag_is_what_lies_between_the_stored_offset_and_the_end() -> None:
     assert world.pool.partitions[source(0)].lag == 0
 
 
-# Members that go
-
-
-@pytest.mark.parametrize("how", ["leave", "session", "connection"])
-def test_a_member_that_goes_loses_its_window_to_the_front_and_to_others(how: str) -> None:
-    world = World()
-    dead, alive = member(world, "a"), world.consumer("b")
-    world.produce(0, 3)
-    dead.fetch()
-    world.produce(0, 3)
-    match how:
-        case "leave":
-            dead.leave()
-        case "session":
-            for _ in range(2):
-                world.advance(30.0)
-                alive.heartbeat()
-        case _:
-            dead.disconnect()
-            world.advance(3.0)
-    alive.fetch()
-    assert values(alive) == [value_of(source(0), offset) for offset in range(6)]
-    world.check()
-
-
-def test_a_member_that_goes_gives_its_window_to_those_who_wait_in_the_same_step() -> None:
-    world = World()
-    dead, alive = member(world, "a"), world.consumer("b")
-    world.produce(0, 3)
-    dead.fetch()
-    alive.fetch(wait=30.0)
-    dead.leave()
-    assert values(alive) == values(dead)
+# Members that are silent
 
 
 def test_a_silent_member_loses_what_it_holds_to_others() -> None:
@@ -278,9 +246,9 @@ def test_a_longer_rebalance_timeout_makes_silence_longer() -> None:
     for _ in range(9):
         world.advance(10.0)
         silent.heartbeat()
-    assert world.pool.members[silent.member_id].in_flight == 3
+    assert world.pool.members.by_id[silent.member_id].in_flight == 3
     world.advance(12.0)
-    assert world.pool.members[silent.member_id].in_flight == 0
+    assert world.pool.members.by_id[silent.member_id].in_flight == 0
 
 
 @pytest.mark.parametrize("sign", ["a fetch that waits", "fetches", "commits"])
@@ -461,7 +429,7 @@ def test_after_everybody_left_nothing_is_kept() -> None:
     for connection in sorted(world.connections):
         world.disconnect(connection)
     world.check_empty()
-    assert not pool.members
+    assert not pool.members.by_id
     assert not pool.serving.fetches
     assert not pool.serving.distribution.members
     assert not pool.serving.distribution._room

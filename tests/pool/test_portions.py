@@ -29,7 +29,7 @@ def available(count: int, size: int | None = None, history: History = UNSENT) ->
 
 def test_who_is_alone_may_have_everything() -> None:
     portions, (alone,), world = begin(1)
-    member = world.pool.members[alone.member_id]
+    member = world.pool.members.by_id[alone.member_id]
     assert portions.room(member) == NO_LIMIT
     assert portions.most(available(1_000), member) == 1_000
     assert portions.share(available(100, 10)) == 10
@@ -37,7 +37,7 @@ def test_who_is_alone_may_have_everything() -> None:
 
 def test_beside_others_a_batch_is_cut_at_the_cap_and_a_run_between_its_batches() -> None:
     portions, (one, _), world = begin(2)
-    member = world.pool.members[one.member_id]
+    member = world.pool.members.by_id[one.member_id]
     assert portions.room(member) == CAP
     assert portions.most(available(1_000), member) == CAP
     assert portions.most(available(100, 10), member) == 100, "of a run whole batches are taken"
@@ -46,7 +46,7 @@ def test_beside_others_a_batch_is_cut_at_the_cap_and_a_run_between_its_batches()
 def test_what_a_member_holds_leaves_it_less_room() -> None:
     portions, _, world = begin(2)
     world.produce(0, 4)
-    rooms = {member.in_flight: portions.room(member) for member in world.pool.members.values()}
+    rooms = {member.in_flight: portions.room(member) for member in world.pool.members.by_id.values()}
     assert rooms == {4: CAP - 4, 0: CAP}
 
 
@@ -58,7 +58,7 @@ def test_the_share_of_a_run_is_rounded_up_and_never_nothing() -> None:
 
 def test_of_what_is_suspected_half_is_given_also_to_who_is_alone() -> None:
     portions, (alone,), world = begin(1, PoolSettings(redelivery=Redelivery(limit=3)))
-    member = world.pool.members[alone.member_id]
+    member = world.pool.members.by_id[alone.member_id]
     suspected = History(is_suspect=True)
     assert [portions.most(available(count, history=suspected), member) for count in (1, 2, 9)] == [1, 1, 5]
     assert portions.most(available(9), member) == 9

@@ -133,8 +133,8 @@ def test_committing_what_was_sent_on_a_guess_does_not_make_one_member_of_two_pri
     before = mallory.member_id
     result = world.answer(mallory.commit({0: guessed.positions[0]}), CommitResult)
     assert result.errors == {(ORDERS, 0): ErrorCode.OFFSET_OUT_OF_RANGE}
-    assert world.pool.members[before].client.principal == MALLORY
-    assert world.pool.members[alice.member_id].client.principal == ALICE
+    assert world.pool.members.by_id[before].client.principal == MALLORY
+    assert world.pool.members.by_id[alice.member_id].client.principal == ALICE
 
 
 def test_who_has_a_new_principal_becomes_a_new_member_and_nothing_is_lost() -> None:
@@ -184,7 +184,7 @@ def test_to_find_who_is_about_to_fetch_takes_as_many_steps_with_a_thousand_membe
         before = world.cluster.clients.looked_at
         seeker = world.consumer("c", joined=False, positions={0: 0})
         seeker.fetch()
-        member = world.pool.members[expected.member_id]
+        member = world.pool.members.by_id[expected.member_id]
         assert world.cluster.connections[seeker.fetching].fetching is member
         return world.cluster.clients.looked_at - before
 

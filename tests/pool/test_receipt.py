@@ -29,7 +29,7 @@ def test_the_next_fetch_offset_settles_what_was_received() -> None:
     assert not world.stored
     consumer.fetch()
     assert world.stored == {source(0): 3}
-    assert world.pool.members[consumer.member_id].in_flight == 0
+    assert world.pool.members.by_id[consumer.member_id].in_flight == 0
     world.check()
 
 
@@ -89,7 +89,7 @@ def test_what_a_consumer_without_a_group_has_not_received_goes_back_when_its_con
         second.fetch(wait=30.0)
         world.advance(3.1)
         assert len(second.received) == 2
-        assert len(world.pool.groupless) == 1
+        assert len(world.pool.members.groupless) == 1
 
 
 def test_each_connection_of_a_client_that_seeks_nowhere_stays_one_member() -> None:
@@ -98,7 +98,7 @@ def test_each_connection_of_a_client_that_seeks_nowhere_stays_one_member() -> No
     for _ in range(5):
         consumer.fetch(wait=0.0)
     with world.of(GROUP_LESS):
-        assert len(world.pool.groupless) == 1
+        assert len(world.pool.members.groupless) == 1
 
 
 def test_consumers_without_a_group_can_be_refused() -> None:

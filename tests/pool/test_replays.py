@@ -32,7 +32,7 @@ def rewind(consumer: Consumer, back: int) -> list[tuple[int, int, bytes]]:
 def test_bytes_are_kept_within_the_budget_and_the_oldest_go_first() -> None:
     world, consumer = begin(replay=500, batches=10)
     assert 0 < world.pool.serving.replays.size <= 500
-    deliveries = list(world.pool.members[consumer.member_id].windows[source(0)])
+    deliveries = list(world.pool.members.by_id[consumer.member_id].windows[source(0)])
     assert deliveries[0].batch is None
     assert len(deliveries[0]) > 5, "runs without bytes are one"
     assert deliveries[-1].batch is not None
@@ -129,7 +129,7 @@ def test_chunks_are_read_again_one_after_the_other() -> None:
 def test_chunks_of_a_replay_that_waits_for_min_bytes_come_once_each() -> None:
     world, consumer = begin(replay=1 << 20, count=CHUNK + 10)
     expected = rewind(consumer, CHUNK + 10)
-    (delivery,) = world.pool.members[consumer.member_id].windows[source(0)]
+    (delivery,) = world.pool.members.by_id[consumer.member_id].windows[source(0)]
     delivery.batch = None
     for _ in range(4):
         if len(consumer.received) < CHUNK + 10:
@@ -161,7 +161,7 @@ def test_a_commit_while_a_replay_is_read_again_settles_it() -> None:
     world.check()
     world.reread()
     assert [offset for _, offset, _ in consumer.received][-2:] == [end - 2, end - 1]
-    assert world.pool.members[consumer.member_id].in_flight == 2
+    assert world.pool.members.by_id[consumer.member_id].in_flight == 2
     world.check()
 
 

@@ -21,7 +21,7 @@ def values(consumer: Consumer) -> list[bytes]:
 
 
 def member_of(world: World, consumer: Consumer) -> Member:
-    return world.pool.members[consumer.member_id]
+    return world.pool.members.by_id[consumer.member_id]
 
 
 def test_a_fetch_at_the_end_of_its_window_gets_what_is_new() -> None:
@@ -249,7 +249,7 @@ def test_a_member_that_seeks_on_its_own_connection_is_told_by_the_connection() -
     world.produce(0, 2)
     consumer.fetch()
     assert member_of(world, consumer).in_flight == 2
-    assert not world.pool.groupless
+    assert not world.pool.members.groupless
 
 
 def test_a_client_that_seeks_before_its_first_fetch_is_taken_for_the_one_that_is_about_to_fetch() -> None:
@@ -298,7 +298,7 @@ def test_a_member_that_seeks_before_its_first_fetch_on_a_new_connection_stays_it
     consumer.positions = dict.fromkeys(range(4), world.cluster.list_offset(-1))
     consumer.fetch(wait=0.0)
     assert len(world.cluster.pools) == 1
-    assert not world.pool.groupless
+    assert not world.pool.members.groupless
     world.check()
 
 
@@ -321,7 +321,7 @@ def test_a_member_that_seeks_on_a_new_connection_while_the_old_one_hangs_stays_i
     consumer.fetch()
     assert len(consumer.received) == 3, "what it had not committed"
     assert len(world.cluster.pools) == 1
-    assert not world.pool.groupless
+    assert not world.pool.members.groupless
     world.check()
 
 
@@ -334,7 +334,7 @@ def test_one_without_a_group_is_not_taken_for_a_member_that_asks_for_records() -
     assert len(world.cluster.pools) == 2
     consumer.fetch(wait=0.0)
     world.consumer(joined=False, positions={0: 0}).fetch(wait=0.0)
-    assert len(world.pool.members) == 1
+    assert len(world.pool.members.by_id) == 1
     assert len(member_of(world, consumer).connections) == 2
 
 
@@ -490,4 +490,4 @@ def test_an_unknown_connection_cannot_ask_in_the_name_of_a_member_by_guessing_hi
     thief.fetch(wait=0.0)
     assert member_of(world, consumer).in_flight == 0
     assert thief.fetching not in member_of(world, consumer).connections
-    assert not world.pool.groupless
+    assert not world.pool.members.groupless

@@ -340,7 +340,7 @@ def test_the_bytes_of_a_redelivery_are_its_own() -> None:
 def test_before_a_sequence_ends_the_member_moves_to_a_new_slot() -> None:
     world = World()
     consumer = world.consumer()
-    member = next(iter(world.pool.members.values()))
+    member = next(iter(world.pool.members.by_id.values()))
     consumer.fetch(wait=0.0)
     window = member.windows[source(0)]
     window.move((member.slot + 1 << 32) - 6)

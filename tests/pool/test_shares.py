@@ -88,7 +88,7 @@ def test_nothing_grows_where_nothing_waits() -> None:
         for consumer in members:
             take(consumer, 500)
     world.advance(0.9)
-    assert [member.flow.cap for member in world.pool.all_members] == [500, 500]
+    assert [member.flow.cap for member in world.pool.members] == [500, 500]
 
 
 def test_a_member_that_never_commits_gets_no_more_than_its_window() -> None:

@@ -33,7 +33,7 @@ def waiting(end: int = 5, assigned: bool = True) -> tuple[World, Consumer]:
 
 
 def reason(world: World) -> str | None:
-    (member,) = world.pool.all_members
+    (member,) = world.pool.members
     return why_nothing(world.pool, member, world.now)
 
 
@@ -44,7 +44,7 @@ def test_records_that_do_not_come_are_told_once_with_who_waits() -> None:
     assert reason(world) == "no backlog; records are on their way"
     wait(world, consumer, 10 * STALLED)
     (told,) = world.reports(TOLD)
-    (member,) = world.pool.all_members
+    (member,) = world.pool.members
     assert told.level == "warning"
     assert told.fields["partition"] == str(source(0))
     assert (told.fields["received"], told.fields["end"], told.fields["standing"]) == (0, 5, "active")

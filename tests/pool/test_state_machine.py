@@ -45,7 +45,7 @@ class WatchedWorld(World):
 
     def committing(self, consumer: Consumer, positions: Mapping[int, int]) -> None:
         pool = self.cluster.pools.get(consumer.group)
-        member = pool.members.get(consumer.member_id) if pool is not None else None
+        member = pool.members.by_id.get(consumer.member_id) if pool is not None else None
         for index, offset in positions.items() if member is not None else ():
             window = member.windows.get(source(index)) if member is not None else None
             if window is None or offset > window.end:

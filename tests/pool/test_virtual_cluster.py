@@ -124,21 +124,7 @@ def test_it_keeps_its_slot_when_it_asks_again() -> None:
     before = dict(consumer.positions)
     consumer.reset()
     assert consumer.positions == before
-    assert len(world.pool.groupless) == 1
-
-
-def test_it_is_gone_some_seconds_after_its_connections() -> None:
-    world = World(PoolSettings(fast_expiry=3.0))
-    consumer, other = assigning(world), world.consumer("b")
-    world.produce(0, 3)
-    consumer.fetch()
-    consumer.disconnect()
-    other.fetch(wait=30.0)
-    world.advance(2.9)
-    assert not other.received
-    world.advance(0.2)
-    assert len(other.received) == 3
-    assert not world.pool.groupless
+    assert len(world.pool.members.groupless) == 1
 
 
 def test_a_member_that_has_expired_stands_nowhere_until_it_has_learnt_so() -> None:
@@ -210,7 +196,7 @@ def test_a_client_may_die_in_every_state_and_nothing_is_lost(state: str) -> None
     assert [value for _, _, value in witness.received] == [
         value_of(source(0), offset) for offset in range(acknowledged, 4)
     ]
-    assert list(world.pool.members) == [witness.member_id]
+    assert list(world.pool.members.by_id) == [witness.member_id]
     assert len(world.cluster.connections) == 2
     world.check()
 
@@ -236,7 +222,7 @@ def test_members_are_told_apart_by_their_ids_on_one_connection() -> None:
     first, second = world.consumer("a"), world.consumer("b")
     committed, _ = world.cluster.committed_offsets(first.coordinator, "a", GROUP, second.member_id, NAMES, world.now)
     assert committed.offsets[ORDERS, 0][1] == second.positions[0]
-    assert MemberId("") not in world.pool.members
+    assert MemberId("") not in world.pool.members.by_id
 
 
 def test_without_a_slot_a_client_is_refused_and_no_pool_suffers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ class Generator:
     def _member(self, group: str) -> tuple[Any, int]:
         """One of the group that lives, and its generation."""
         pool = self._bench.server.cluster.pools.get(GroupId(group))
-        members = list(pool.members.values()) if pool is not None else []
+        members = list(pool.members.by_id.values()) if pool is not None else []
         if pool is None or not members:
             return None, 1
         member = self._random.choice(members)

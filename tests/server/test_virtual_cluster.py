@@ -230,7 +230,7 @@ async def test_members_that_never_commit_are_counted_until_they_do() -> None:
     bench.engine(EU).produce(0, first=0, count=10)
     assert peer.answer(fetch) is not None
     now = bench.server.now()
-    told = [member.flow.is_overdue(now + OVERDUE) for member in bench.server.cluster.pools[GroupId("shop")].all_members]
+    told = [member.flow.is_overdue(now + OVERDUE) for member in bench.server.cluster.pools[GroupId("shop")].members]
     assert told == [True, False]
     assert bench.metric("kafka_mesh_members_never_committed") == {("shop",): 1}
     peer.commit({0: positions[0] + 1})
