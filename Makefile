@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # CI sets it to .ci/second-chance, which see.
 SECOND_CHANCE ?=
 
-.PHONY: help install demo picture docs demo-spark test test-long test-clients lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-check bench-document clean
+.PHONY: help install demo picture docs demo-spark test test-long test-clients lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -90,6 +90,9 @@ bench-peers: install ## the same with Kroxylicious in the same rounds
 bench-spark: install ## the source for Spark beside Spark's own, e.g. make bench-spark ARGS="--rounds 3 --records 500000"
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	$(BIN)/python -m benchmarks.spark $(ARGS)
+
+bench-journal: install ## what part of the mesh's CPU its journal takes, to a tenth of a per cent, e.g. make bench-journal ARGS="--topic s100"
+	$(BIN)/python -m benchmarks.journal $(ARGS)
 
 bench-check: install ## every case of the benchmark in its short form, as a test: nothing is compared
 	KAFKA_MESH_EVERY_CASE=1 $(BIN)/pytest -m long tests/benchmarks $(ARGS)

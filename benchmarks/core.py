@@ -44,7 +44,7 @@ class Consumer:
 class Core:
     """A virtual cluster with one topic, whose upstream commits succeed at once."""
 
-    def __init__(self, partitions: int, settings: PoolSettings | None = None) -> None:
+    def __init__(self, partitions: int, settings: PoolSettings | None = None, journal: bool = False) -> None:
         self.now = 1_000.0
         topics = VirtualTopics("bench", [ExplicitTopic(TOPIC, (Source(CLUSTER, TOPIC),))], [])
         memory, rules = MemoryBudget(PLENTY), GroupRules(maximum=1_000)
@@ -54,6 +54,7 @@ class Core:
             pool_budget=PLENTY,
             replay_budget=PLENTY,
             max_members=100_000,
+            journal=journal,
         )
         self.cluster = VirtualCluster("bench", topics, rules, self.settings, memory, random.Random(1))
         self.partitions = partitions
