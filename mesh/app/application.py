@@ -70,7 +70,7 @@ class Application:
         self._troubles = troubles
         self._journal = _keep_journal(config, self._metrics)
         self._virtual_clusters = VirtualClusters(self._metrics, memory, descriptors, troubles, self._journal)
-        self._clusters = Clusters(config, self._metrics, troubles, self._virtual_clusters.tell_topics)
+        self._clusters = Clusters(config, troubles, self._virtual_clusters.tell_topics)
         self._reconfiguring = Reconfiguring(config, file, memory, self._clusters, self._virtual_clusters)
         self._metrics.add_collector(self._reconfiguring.samples)
         self._readiness = Readiness(

@@ -13,14 +13,13 @@ from mesh.configured import properties_of
 from mesh.pool.effects import GroupId
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.logs import get_logger
-from mesh.server.metrics import Metrics
 from mesh.server.trouble_watch import found, not_reached
 from mesh.server.troubles import Troubles
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
 from mesh.upstream.choice import choose, make_engine
 from mesh.upstream.dead_letters import DeadLetterWriter
-from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions, Received
+from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions
 from mesh.upstream.properties import Properties
 from mesh.upstream.trouble import Trouble
 
@@ -36,11 +35,9 @@ class Clusters:
     def __init__(
         self,
         config: Config,
-        metrics: Metrics,
         troubles: Troubles,
         tell: Callable[[ClusterName, Mapping[TopicName, int]], None],
     ) -> None:
-        self._metrics = metrics
         self._troubles = troubles
         self._tell = tell
         self._config = config
@@ -131,13 +128,7 @@ class Clusters:
             pool.isolation.value,
             pool.budgets.pool // 4,  # what was fetched and is not in the backlog yet counts too
         )
-
-        def counted(event: EngineEvent) -> None:
-            if isinstance(event, Received):
-                self._metrics.carried(cluster.name, event.engine, event.batches)
-            deliver(event)
-
-        return make_engine(self._engines[name], options, counted, self._buffers)
+        return make_engine(self._engines[name], options, deliver, self._buffers)
 
     def close(self) -> None:
         for catalog in self._catalogs.values():

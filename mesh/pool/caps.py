@@ -50,7 +50,7 @@ class Caps:
         return self.are_there_leases or len(self.members) > 1
 
     def is_full(self, member: Member) -> bool:
-        return self.are_kept and member.in_flight >= member.flow.cap
+        return member.in_flight >= member.flow.cap and self.are_kept
 
     def weigh(self, member: Member) -> None:
         """What a member holds has changed, or its cap."""

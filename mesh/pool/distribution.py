@@ -96,18 +96,10 @@ class Distribution:
 
     def obstacle(self, member: Member, lane: Lane) -> Obstacle | None:
         """What keeps a member from having any record of a partition that it asks for, whether there is one or not."""
-        partition = lane.partition
-        if self.is_stopped:
-            return Obstacle.DRAINING
-        if partition is not None and partition.source.cluster in self.withheld:
-            return Obstacle.WITHHELD
-        if partition is None or partition.standing is Standing.ABSENT:
-            return Obstacle.NOT_ASSIGNED
-        if partition.standing is Standing.SUSPENDED:
-            return Obstacle.REBALANCE
-        if lane.behind:
-            return Obstacle.READ_AGAIN
-        return Obstacle.AT_CAP if self.caps.is_full(member) else None
+        obstacle = self._obstacle_of(lane)
+        if obstacle is None and self.caps.is_full(member):
+            return Obstacle.AT_CAP
+        return obstacle
 
     # A Fetch comes, is answered, or goes
 
@@ -252,6 +244,19 @@ class Distribution:
 
     # How
 
+    def _obstacle_of(self, lane: Lane) -> Obstacle | None:
+        """What keeps whoever asks from having any record of a partition, whatever it holds of others."""
+        partition = lane.partition
+        if self.is_stopped:
+            return Obstacle.DRAINING
+        if partition is None:
+            return Obstacle.NOT_ASSIGNED
+        if self.withheld and partition.source.cluster in self.withheld:
+            return Obstacle.WITHHELD
+        if partition.standing is not Standing.ACTIVE:
+            return Obstacle.NOT_ASSIGNED if partition.standing is Standing.ABSENT else Obstacle.REBALANCE
+        return Obstacle.READ_AGAIN if lane.behind else None
+
     def _offer_again(self, fetches: Iterable[Fetch], now: float) -> None:
         for fetch in sorted(fetches, key=lambda fetch: fetch.sequence):
             if fetch.answered:
@@ -299,7 +304,8 @@ class Distribution:
         if not partition.backlog:
             aside, partition.aside = partition.aside, {}
             for other, its_lane in aside.items():
-                self._wait(other, its_lane, now)
+                if other.member is not None and not self.caps.is_full(other.member):
+                    self._wait(other, its_lane, now)
 
     def _collect(self, fetch: Fetch, lane: Lane, available: Available, member: Member, now: float) -> None:
         self._served += 1
@@ -329,16 +335,15 @@ class Distribution:
             return
         for lane in fetch.lanes:
             if lane.partition is not None and lane.partition.backlog:
-                if self.obstacle(member, lane) is None:
+                if self._obstacle_of(lane) is None:
                     lane.partition.aside[fetch] = lane
             else:
                 self._wait(fetch, lane, now)
 
     def _wait(self, fetch: Fetch, lane: Lane, now: float) -> None:
-        partition, member = lane.partition, fetch.member
-        if partition is None or member is None or fetch in partition.waiting:
-            return
-        if self.obstacle(member, lane) is not None:
+        """Of a member that is not at its cap."""
+        partition = lane.partition
+        if partition is None or fetch in partition.waiting or self._obstacle_of(lane) is not None:
             return
         self._room.enter(fetch, lane, now)
         if partition.released:

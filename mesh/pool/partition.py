@@ -137,9 +137,9 @@ class Partition:
         given for all there is. What another process has of the topic does not count."""
         if self.standing is Standing.ABSENT:
             return self.is_awaited
-        return (
-            bool(self.backlog or self.released or self.keepers) or not self.is_active or self.ledger.received < self.end
-        )
+        if self.standing is not Standing.ACTIVE or self.ledger.received < self.end:
+            return True
+        return bool(self.backlog or self.released or self.keepers)
 
     @property
     def lag(self) -> int:
@@ -249,7 +249,10 @@ class Lane:
     @property
     def behind(self) -> bool:
         """Whether its client was sent more than it has, which comes first; nothing else may be sent here until then."""
-        return self.window is not None and self.window.held > 0 and self.window.holds_beyond(self.position)
+        window = self.window
+        if window is None or not window.held or self.offset == window.end:  # most are where they were sent to
+            return False
+        return window.holds_beyond(self.position)
 
 
 class Fetch:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 ClusterName = NewType("ClusterName", str)
 TopicName = NewType("TopicName", str)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class UpstreamPartition:
-    """One partition of one topic of one upstream cluster."""
+class UpstreamPartition(NamedTuple):
+    """One partition of one topic of one upstream cluster. A tuple, since it is the key of everything that is looked up
+    for a Fetch: hashing a dataclass runs bytecode each time."""
 
     cluster: ClusterName
     topic: TopicName

@@ -16,6 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from mesh.records.batch import Batch
 from mesh.server.families import FAMILIES, Collect, Family, Sample
 from mesh.server.labels import OTHER, BoundedLabels, Scope
+from mesh.server.tallies import Spread, Spreads, Tallies, Tally
 from mesh.wire.errors import ErrorCode
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -37,9 +38,9 @@ class Metrics:
             "partition": BoundedLabels(partitions),
         }
         self._collectors: list[Collect] = []
-        self._received: dict[tuple[str, str], tuple[Counter, Counter]] = {}
-        self._sent: dict[tuple[str, str, str], tuple[Counter, Counter]] = {}
-        self._requests: dict[tuple[str, str, ErrorCode], tuple[Counter, Histogram]] = {}
+        self._received: dict[tuple[str, str, str], tuple[Tally, Tally, Tally]] = {}
+        self._sent: dict[tuple[str, str, str], tuple[Tally, Tally]] = {}
+        self._requests: dict[tuple[str, str, ErrorCode], tuple[Tally, Spread]] = {}
         self._events = _Events(self.registry)
         ProcessCollector(registry=self.registry)
         self.registry.register(_States(self._collected))
@@ -57,22 +58,21 @@ class Metrics:
 
     # Events
 
-    def received(self, cluster: str, topic: str, batches: Sequence[Batch]) -> None:
-        """Batches arrived from an upstream cluster."""
-        counted, sized = self._received.get((cluster, topic)) or self._source(cluster, topic)
-        counted.inc(sum(batch.record_count for batch in batches))
-        sized.inc(sum(len(batch.data) for batch in batches))
-
-    def carried(self, cluster: str, engine: str, batches: Sequence[Batch]) -> None:
+    def received(self, cluster: str, topic: str, engine: str, batches: Sequence[Batch]) -> None:
         """An engine brought batches from an upstream cluster."""
-        self._events.engine_bytes_in.labels(cluster, engine).inc(sum(len(batch.data) for batch in batches))
+        counted, sized, carried = self._received.get((cluster, topic, engine)) or self._source(cluster, topic, engine)
+        for batch in batches:
+            size = len(batch.data)
+            counted.value += batch.record_count
+            sized.value += size
+            carried.value += size
 
     def sent(self, virtual_cluster: str, group: str, topic: str, records: int, size: int) -> None:
         """Records went into a Fetch answer; size in bytes."""
         key = (virtual_cluster, group, topic)
         counted, sized = self._sent.get(key) or self._receiver(*key)
-        counted.inc(records)
-        sized.inc(size)
+        counted.value += records
+        sized.value += size
 
     def committed(self, virtual_cluster: str, group: str, error: ErrorCode) -> None:
         """A member's commit of one partition was answered."""
@@ -98,7 +98,7 @@ class Metrics:
         if found is None:
             counter = self._events.requests.labels(virtual_cluster, api, error.name)
             found = self._requests[key] = (counter, self._events.request_seconds.labels(virtual_cluster, api))
-        found[0].inc()
+        found[0].value += 1
         found[1].observe(seconds)
 
     def protocol_error(self, virtual_cluster: str, reason: str) -> None:
@@ -155,14 +155,16 @@ class Metrics:
 
     # Series that are resolved once are kept, unless they stand for many names: those have no end.
 
-    def _source(self, cluster: str, topic: str) -> tuple[Counter, Counter]:
+    def _source(self, cluster: str, topic: str, engine: str) -> tuple[Tally, Tally, Tally]:
         labels = (cluster, self._topics.admit(topic))
-        pair = self._events.records_in.labels(*labels), self._events.bytes_in.labels(*labels)
+        events = self._events
+        series = events.records_in.labels(*labels), events.bytes_in.labels(*labels)
+        found = (*series, events.engine_bytes_in.labels(cluster, engine))
         if OTHER not in labels:
-            self._received[cluster, topic] = pair
-        return pair
+            self._received[cluster, topic, engine] = found
+        return found
 
-    def _receiver(self, virtual_cluster: str, group: str, topic: str) -> tuple[Counter, Counter]:
+    def _receiver(self, virtual_cluster: str, group: str, topic: str) -> tuple[Tally, Tally]:
         labels = (virtual_cluster, self._groups.admit(group, (virtual_cluster,)), self._topics.admit(topic))
         pair = self._events.records_out.labels(*labels), self._events.bytes_out.labels(*labels)
         if OTHER not in labels:
@@ -209,26 +211,29 @@ class _Events:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"kafka_mesh_{name}", text, labels, registry=registry)
 
+        def tallies(name: str, text: str, *labels: str) -> Tallies:
+            return Tallies(f"kafka_mesh_{name}", text, labels, registry)
+
         source, receiver = ("cluster", "topic"), ("virtual_cluster", "group", "topic")
-        self.records_in = counter("records_in", "Records received from upstream.", *source)
-        self.bytes_in = counter("bytes_in", "Bytes of record batches received from upstream.", *source)
-        self.engine_bytes_in = counter(
+        self.records_in = tallies("records_in", "Records received from upstream.", *source)
+        self.bytes_in = tallies("bytes_in", "Bytes of record batches received from upstream.", *source)
+        self.engine_bytes_in = tallies(
             "engine_bytes_in", "Bytes of record batches received from upstream, by what read them.", "cluster", "engine"
         )
-        self.records_out = counter("records_out", "Records sent to members.", *receiver)
-        self.bytes_out = counter("bytes_out", "Bytes of record batches sent to members.", *receiver)
+        self.records_out = tallies("records_out", "Records sent to members.", *receiver)
+        self.bytes_out = tallies("bytes_out", "Bytes of record batches sent to members.", *receiver)
         self.commits = counter("commits", "Commits of members, by partition.", "virtual_cluster", "group", "result")
         self.redelivered = counter("redelivered_records", "Records delivered once more.", "virtual_cluster", "group")
         pool = ("virtual_cluster", "group")
         self.dead_letters = counter("dead_letters", "Records written to a dead-letter topic.", *pool)
         self.dead_letter_failures = counter("dead_letter_failures", "Dead letters that could not be written.", *pool)
-        self.requests = counter("requests", "Requests answered.", "virtual_cluster", "api", "error")
-        self.request_seconds = Histogram(
+        self.requests = tallies("requests", "Requests answered.", "virtual_cluster", "api", "error")
+        self.request_seconds = Spreads(
             "kafka_mesh_request_seconds",
             "Time from a request to its answer; a Fetch may be parked for long.",
             ("virtual_cluster", "api"),
-            registry=registry,
-            buckets=_SECONDS,
+            registry,
+            _SECONDS,
         )
         self.protocol_errors = counter(
             "protocol_errors", "Connections closed because of what their client sent.", "virtual_cluster", "reason"

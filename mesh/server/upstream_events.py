@@ -79,8 +79,8 @@ class UpstreamEvents:
 
     def _tell(self, pool: Pool, cluster: ClusterName, event: EngineEvent, now: float) -> None:
         match event:
-            case Received(partition, batches):
-                self._metrics.received(cluster, partition.topic, batches)
+            case Received(partition, batches, engine):
+                self._metrics.received(cluster, partition.topic, engine, batches)
                 pool.inflow.received(partition, batches, now)
             case Committed(token, errors):
                 self._watch.committed(pool.group, cluster, errors)

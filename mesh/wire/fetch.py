@@ -40,7 +40,7 @@ class _Layout:
         encoding the first byte of the count of tagged fields, which consumers leave at 0, is read along with them.
     answer: partition, error_code, high_watermark, last_stable_offset, log_start_offset where it has one, `answer_end`.
     answer_end: no aborted transactions (an empty array, as brokers send to clients that read committed), no preferred
-        read replica.
+        read replica. no_records: what stands behind that in most partitions of most answers.
     """
 
     is_flexible: bool
@@ -53,6 +53,7 @@ class _Layout:
     partition: Struct
     answer: Struct
     answer_end: tuple[int, ...]
+    no_records: bytes
 
 
 def decode_fetch_request(cursor: Cursor, version: int) -> FetchRequest:
@@ -173,6 +174,8 @@ def _encode_partition(partition: FetchPartitionResponse, layout: _Layout) -> byt
     if layout.has_log_start_offset:
         offsets += (partition.log_start_offset,)
     head = layout.answer.pack(partition.partition, partition.error_code, *offsets, *layout.answer_end)
+    if not partition.records:
+        return head + layout.no_records
     return head + _length(sum(map(len, partition.records)), layout)
 
 
@@ -198,6 +201,7 @@ def _layout(version: int) -> _Layout:
         partition=Struct(f">i{'i' if leader_epoch else ''}q{epochs}i{'B' if flexible else ''}"),
         answer=Struct(f">ihqq{'q' if log_start_offset else ''}{'b' if flexible else 'i'}{'i' if rack else ''}"),
         answer_end=(1 if flexible else 0, *((-1,) if rack else ())),
+        no_records=b"\1" if flexible else INT32.pack(0),
     )
 
 

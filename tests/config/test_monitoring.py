@@ -32,8 +32,7 @@ VARIABLE: Final = re.compile(r"\$__rate_interval")
 def exported() -> dict[str, set[str]]:
     """The labels of each series of a process in which everything has happened once."""
     metrics = Metrics()
-    metrics.received("eu", "orders", [Batch(bytearray(70), 0, 0, 2, 3)])
-    metrics.carried("eu", "raw", [Batch(bytearray(70), 0, 0, 2, 3)])
+    metrics.received("eu", "orders", "raw", [Batch(bytearray(70), 0, 0, 2, 3)])
     metrics.sent("shop", "billing", "orders", 5, 500)
     metrics.committed("shop", "billing", ErrorCode.NONE)
     metrics.redelivered("shop", "billing", 1)

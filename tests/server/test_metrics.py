@@ -53,8 +53,8 @@ def series_in(text: str, name: str) -> Series:
 
 def test_records_and_bytes() -> None:
     metrics = Metrics()
-    metrics.received("eu", "orders", [Batch(bytearray(70), 0, 0, 2, 3), Batch(bytearray(80), 3, 3, 3, 1)])
-    metrics.received("eu", "orders", [Batch(bytearray(70), 4, 4, 4, 1)])
+    metrics.received("eu", "orders", "raw", [Batch(bytearray(70), 0, 0, 2, 3), Batch(bytearray(80), 3, 3, 3, 1)])
+    metrics.received("eu", "orders", "raw", [Batch(bytearray(70), 4, 4, 4, 1)])
     metrics.sent("shop", "billing", "orders", 5, 500)
     metrics.sent("shop", "billing", "orders", 1, 100)
     metrics.redelivered("shop", "billing", 2)
@@ -185,7 +185,7 @@ def test_topics_and_partitions_are_bounded() -> None:
     assert {labels[3] for labels in series} == {"topic-0", "topic-1", "topic-2", OTHER}
     assert {labels[4] for labels in series if labels[3] == "topic-0"} == {"0", "1", OTHER}
     for number in range(10):
-        metrics.received("eu", f"topic-{number}", [])
+        metrics.received("eu", f"topic-{number}", "raw", [])
     assert len(exposed(metrics, "kafka_mesh_records_in_total")) == 4
 
 

@@ -38,6 +38,7 @@ from mesh.upstream.raw.reading import (
     Reading,
     Truncated,
     outcome_of,
+    says_nothing,
 )
 from mesh.upstream.raw.resets import Resets
 from mesh.upstream.trouble import Trouble, name_of
@@ -246,18 +247,23 @@ class Fetching:
 
     async def _take(self, answer: FetchAnswer, asked: dict[Reading, int]) -> None:
         ours = self._release(asked)
-        by_place: dict[tuple[str | UUID | None, int], Reading] = {}
+        by_place: dict[tuple[str | int, int], Reading] = {}
         for reading in ours:
             by_place[reading.source.topic, reading.source.partition] = reading
-            by_place[reading.topic_id, reading.source.partition] = reading
+            if reading.topic_id is not None:
+                by_place[reading.topic_id.int, reading.source.partition] = reading
         copied = self._buffers.is_full
         if answer.error_code:
             for reading in ours:
                 self._refused(reading, answer.error_code)
         events: list[EngineEvent] = []
         for fetched in answer.partitions:
-            reading_ = by_place.get((fetched.topic, fetched.partition))
+            topic = fetched.topic if isinstance(fetched.topic, str) else fetched.topic.int
+            reading_ = by_place.get((topic, fetched.partition))
             if reading_ is None or not self._is_current(reading_, asked[reading_]):
+                continue
+            if says_nothing(fetched, reading_, self._read_committed):
+                self.health.worked(reading_.source)
                 continue
             try:
                 outcome = outcome_of(fetched, reading_.position, self._read_committed, copied)

@@ -134,6 +134,13 @@ _MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNK
 _NOT_YET: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE})
 
 
+def says_nothing(fetched: Fetched, reading: Reading, read_committed: bool) -> bool:
+    """Whether the log still ends where it was told to end, which is so of most partitions of most answers."""
+    end = fetched.last_stable_offset if read_committed else fetched.high_watermark
+    is_usual = not fetched.error_code and fetched.diverging is None and fetched.preferred_replica < 0
+    return is_usual and not fetched.records and end == reading.position == reading.told_end
+
+
 def outcome_of(fetched: Fetched, position: int, read_committed: bool, copied: bool) -> Outcome:
     """What a partition's part of an answer leads to. Raises CorruptBatch."""
     error = fetched.error_code

@@ -40,6 +40,8 @@ _PARTITION_FLEXIBLE: Final = Struct(">iiqiqib")
 _ANSWER_START: Final = Struct(">ihi")
 _ANSWER_V4: Final = Struct(">ihqq")
 _ANSWER: Final = Struct(">ihqqq")
+_USUAL: Final = Struct(">ihqqqBiB")
+"""A partition of a flexible answer up to the length of its records, if no transaction was aborted and that is short."""
 _EPOCH_AND_END: Final = Struct(">iq")
 _LEADER: Final = Struct(">ii")
 _DIVERGING_TAG: Final = 0
@@ -169,10 +171,24 @@ class _Reading:
         for _ in range(self._count(4)):
             topic = self._topic()
             for _ in range(self._count(_ANSWER_V4.size)):
-                partitions.append(self._fetched(topic))
+                partitions.append((self._flexible and self._empty(topic)) or self._fetched(topic))
             self._skip_tagged()
         self._skip_tagged()
         return FetchAnswer(error, throttle, tuple(partitions))
+
+    def _empty(self, topic: str | UUID) -> Fetched | None:
+        """Most partitions of most answers have no records, and nothing else to say: read in one go, if it is so."""
+        data, position = self._data, self._position
+        if len(data) - position <= _USUAL.size:
+            return None
+        partition, error, high_watermark, last_stable, log_start, aborted, preferred, length = _USUAL.unpack_from(
+            data, position
+        )
+        if aborted > 1 or length > 1 or data[position + _USUAL.size]:
+            return None
+        self._position = position + _USUAL.size + 1
+        nothing = data[position:position]
+        return Fetched(topic, partition, error, high_watermark, last_stable, log_start, (), nothing, preferred)
 
     def _fetched(self, topic: str | UUID) -> Fetched:
         if self._version >= FIRST_WITH_LOG_START:

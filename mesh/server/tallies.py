@@ -1,0 +1,112 @@
+"""Counters and histograms for what happens on the way of every Fetch: counting is an addition, and Prometheus' forms
+of them are made when it asks. All of it lives on the event loop's thread, so there is nothing to lock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import Final, Generic, TypeVar
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
+
+
+class Tally:
+    """One series of a counter: who counts adds to `value`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Spread:
+    """One series of a histogram; bounds: of its buckets, ascending, each included."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+
+Series = TypeVar("Series")
+
+
+class _Family(Generic[Series]):
+    def __init__(self, labels: tuple[str, ...], make: Callable[[], Series], registry: CollectorRegistry) -> None:
+        self._labels: Final = labels
+        self._make: Final = make
+        self._series: Final[dict[tuple[str, ...], Series]] = {}
+        registry.register(self)
+
+    def labels(self, *values: str) -> Series:
+        """The series of these values of the labels, from now on exported."""
+        if len(values) != len(self._labels):
+            raise ValueError(f"{len(values)} values for the labels {self._labels}")
+        series = self._series.get(values)
+        if series is None:
+            series = self._series[values] = self._make()
+        return series
+
+    def remove_by_labels(self, labels: dict[str, str]) -> None:
+        """Forget all series that have these values of these labels."""
+        wanted = [(self._labels.index(name), value) for name, value in labels.items()]
+        for values in [each for each in self._series if all(each[at] == value for at, value in wanted)]:
+            del self._series[values]
+
+    def describe(self) -> Iterable[Metric]:
+        return [self._metric()]
+
+    def collect(self) -> Iterable[Metric]:
+        metric = self._metric()
+        for values, series in self._series.items():
+            self._add(metric, values, series)
+        return [metric]
+
+    def _metric(self) -> Metric:
+        raise NotImplementedError
+
+    def _add(self, metric: Metric, values: tuple[str, ...], series: Series) -> None:
+        raise NotImplementedError
+
+
+class Tallies(_Family[Tally]):
+    """A counter; name: without `_total`."""
+
+    def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
+        self._name, self._text = name, text
+        super().__init__(labels, Tally, registry)
+
+    def _metric(self) -> Metric:
+        return CounterMetricFamily(self._name, self._text, labels=self._labels)
+
+    def _add(self, metric: Metric, values: tuple[str, ...], series: Tally) -> None:
+        assert isinstance(metric, CounterMetricFamily)
+        metric.add_metric(values, series.value)
+
+
+class Spreads(_Family[Spread]):
+    """A histogram; bounds: of its buckets, ascending, in seconds for times."""
+
+    def __init__(
+        self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry, bounds: tuple[float, ...]
+    ) -> None:
+        self._name, self._text, self._bounds = name, text, bounds
+        super().__init__(labels, lambda: Spread(bounds), registry)
+
+    def _metric(self) -> Metric:
+        return HistogramMetricFamily(self._name, self._text, labels=self._labels)
+
+    def _add(self, metric: Metric, values: tuple[str, ...], series: Spread) -> None:
+        assert isinstance(metric, HistogramMetricFamily)
+        names = [*(str(float(each)) for each in self._bounds), "+Inf"]
+        buckets = list(zip(names, accumulate(series.counts), strict=True))
+        metric.add_metric(values, buckets, series.total)
