@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count as numbers
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -84,6 +87,25 @@ class Bench:
         with ThreadPoolExecutor(len(feeds)) as threads:
             jobs = [threads.submit(feed.produce, count // len(feeds), rate and rate / len(feeds)) for feed in feeds]
             yield
+            for job in jobs:
+                job.result()
+
+    @contextmanager
+    def feeding_throughout(self, rate: float) -> Iterator[None]:
+        """`rate` records a second, an equal part on each cluster, until the body ends: however long that takes, there
+        is something to go on with."""
+        is_over = threading.Event()
+        with ThreadPoolExecutor(len(self._feeds)) as threads:
+            jobs = [
+                threads.submit(
+                    feed.produce_while, takewhile(lambda _: not is_over.is_set(), numbers()), rate / len(self._feeds)
+                )
+                for feed in self._feeds
+            ]
+            try:
+                yield
+            finally:
+                is_over.set()
             for job in jobs:
                 job.result()
 

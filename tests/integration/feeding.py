@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -40,8 +40,12 @@ class Feed:
 
         KafkaException when one could not be stored.
         """
+        self.produce_while(range(count), rate)
+
+    def produce_while(self, numbers: Iterable[int], rate: float | None) -> None:
+        """One for each of `numbers`, which count from 0, whenever they end; otherwise as `produce`."""
         begin = time.monotonic()
-        for sent in range(count):
+        for sent in numbers:
             if rate is not None and (ahead := begin + sent / rate - time.monotonic()) > 0.01:
                 self._poll()
                 time.sleep(ahead)  # the rate is the subject

@@ -64,7 +64,7 @@ def test_a_task_that_fails_reads_the_same_again(bench: Bench, spark: Any, tmp_pa
         from pyspark.sql import functions
         from pyspark.sql.types import LongType
 
-        checked = functions.udf(fails_at_first, LongType())
+        checked = functions.udf(fails_at_first, LongType(), useArrow=False)  # which needs pandas
         stream = spark.readStream.format("kafka-mesh").options(**options_of(bench, minPartitions="4")).load()
         writer = stream.withColumn("offset", checked("offset")).writeStream.format("parquet")
         writer = writer.option("path", str(tmp_path / "table")).option("checkpointLocation", str(tmp_path / "cp"))
