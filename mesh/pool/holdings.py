@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from mesh.pool.acknowledged import size_of_leases
 from mesh.pool.acquiring import acquire, available_spans
@@ -18,6 +20,7 @@ from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Delivery
 from mesh.records.spans import Span, TopicName, UpstreamPartition
 
+Chosen: TypeAlias = tuple[Partition, Span]
 MOST_SPANS = 50
 """Runs that one request takes of a partition."""
 USUAL_SIZE = 1_000.0
@@ -36,7 +39,7 @@ class Holdings:
         self._had_single = False
         """Whether the last record that came alone was a lease's: every other one is."""
 
-    def choose(self, request: LeaseRequest) -> list[tuple[Partition, Span]]:
+    def choose(self, request: LeaseRequest) -> list[Chosen]:
         """Spans of at most `most` offsets in all, evenly over the partitions; while the pool has members, at most half
         of what is available of each (or, when none of them waits, the last one too; when one does, every other)."""
         distribution = self._serving.distribution
@@ -54,7 +57,7 @@ class Holdings:
                     spans = _first_of(spans, self._share_of(sum(map(len, spans))))
                 if spans:
                     available.append((partition, spans))
-        chosen: list[tuple[Partition, Span]] = []
+        chosen: list[Chosen] = []
         left, bytes_left = request.most, request.most_bytes if request.most_bytes is not None else math.inf
         available.sort(key=lambda entry: sum(map(len, entry[1])))
         for index, (partition, spans) in enumerate(available):
@@ -66,6 +69,18 @@ class Holdings:
             taken = sum(map(len, part))
             left, bytes_left = left - taken, bytes_left - taken * size
         return chosen
+
+    def rest_of(self, request: LeaseRequest, lease: Lease) -> LeaseRequest | None:
+        """What a lease that was begun for a request may still take; None if that is nothing."""
+        most, most_bytes = request.most, request.most_bytes
+        for each in self.ranges(lease):
+            most -= len(each.span)
+            if most_bytes is not None:
+                size = self._serving.partitions[each.partition].mean_size or USUAL_SIZE
+                most_bytes -= math.ceil(len(each.span) * size)
+        if most <= 0 or (most_bytes is not None and most_bytes <= 0):
+            return None
+        return replace(request, most=most, most_bytes=most_bytes)
 
     def _share_of(self, available: int) -> int:
         """What a lease may have of so many offsets of a partition beside members."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mesh.pool.acquiring import available_spans
 from mesh.pool.commits import Commits
 from mesh.pool.effects import Answer, Effect, GroupId, Report, Ticket
-from mesh.pool.holdings import Holdings
+from mesh.pool.holdings import Chosen, Holdings
 from mesh.pool.leased import (
     Acknowledgement,
     Claim,
@@ -46,6 +46,9 @@ HELD_AFTER_RESTART = 120.0
 """Seconds that a lease is held at least when it was found upstream: its holder may not have been able to renew it."""
 WEIGH_WITHIN = 2.0
 """Seconds that a request in bytes waits for first records, which say how large they are."""
+GATHER_FOR = 1.0
+"""Seconds for which a request that waits goes on to take its part of what comes, once there is some: beside members
+that keep up it would be answered with a few records each time, and have next to none of them all."""
 LOOK_AGAIN = 0.1
 """Seconds between two looks for something to lease, for a request that waits."""
 
@@ -303,8 +306,27 @@ class Leases:
             self._answer(ticket, LeaseGranted(request.id, now, ()))
             return
         lease = self._new(request.id, request.holder, request.ttl, now)
+        self._gather(ticket, request, lease, chosen, min(until, now + GATHER_FOR), now)
+
+    def _gather(
+        self, ticket: Ticket, request: LeaseRequest, lease: Lease, chosen: Iterable[Chosen], until: float, now: float
+    ) -> None:
+        """Hold what was chosen, and what comes until then beside members; then answer."""
+        self._parked.pop(ticket, None)
+        if self._leases.get(lease.id) is not lease:  # its holder has asked for another one, or it expired
+            self._answer(ticket, LeaseGranted(lease.id, now, ()))
+            return
         for partition, span in chosen:
             self._held.hold(lease, partition, span, now)
+        rest = self._held.rest_of(request, lease)
+        if now < until and rest is not None and self._serving.distribution.members:
+
+            def go_on(then: float) -> None:
+                self._gather(ticket, request, lease, self._held.choose(rest), until, then)
+
+            self._park(ticket, until, go_on, now)
+            return
+        self._prolong(lease, request.ttl, now)
         ranges = tuple(self._held.ranges(lease))
         granted = LeaseGranted(lease.id, lease.deadline, ranges)
         self._answer_stored(ticket, granted, ranges, now, lambda then: self._end(lease, Cause.NEVER_FETCHED, then))

@@ -176,6 +176,7 @@ class Bench:
                 (cluster.name, partition): offset
                 for cluster in self.clusters
                 for (_, partition), offset in cluster.committed(group or self.group).items()
+                if offset > 0  # of a partition without records
             }
             return found == stored
 

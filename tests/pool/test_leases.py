@@ -21,7 +21,7 @@ from mesh.pool.leased import (
     Range,
     UnknownLease,
 )
-from mesh.pool.leases import HELD_AFTER_RESTART
+from mesh.pool.leases import GATHER_FOR, HELD_AFTER_RESTART
 from mesh.pool.pool import Pool
 from mesh.pool.redelivery import Redelivery
 from mesh.pool.settings import PoolSettings
@@ -206,9 +206,7 @@ def test_a_request_that_waits_is_answered_when_something_comes() -> None:
 
 
 def waiting_lease(world: World, id: str) -> object:
-    wanted = LeaseRequest(
-        id=LeaseId(id), holder=HolderId(f"holder-{id}"), topics=(ORDERS,), most=100, ttl=60.0, wait=50.0
-    )
+    wanted = replace(request(id), wait=50.0)
     return send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
 
 
@@ -218,23 +216,52 @@ def test_a_request_that_waits_has_its_half_of_what_comes_before_members_that_wai
     consumer.fetch(partitions=[0])
     ticket = waiting_lease(world, "a")
     world.produce(0, 10)
-    assert shown(world.answer(ticket, LeaseGranted).ranges) == [(0, 0, 4)]
     assert values(consumer) == expected(5, 9)
+    consumer.fetch(partitions=[0])
+    world.produce(0, 20)
+    assert values(consumer) == expected(5, 9) + expected(20, 29)
+    world.advance(GATHER_FOR)
+    assert shown(world.answer(ticket, LeaseGranted).ranges) == [(0, 0, 4), (0, 10, 19)]
+
+
+def test_a_request_gathers_no_more_than_it_asked_for() -> None:
+    world = world_of(ends=0)
+    world.consumer().fetch(partitions=[0])
+    wanted = replace(request("a", most=7), wait=50.0)
+    ticket = send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
+    world.produce(0, 10)
+    assert ticket not in world.answers
+    world.produce(0, 10)
+    assert shown(world.answer(ticket, LeaseGranted).ranges) == [(0, 0, 4), (0, 10, 11)]
+
+
+def test_a_request_that_gathers_ends_when_its_holder_asks_for_another() -> None:
+    world = world_of(ends=0)
+    consumer = world.consumer()
+    consumer.fetch(partitions=[0])
+    ticket = waiting_lease(world, "a")
+    world.produce(0, 10)
+    consumer.fetch(partitions=[0])
+    later = waiting_lease(world, "b")
+    world.advance(GATHER_FOR)
+    assert world.answer(ticket, LeaseGranted).ranges == ()
+    world.produce(0, 10)
+    world.advance(GATHER_FOR)
+    assert world.answer(later, LeaseGranted).ranges
+    assert values(consumer)[:5] == expected(5, 9)
 
 
 def test_every_other_record_that_comes_alone_goes_to_a_request_that_waits() -> None:
     world = world_of(ends=0)
     consumer = world.consumer()
-    tickets = [waiting_lease(world, "0")]
-    for number in range(1, 7):
+    ticket = waiting_lease(world, "a")
+    for _ in range(6):
         if not consumer.is_parked:
             consumer.commit()
             consumer.fetch(partitions=[0])
         world.produce(0, 1)
-        if tickets[-1] in world.answers:
-            tickets.append(waiting_lease(world, f"{number}"))
-    leased = [shown(world.answer(ticket, LeaseGranted).ranges) for ticket in tickets[:-1]]
-    assert leased == [[(0, 0, 0)], [(0, 2, 2)], [(0, 4, 4)]]
+    world.advance(GATHER_FOR)
+    assert shown(world.answer(ticket, LeaseGranted).ranges) == [(0, 0, 0), (0, 2, 2), (0, 4, 4)]
     assert values(consumer) == [value for each in (1, 3, 5) for value in expected(each, each)]
 
 
