@@ -68,7 +68,7 @@ def _empty_lists(config: Config) -> Iterator[Finding]:
                 lists.append(((*path, "topics", index, "from"), rule.sources))
     for path, each in lists:
         if not each:
-            yield Finding(path, "(empty)", "at least one")
+            yield Finding(path, (), "at least one")
 
 
 def _same_names(named: Iterable[Cluster | VirtualCluster], key: str) -> Iterator[Finding]:

@@ -50,7 +50,7 @@ def show(value: object) -> str:
         case dict():
             return "(a mapping)"
         case list() | tuple():
-            return "(a list)"
+            return "(a list)" if value else "(an empty list)"
         case None:
             return "null"
         case str():

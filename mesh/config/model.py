@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, PrivateAttr, StringConstraints, Tag
 from mesh.config.base import Model
 from mesh.config.secrets import Environment
 from mesh.config.security import Authorization, ListenerTls, Sasl, Tls
-from mesh.config.values import Address, Count, Duration, Endpoint, Scalar, Size, matching
+from mesh.config.values import Address, Count, Duration, Endpoint, GroupPattern, Scalar, Size, matching
 from mesh.pool.settings import Acknowledge, Policy
 from mesh.records.spans import ClusterName, TopicName
 
@@ -145,7 +145,7 @@ TopicRule = Annotated[
 
 
 class AcknowledgeRule(Model):
-    group: GroupIdText = Field(description="Pattern of group ids, as in `groups`.")
+    group: GroupPattern = Field(description="Pattern of group ids, as in `groups`.")
     mode: Acknowledge = Field(
         description="What settles a record: the member's `commit`, or its next fetch (`receipt`)."
     )
@@ -190,7 +190,7 @@ class Pool(Model):
     """The target `pool`: each consumer group shares the records of all its sources."""
 
     topics: tuple[TopicRule, ...] = Field(description="What clients see, and where it comes from.")
-    groups: tuple[GroupIdText, ...] = Field(description="Patterns of the group ids that are admitted.")
+    groups: tuple[GroupPattern, ...] = Field(description="Patterns of the group ids that are admitted.")
     max_pools: Count = Field(default=100, description="Group ids at the same time.")
     group_less: GroupIdText | None = Field(
         default="kafka-mesh", description="Group id of consumers without one; null refuses them."

@@ -20,11 +20,11 @@ def check_tls(tls: ListenerTls, path: KeyPath) -> Iterator[Finding]:
 
 def check_sasl(sasl: Sasl, path: KeyPath) -> Iterator[Finding]:
     if not sasl.mechanisms:
-        yield Finding((*path, "mechanisms"), "(empty)", f"some of {', '.join(each.value for each in Mechanism)}")
+        yield Finding((*path, "mechanisms"), (), f"some of {', '.join(each.value for each in Mechanism)}")
     with_password = sorted(each.value for each in _PASSWORDS.intersection(sasl.mechanisms))
     if with_password and not sasl.users and sasl.users_file is None:
         allowed = f"users, or a users_file: {', '.join(with_password)} needs them"
-        yield Finding((*path, "users"), "(empty)", allowed, ((*path, "mechanisms"), (*path, "users_file")))
+        yield Finding((*path, "users"), (), allowed, ((*path, "mechanisms"), (*path, "users_file")))
     if Mechanism.OAUTHBEARER in sasl.mechanisms and sasl.oauthbearer is None:
         yield Finding((*path, "oauthbearer"), None, "required with OAUTHBEARER", ((*path, "mechanisms"),))
     if sasl.oauthbearer is not None:
@@ -54,7 +54,7 @@ def check_rules(rules: tuple[AccessRule, ...], path: KeyPath) -> Iterator[Findin
             yield Finding(at, "(a mapping)", "a rule about some topics, groups, or the cluster")
         for key in ("principals", "operations", "hosts"):
             if not getattr(rule, key):
-                yield Finding((*at, key), "(empty)", "at least one")
+                yield Finding((*at, key), (), "at least one")
 
 
 def _keys(oauthbearer: OAuthBearer, path: KeyPath) -> Iterator[Finding]:

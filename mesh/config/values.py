@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
 from pydantic_core import PydanticCustomError
 
 _QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
@@ -114,6 +114,10 @@ def _scalar_text(value: object) -> str:
     raise PydanticCustomError("scalar", "a text, a number, true or false")
 
 
+_CLOSED: Final = r"(?:[^\[]|\[!?+\]?+[^\]]*\])*"
+"""A pattern as `fnmatch` reads it, without a `[` that nothing closes: that would stand for itself, and match nobody."""
+
+
 def matching(pattern: str, allowed: str) -> AfterValidator:
     """A validator of texts that match the pattern as a whole; `allowed` says so in words."""
     compiled = re.compile(pattern)
@@ -132,4 +136,9 @@ Duration = Annotated[
 ]
 Size = Annotated[int, Field(ge=1, le=2**40), BeforeValidator(parse_size), PlainSerializer(format_size, return_type=str)]
 Count = Annotated[int, Field(ge=1), BeforeValidator(_refuse_bool)]
+GroupPattern = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=255),
+    matching(_CLOSED, "a pattern with * ? and [ab] in it; a [ that is meant itself is written [[]"),
+]
 Scalar = Annotated[str, BeforeValidator(_scalar_text)]

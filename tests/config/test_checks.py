@@ -50,13 +50,13 @@ def test_dead_letters_do_not_go_where_they_came_from(tmp_path: Path) -> None:
 def test_lists_are_not_empty(tmp_path: Path, key: str) -> None:
     tree = small()
     pool(tree)[key] = []
-    assert mistakes(tmp_path, tree) == [f"{_POOL}.{key}: '(empty)': at least one"]
+    assert mistakes(tmp_path, tree) == [f"{_POOL}.{key}: (an empty list): at least one"]
 
 
 def test_a_topic_without_sources(tmp_path: Path) -> None:
     tree = small()
     pool(tree)["topics"][0]["from"] = []
-    assert mistakes(tmp_path, tree) == [f"{_POOL}.topics[0].from: '(empty)': at least one"]
+    assert mistakes(tmp_path, tree) == [f"{_POOL}.topics[0].from: (an empty list): at least one"]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,9 @@ _POOL = ("virtual_clusters", 0, "target", "pool")
         ((*_POOL, "topics", 1, "prefix"), "a#", "'a#': how a topic name begins"),
         ((*_POOL, "topics", 1, "topics"), 1, "1: unknown key; the keys here are prefix, cluster"),
         ((*_POOL, "upstream_group_prefix"), "a*", "'a*': at most 100 letters"),
-        (("virtual_cluster",), [], "(a list): unknown key; the keys here are admin, process_id,"),
+        ((*_POOL, "groups", 0), "team-[ab", "'team-[ab': a pattern with * ? and [ab] in it; a [ that is meant itself"),
+        ((*_POOL, "groups", 0), "[!]", "a pattern with"),
+        (("virtual_cluster",), [], "(an empty list): unknown key; the keys here are admin, process_id,"),
     ],
 )
 def test_one_wrong_value(tmp_path: Path, path: tuple[str | int, ...], value: object, said: str) -> None:
@@ -112,6 +114,13 @@ def test_one_wrong_value(tmp_path: Path, path: tuple[str | int, ...], value: obj
     assert len(found) == 1, found
     assert found[0].startswith(format_path(path))
     assert said in found[0]
+
+
+@pytest.mark.parametrize("pattern", ["*", "team-[ab]*", "[!a-c]", "[]]", "[!]]x", "te[[]am", "a]b"])
+def test_patterns_whose_sets_are_closed(tmp_path: Path, pattern: str) -> None:
+    tree = small()
+    pool(tree)["groups"] = [pattern]
+    assert mistakes(tmp_path, tree) == []
 
 
 def test_everything_is_found_at_once(tmp_path: Path) -> None:
