@@ -6,13 +6,17 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 
 settings.register_profile("fast", derandomize=True, max_examples=50, deadline=None)
 settings.register_profile("deep", max_examples=2_000, deadline=None)
+# For lines that are traced (`make coverage`), each of which takes a multiple: a few examples run nearly as many lines.
+settings.register_profile(
+    "traced", derandomize=True, max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 _BROKER_FIXTURES = frozenset({"kafka", "kafka_pair"})

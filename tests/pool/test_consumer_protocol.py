@@ -177,4 +177,4 @@ class ConsumerProtocolMachine(RuleBasedStateMachine):
 
 
 TestConsumerProtocol = ConsumerProtocolMachine.TestCase
-TestConsumerProtocol.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestConsumerProtocol.settings = settings(max_examples=settings().max_examples * 2, stateful_step_count=50)

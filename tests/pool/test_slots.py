@@ -161,12 +161,19 @@ def test_a_slot_is_found_in_a_step_or_two_however_many_members_there_are() -> No
     assert Counting.looked <= 4
 
 
-def test_whoever_starts_at_the_latest_finds_a_slot_however_often_others_did_before() -> None:
-    """A stranger may let a member move as often as it likes; no other member is shut out for it."""
+def test_whoever_starts_at_the_latest_finds_a_slot_however_often_others_did_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stranger may let a member move as often as it likes; no other member is shut out for it. With fewer slots than
+    there are: all of them are gone through."""
+    few = 1 << 12
+    monkeypatch.setattr("mesh.pool.slots.SLOTS", few)
+    monkeypatch.setattr("mesh.pool.slots.RESERVED", few * RESERVED // SLOTS)
+    monkeypatch.setattr("mesh.pool.slots.HIGHEST_OF_EARLIER_RUNS", few * HIGHEST_OF_EARLIER_RUNS // SLOTS)
     given_out = slots()
     mine = given_out.give("a")
     refused = 0
-    for _ in range(3 * SLOTS // 2):
+    for _ in range(3 * few // 2):
         try:
             moved = given_out.give_above("b", given_out.latest)
         except SlotsExhausted:
