@@ -83,7 +83,7 @@ class Core:
                 must_know_id=False,
                 client=Client(f"client-{connection}", HOST),
             )
-            self.do(self.cluster.join(connection, ticket, group, request, self.now))
+            self.do(self.cluster.groups.join(connection, ticket, group, request, self.now))
         self.pass_time(1.0)
         return [self._joined(group, connection, self._answers.pop(ticket)) for connection, ticket in asked]
 
@@ -100,7 +100,7 @@ class Core:
             assignment=b"all",
         )
         ticket = next(self._numbers)
-        self.do(self.cluster.sync(connection, ticket, group, request, self.now))
+        self.do(self.cluster.groups.sync(connection, ticket, group, request, self.now))
         answered = self._answers.pop(ticket)
         assert isinstance(answered, SyncResult)
         assert answered.error is ErrorCode.NONE
@@ -113,7 +113,7 @@ class Core:
     def leave(self, client: Consumer) -> None:
         """It leaves its group, and its connection closes."""
         ticket = next(self._numbers)
-        self.do(self.cluster.leave(ticket, client.group, ((client.member_id, None),), self.now))
+        self.do(self.cluster.groups.leave(ticket, client.group, ((client.member_id, None),), self.now))
         self._answers.pop(ticket)
         self.do(self.cluster.disconnected(client.connection, self.now))
 

@@ -37,7 +37,7 @@ def handle(context: Context, request: JoinGroupRequest) -> list[Effect]:
         must_know_id=context.version >= FIRST_VERSION_WITH_MEMBER_ID_REQUIRED,
         client=context.client,
     )
-    return context.cluster.join(context.connection, context.ticket, GroupId(request.group_id), join, context.now)
+    return context.cluster.groups.join(context.connection, context.ticket, GroupId(request.group_id), join, context.now)
 
 
 def respond(context: Context, request: JoinGroupRequest, result: JoinResult) -> JoinGroupResponse:

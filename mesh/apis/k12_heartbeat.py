@@ -18,7 +18,7 @@ from mesh.wire.messages import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(context: Context, request: HeartbeatRequest) -> list[Effect]:
-    return context.cluster.heartbeat(
+    return context.cluster.groups.heartbeat(
         context.connection,
         context.ticket,
         GroupId(request.group_id),

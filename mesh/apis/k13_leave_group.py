@@ -19,7 +19,7 @@ from mesh.wire.messages import LeaveGroupMemberResponse, LeaveGroupRequest, Leav
 
 def handle(context: Context, request: LeaveGroupRequest) -> list[Effect]:
     members = tuple((member.member_id, member.group_instance_id) for member in request.members)
-    return context.cluster.leave(context.ticket, GroupId(request.group_id), members, context.now)
+    return context.cluster.groups.leave(context.ticket, GroupId(request.group_id), members, context.now)
 
 
 def respond(context: Context, request: LeaveGroupRequest, result: LeaveResult) -> LeaveGroupResponse:

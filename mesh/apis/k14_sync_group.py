@@ -38,7 +38,7 @@ def handle(context: Context, request: SyncGroupRequest) -> list[Effect]:
         protocol_name=request.protocol_name,
         assignment=own[0] if own else None,
     )
-    return context.cluster.sync(context.connection, context.ticket, GroupId(request.group_id), sync, context.now)
+    return context.cluster.groups.sync(context.connection, context.ticket, GroupId(request.group_id), sync, context.now)
 
 
 def respond(context: Context, request: SyncGroupRequest, result: SyncResult) -> SyncGroupResponse:

@@ -52,7 +52,7 @@ def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> list[Eff
         error, message = ErrorCode.INVALID_REQUEST, heartbeat.problem
     if error is not ErrorCode.NONE:
         return context.answer(ConsumerGroupHeartbeatResponse(error_code=error, error_message=message))
-    return context.cluster.consumer_heartbeat(
+    return context.cluster.groups.consumer_heartbeat(
         context.connection, context.ticket, GroupId(request.group_id), heartbeat, context.now
     )
 

@@ -161,6 +161,26 @@ class Connections:
         self._clients.fetches(member)
         state.stranger_since = None
 
+    def joined(self, connection: ConnectionId, member: Member, client_id: str, now: float) -> None:
+        """A member has joined its group here."""
+        state = self._connections[connection]
+        state.calls_itself(client_id)
+        before, state.joined[member.group] = state.joined.get(member.group), member
+        self.leave_behind(before, state, now)
+
+    def heard(self, connection: ConnectionId, member: Member) -> None:
+        """A member is connected where it says that it lives, until that connection closes."""
+        self._connections[connection].heard.add(member)
+        member.connections.add(connection)
+
+    def leave_behind(self, before: Member | None, state: Connection, now: float) -> None:
+        """A connection is another member's from now on: for the one it was before, it has closed."""
+        if before is not None:
+            state.heard.discard(before)
+        pool = self._pools.of_member(before) if before is not None else None
+        if before is not None and pool is not None and before not in state.members:
+            pool.members.disconnected(before, state.id, now)
+
     def forget_stranger(self, fetch: Fetch) -> None:
         if fetch.connection in self._connections:
             self._connections[fetch.connection].strangers.discard(fetch)

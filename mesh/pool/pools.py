@@ -217,6 +217,12 @@ class Pools:
         if not pool.is_closed:
             self._agenda.note(pool)
 
+    def decided(self) -> list[Effect]:
+        """What is to be done after a step; the next one begins with nothing."""
+        effects = self._effects[:]
+        self._effects.clear()
+        return effects
+
     def _failed(self, pool: Pool, problem: Exception) -> None:
         self.violations += 1
         trace = "".join(traceback.format_exception(problem))

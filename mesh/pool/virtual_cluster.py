@@ -12,25 +12,19 @@ from enum import IntEnum
 
 from mesh.pool.client import Client
 from mesh.pool.clients import Clients
-from mesh.pool.consumer_protocol import JOIN, ConsumerHeartbeat
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.draining import Duty
 from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, RefreshTopics, Ticket
 from mesh.pool.fetching import FetchedPartition, FetchRequest, FetchResult
-from mesh.pool.identity import Connection, Connections
+from mesh.pool.group_requests import GroupRequests
+from mesh.pool.identity import Connections
 from mesh.pool.member import Member
-from mesh.pool.membership import JoinRequest, SyncRequest
 from mesh.pool.partition import Fetch
 from mesh.pool.pool import Pool
 from mesh.pool.pools import Pools
 from mesh.pool.results import (
     CommitResult,
     CommittedOffsets,
-    ConsumerHeartbeatResult,
-    HeartbeatResult,
-    JoinResult,
-    LeaveResult,
-    SyncResult,
     TopicPartition,
 )
 from mesh.pool.rules import GroupRules
@@ -63,14 +57,15 @@ class VirtualCluster:
     ) -> None:
         self.name = name
         self.topics = topics
-        self._effects: list[Effect] = []
+        effects: list[Effect] = []
         self.slots: Slots[Member] = Slots(generator)
         self.clients = Clients()
         self._parked: dict[Ticket, Fetch] = {}
         """Every Fetch that waits: those of the pools, and those of strangers, which belong to none."""
-        self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, self._effects)
+        self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, effects)
         self.connections = Connections(topics, self.slots, self.clients, self._pools, settings)
-        self._strangers = Strangers(self.connections, self._parked, self._effects)
+        self.groups = GroupRequests(self._pools, self.connections, self.slots)
+        self._strangers = Strangers(self.connections, self._parked, effects)
         self.tools = Tools()
 
     @property
@@ -100,14 +95,14 @@ class VirtualCluster:
         while self._strangers.timers.fire_next(now):
             pass
         self._pools.tick(now)
-        return self._drain()
+        return self._pools.decided()
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int], now: float) -> list[Effect]:
         """All topics of one upstream cluster and how many partitions each has."""
         before = self.topics.counts()
         if self.topics.update(cluster, topics):
             self._see_topics(before, now)
-        return self._drain()
+        return self._pools.decided()
 
     def change_topics(self, topics: VirtualTopics, now: float) -> list[Effect]:
         """Another configuration of topics, of which nothing moves (`VirtualTopics.compare`). Clusters of which
@@ -115,12 +110,12 @@ class VirtualCluster:
         before = self.topics.counts()
         self.topics.change(topics)
         self._see_topics(before, now)  # also where clients see no difference: a source may be there again
-        return self._drain()
+        return self._pools.decided()
 
     def change_rules(self, rules: GroupRules, grace: float, now: float) -> list[Effect]:
         """grace: seconds that members of groups have which are not admitted any more."""
         self._pools.change_rules(rules, grace, now)
-        return self._drain()
+        return self._pools.decided()
 
     def leave_cluster(self, cluster: ClusterName, grace: float, now: float) -> list[Effect]:
         """Consume nothing of an upstream cluster, until `come_back_to`; members have `grace` seconds to commit what
@@ -129,7 +124,7 @@ class VirtualCluster:
         for pool in list(self.pools.values()):
             with self._pools.step(pool, now):
                 pool.leaving.begin(cluster, grace, now)
-        return self._drain()
+        return self._pools.decided()
 
     def has_left(self, cluster: ClusterName) -> bool:
         return not any(cluster in pool.leaving.deadlines for pool in self.pools.values())
@@ -139,7 +134,7 @@ class VirtualCluster:
         for pool in list(self.pools.values()):
             with self._pools.step(pool, now):
                 pool.leaving.come_back(cluster, now)
-        return self._drain()
+        return self._pools.decided()
 
     def _see_topics(self, before: Mapping[TopicName, int], now: float) -> None:
         counts = self.topics.counts()
@@ -182,7 +177,7 @@ class VirtualCluster:
             if pool is not None:
                 with self._pools.step(pool, now):
                     pool.members.disconnected(member, connection, now)
-        return self._drain()
+        return self._pools.decided()
 
     def hurry(self, ticket: Ticket, now: float) -> list[Effect]:
         """Another request waits behind this one on its connection: if it is a parked Fetch, answer it."""
@@ -193,95 +188,7 @@ class VirtualCluster:
             pool = self.pools[fetch.member.group]
             with self._pools.step(pool, now):
                 pool.serving.answer(fetch, now)
-        return self._drain()
-
-    # The group
-
-    def join(
-        self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: JoinRequest, now: float
-    ) -> list[Effect]:
-        error = self._pools.refusal(group, now)
-        unknown = group not in self.pools or self.connections.is_anothers(connection, group, request.member_id)
-        if error is ErrorCode.NONE and request.member_id and unknown:
-            error = ErrorCode.UNKNOWN_MEMBER_ID
-        if error is not ErrorCode.NONE:
-            return [*self._drain(), Answer(ticket, JoinResult(error, request.member_id))]
-        if not request.member_id and not self.slots.has_room:
-            return [Answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id))]
-        pool = self._pools.of_group(group, now)
-        with self._pools.step(pool, now):
-            member = pool.join(ticket, request, connection, now)
-            if member is not None:
-                self._joined_here(member, connection, request.client.id, now)
-        return self._drain()
-
-    def _joined_here(self, member: Member, connection: ConnectionId, client_id: str, now: float) -> None:
-        state = self.connections[connection]
-        state.calls_itself(client_id)
-        before, state.joined[member.group] = state.joined.get(member.group), member
-        self._leave_behind(before, state, now)
-
-    def consumer_heartbeat(
-        self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: ConsumerHeartbeat, now: float
-    ) -> list[Effect]:
-        """Of a member of the consumer protocol (KIP-848), which also joins and leaves by heartbeats."""
-        error = self._pools.refusal(group, now) if request.epoch == JOIN else ErrorCode.NONE
-        unknown = request.epoch != JOIN and group not in self.pools
-        unknown = unknown or self.connections.is_anothers(connection, group, request.member_id)
-        if error is ErrorCode.NONE and unknown:
-            error = ErrorCode.UNKNOWN_MEMBER_ID
-        if error is not ErrorCode.NONE:
-            return [*self._drain(), Answer(ticket, ConsumerHeartbeatResult(error, None, request.member_id))]
-        pool = self._pools.of_group(group, now)
-        with self._pools.step(pool, now):
-            member = pool.consumer_heartbeat(ticket, request, connection, now)
-            if member is not None:
-                self._joined_here(member, connection, request.client.id, now)
-        return self._drain()
-
-    def sync(
-        self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: SyncRequest, now: float
-    ) -> list[Effect]:
-        pool = self.pools.get(group)
-        if pool is None or self.connections.is_anothers(connection, group, request.member_id):
-            return [Answer(ticket, SyncResult(_unknown(group)))]
-        with self._pools.step(pool, now):
-            pool.coordinator.sync(ticket, request, now)
-        return self._drain()
-
-    def heartbeat(
-        self,
-        connection: ConnectionId,
-        ticket: Ticket,
-        group: GroupId,
-        member_id: MemberId,
-        instance_id: str | None,
-        generation: int,
-        now: float,
-    ) -> list[Effect]:
-        pool = self.pools.get(group)
-        if pool is None or self.connections.is_anothers(connection, group, member_id):
-            return [Answer(ticket, HeartbeatResult(_unknown(group)))]
-        with self._pools.step(pool, now):
-            if pool.coordinator.heartbeat(ticket, member_id, instance_id, generation, now):
-                self._heard_here(pool, pool.members.by_id[member_id], connection)
-        return self._drain()
-
-    def _heard_here(self, pool: Pool, member: Member, connection: ConnectionId) -> None:
-        """A member is connected where it says that it lives, until that connection closes."""
-        self.connections[connection].heard.add(member)
-        member.connections.add(connection)
-
-    def leave(
-        self, ticket: Ticket, group: GroupId, members: tuple[tuple[str, str | None], ...], now: float
-    ) -> list[Effect]:
-        pool = self.pools.get(group)
-        if pool is None:
-            results = tuple((member, instance, _unknown(group)) for member, instance in members)
-            return [Answer(ticket, LeaveResult(results))]
-        with self._pools.step(pool, now):
-            pool.coordinator.leave(ticket, members, now)
-        return self._drain()
+        return self._pools.decided()
 
     # Offsets
 
@@ -303,7 +210,7 @@ class VirtualCluster:
         if error is ErrorCode.NONE and member_id and epoch >= 0:
             error = self._refuse_epoch(group, MemberId(member_id), epoch)
         if error is not ErrorCode.NONE:
-            return CommittedOffsets(error, {}), self._drain()
+            return CommittedOffsets(error, {}), self._pools.decided()
         pool = self._pools.of_group(group, now)
         state = self.connections[connection]
         state.calls_itself(client_id)
@@ -316,12 +223,12 @@ class VirtualCluster:
         with self._pools.step(pool, now):
             if member is None or self._pools.of_member(member) is not pool:
                 if not self._pools.has_room_for_groupless(pool):
-                    return CommittedOffsets(ErrorCode.GROUP_MAX_SIZE_REACHED, {}), self._drain()
+                    return CommittedOffsets(ErrorCode.GROUP_MAX_SIZE_REACHED, {}), self._pools.decided()
                 member = pool.members.add_groupless(state.client, now)
                 state.joined[group] = member
                 member.connections.add(connection)
             committed = CommittedOffsets(ErrorCode.NONE, pool.committed_offsets(member, names))
-        return committed, self._drain()
+        return committed, self._pools.decided()
 
     def _refuse_epoch(self, group: GroupId, member_id: MemberId, epoch: int) -> ErrorCode:
         """Of OffsetFetch, which names its member from v9 on."""
@@ -351,9 +258,9 @@ class VirtualCluster:
         with self._pools.step(pool, now):
             pool.coordinator.hear(member_id, now)
             meant = self.connections.correct(pool, member, [offset for _, _, offset in positions])
-            self._heard_here(pool, meant, connection)
+            self.connections.heard(connection, meant)
             pool.commit(meant, ticket, positions, now)
-        return self._drain()
+        return self._pools.decided()
 
     # Fetch
 
@@ -372,22 +279,14 @@ class VirtualCluster:
             with self._pools.step(pool, now):
                 before = state.fetching
                 self.connections.bind(state, member, guessed)
-                self._leave_behind(before, state, now)
+                self.connections.leave_behind(before, state, now)
                 pool.fetch(member, connection, ticket, request, now)
-            return self._drain()
+            return self._pools.decided()
         if self.rules.group_less is None and state.stranger_since is None:
             refused = FetchedPartition(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
             return [Answer(ticket, FetchResult(tuple(refused for _ in request.partitions)))]
         self._strangers.park(state, ticket, request, now)
-        return self._drain()
-
-    def _leave_behind(self, before: Member | None, state: Connection, now: float) -> None:
-        """A connection is another member's from now on: for the one it was before, it has closed."""
-        if before is not None:
-            state.heard.discard(before)
-        pool = self._pools.of_member(before) if before is not None else None
-        if before is not None and pool is not None and before not in state.members:
-            pool.members.disconnected(before, state.id, now)
+        return self._pools.decided()
 
     # Leases
 
@@ -398,7 +297,7 @@ class VirtualCluster:
             pool = self._pools.of_group(group, now)
             with self._pools.step(pool, now):
                 step(pool)
-        return error, self._drain()
+        return error, self._pools.decided()
 
     # Upstream
 
@@ -407,20 +306,20 @@ class VirtualCluster:
         if self.pools.get(pool.group) is pool:
             with self._pools.step(pool, now):
                 event(pool)
-        return self._drain()
+        return self._pools.decided()
 
     def drain_pool(self, group: GroupId, grace: float, now: float) -> list[Effect]:
         self._pools.drain(group, grace, now)
-        return self._drain()
+        return self._pools.decided()
 
     def serve_again(self, group: GroupId, now: float) -> list[Effect]:
         self._pools.serve_again(group, now)
-        return self._drain()
+        return self._pools.decided()
 
     def begin_stop(self, grace: float, now: float) -> list[Effect]:
         """The process stops: give nothing any more. `is_drained` tells when all is committed, or the time is over."""
         self._pools.drain_all(grace, now)
-        return self._drain()
+        return self._pools.decided()
 
     def duty(self, group: GroupId) -> tuple[Duty, int]:
         return self._pools.duty(group)
@@ -436,16 +335,4 @@ class VirtualCluster:
             with self._pools.step(pool, now):
                 pool.answer_all(now)
                 pool.end()
-        return self._drain()
-
-    # How
-
-    def _drain(self) -> list[Effect]:
-        effects = self._effects[:]
-        self._effects.clear()
-        return effects
-
-
-def _unknown(group: GroupId) -> ErrorCode:
-    """The error of a request about a member of a group that has no pool."""
-    return ErrorCode.UNKNOWN_MEMBER_ID if group else ErrorCode.INVALID_GROUP_ID
+        return self._pools.decided()

@@ -60,7 +60,7 @@ class Consumer:
         )
         request = replace(request, **changes)  # type: ignore[arg-type]
         ticket = self.world.ticket()
-        self.world.do(self.world.cluster.join(self.coordinator, ticket, self.group, request, self.world.now))
+        self.world.do(self.world.cluster.groups.join(self.coordinator, ticket, self.group, request, self.world.now))
         if ticket not in self.world.answers:
             self.world.advance(0.2)
         result = self.world.answer(ticket, JoinResult)
@@ -68,7 +68,7 @@ class Consumer:
             self.member_id, self.generation = result.member_id, result.generation
             sync = self.world.ticket()
             self.world.do(
-                self.world.cluster.sync(
+                self.world.cluster.groups.sync(
                     self.coordinator,
                     sync,
                     self.group,
@@ -178,13 +178,13 @@ class Consumer:
     def leave(self) -> None:
         ticket = self.world.ticket()
         self.world.do(
-            self.world.cluster.leave(ticket, self.group, ((self.member_id, self.instance_id),), self.world.now)
+            self.world.cluster.groups.leave(ticket, self.group, ((self.member_id, self.instance_id),), self.world.now)
         )
 
     def heartbeat(self) -> ErrorCode:
         ticket = self.world.ticket()
         self.world.do(
-            self.world.cluster.heartbeat(
+            self.world.cluster.groups.heartbeat(
                 self.coordinator,
                 ticket,
                 self.group,

@@ -74,7 +74,7 @@ class ConsumerProtocolMachine(RuleBasedStateMachine):
         )
         assert heartbeat.problem is None
         world, ticket = self.world, self.world.ticket()
-        world.do(world.cluster.consumer_heartbeat(client.connection, ticket, GROUP, heartbeat, world.now))
+        world.do(world.cluster.groups.consumer_heartbeat(client.connection, ticket, GROUP, heartbeat, world.now))
         result = world.answer(ticket, ConsumerHeartbeatResult)
         if told:
             client.take(result, world.now)

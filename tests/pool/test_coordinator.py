@@ -31,7 +31,7 @@ def sync(consumer: Consumer, **changes: object) -> SyncResult:
         **changes,
     }
     world, ticket = consumer.world, consumer.world.ticket()
-    world.do(world.cluster.sync(consumer.coordinator, ticket, GROUP, SyncRequest(**values), world.now))  # type: ignore[arg-type]
+    world.do(world.cluster.groups.sync(consumer.coordinator, ticket, GROUP, SyncRequest(**values), world.now))  # type: ignore[arg-type]
     return world.answer(ticket, SyncResult)
 
 
@@ -40,21 +40,19 @@ def begin_to_join_again(consumer: Consumer, **changes: Any) -> object:
     world, ticket = consumer.world, consumer.world.ticket()
     request = replace(world.pool.coordinator.members[consumer.member_id].request, member_id=consumer.member_id)
     request = replace(request, **changes)
-    world.do(world.cluster.join(consumer.coordinator, ticket, GROUP, request, world.now))
+    world.do(world.cluster.groups.join(consumer.coordinator, ticket, GROUP, request, world.now))
     return ticket
 
 
 def leave(world: World, *members: tuple[str, str | None]) -> list[ErrorCode]:
     ticket = world.ticket()
-    world.do(world.cluster.leave(ticket, GROUP, members, world.now))
+    world.do(world.cluster.groups.leave(ticket, GROUP, members, world.now))
     return [error for _, _, error in world.answer(ticket, LeaveResult).members]
 
 
 def heartbeat(world: World, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    ticket, connection = world.ticket(), world.connect()
-    world.do(
-        world.cluster.heartbeat(connection, ticket, GROUP, MemberId(member_id), instance_id, generation, world.now)
-    )
+    ticket, connection, groups = world.ticket(), world.connect(), world.cluster.groups
+    world.do(groups.heartbeat(connection, ticket, GROUP, MemberId(member_id), instance_id, generation, world.now))
     return world.answer(ticket, HeartbeatResult).error
 
 
@@ -343,7 +341,7 @@ def test_a_protocol_of_another_member_is_not_its_own() -> None:
     ticket = world.ticket()
     request = world.pool.coordinator.members[first.member_id].request
     other = replace(request, protocols=(("roundrobin", b""),), client=Client("b", HOST))
-    world.do(world.cluster.join(second.coordinator, ticket, GROUP, other, world.now))
+    world.do(world.cluster.groups.join(second.coordinator, ticket, GROUP, other, world.now))
     world.advance(0.2)
     result = world.answer(ticket, JoinResult)
     second.member_id, second.generation = result.member_id, result.generation

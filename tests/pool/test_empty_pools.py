@@ -36,7 +36,7 @@ def test_groups_that_are_refused_do_not_use_up_the_pools() -> None:
             client=Client("c", HOST),
         )
         ticket = world.ticket()
-        world.do(world.cluster.join(consumer.coordinator, ticket, GroupId(f"g{number}"), request, world.now))
+        world.do(world.cluster.groups.join(consumer.coordinator, ticket, GroupId(f"g{number}"), request, world.now))
         world.answer(ticket, JoinResult)
     world.advance(5)
     assert consumer.join().error is ErrorCode.NONE

@@ -101,11 +101,11 @@ def test_nor_does_the_consumer_protocol_take_it() -> None:
         owned={},
         client=alice.client,
     )
-    world.do(world.cluster.consumer_heartbeat(alice.coordinator, "a", GROUP, heartbeat, world.now))
+    world.do(world.cluster.groups.consumer_heartbeat(alice.coordinator, "a", GROUP, heartbeat, world.now))
     member_id = world.answer("a", ConsumerHeartbeatResult).member_id
     for epoch in (0, 1):
         theirs = replace(heartbeat, member_id=member_id, epoch=epoch, client=mallory.client)
-        world.do(world.cluster.consumer_heartbeat(mallory.coordinator, "m", GROUP, theirs, world.now))
+        world.do(world.cluster.groups.consumer_heartbeat(mallory.coordinator, "m", GROUP, theirs, world.now))
         assert world.answer("m", ConsumerHeartbeatResult).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -156,7 +156,7 @@ def test_a_tool_may_remove_members_of_others_and_a_static_member_is_replaced_by_
     world = World()
     alice = world.consumer(principal=ALICE)
     tool = world.connect(MALLORY)
-    world.do(world.cluster.leave("l", GROUP, ((alice.member_id, None),), world.now))
+    world.do(world.cluster.groups.leave("l", GROUP, ((alice.member_id, None),), world.now))
     assert world.answer("l", LeaveResult).members[0][2] is ErrorCode.NONE
     assert not world.cluster.connections[tool].members
     first = world.consumer(instance_id="pod-1", principal=ALICE)

@@ -130,7 +130,7 @@ def test_it_keeps_its_slot_when_it_asks_again() -> None:
 def test_a_member_that_has_expired_stands_nowhere_until_it_has_learnt_so() -> None:
     world = World()
     consumer, _ = world.consumer(), world.consumer("b")
-    world.do(world.cluster.leave("x", GROUP, ((consumer.member_id, None),), world.now))
+    world.do(world.cluster.groups.leave("x", GROUP, ((consumer.member_id, None),), world.now))
     committed, _ = world.cluster.committed_offsets(
         consumer.coordinator, "c", GROUP, consumer.member_id, NAMES, world.now
     )
@@ -172,7 +172,7 @@ def test_a_client_may_die_in_every_state_and_nothing_is_lost(state: str) -> None
         case "joining":
             coordinator = world.pool.coordinator
             request = coordinator.members[witness.member_id].request
-            world.do(world.cluster.join(consumer.coordinator, "join", GROUP, request, world.now))
+            world.do(world.cluster.groups.join(consumer.coordinator, "join", GROUP, request, world.now))
         case "parked":
             consumer.fetch(partitions=[1], wait=30.0)
         case "collected":
