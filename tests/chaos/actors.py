@@ -125,6 +125,8 @@ class Members:
     running: list[ChaosMember] = field(default_factory=list)
     all: list[ChaosMember] = field(default_factory=list)
     busy: set[ChaosMember] = field(default_factory=set)
+    _homes: dict[ChaosMember, int] = field(default_factory=dict)
+    """Which mesh those know that know one."""
 
     def start(self, kind: Kind) -> ChaosMember:
         number = len(self.all)
@@ -145,7 +147,15 @@ class Members:
         member = ChaosMember(name, kind, script, self.folder)
         self.all.append(member)
         self.running.append(member)
+        if not self.setup.knows_all:
+            self._homes[member] = number % len(addresses)
         return member
+
+    def may_be_alone(self, member: ChaosMember) -> bool:
+        """Whether its mesh may have no other member that is as it should be."""
+        home = self._homes.get(member)
+        others = (each for each in self.running if each is not member and each not in self.busy and not each.is_gone)
+        return home is None or all(self._homes[each] != home for each in others)
 
     def count(self) -> int:
         """Records that all members have journaled; reads the journals' new parts."""

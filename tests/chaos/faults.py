@@ -9,8 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
@@ -22,13 +21,10 @@ from tests.chaos.actors import (
     Members,
     MeshActor,
 )
-from tests.chaos.checker import Disturbance
+from tests.chaos.disturbances import Going, Notes
 from tests.chaos.journals import ChaosMember
 from tests.chaos.plan import Fault, Step
 from tests.integration.relay import Relay
-
-AFTERMATH = 12.0
-"""Seconds for which a disturbance that has ended may still make records come again: sessions, timeouts, joins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +53,7 @@ class Faults:
         self._meshes = meshes
         self._members = members
         self._partitions: dict[str, int] = {}
-        self.disturbances: list[Disturbance] = []
-        self._under_way = 0
+        self.notes = Notes(meshes, members)
 
     def add_cluster(self, name: str) -> None:
         """Its topic has as many partitions as the setup says."""
@@ -70,21 +65,11 @@ class Faults:
 
     def started(self, begin: float) -> None:
         """The meshes divide the partitions among them while members come."""
-        self._note("all starts", begin, forgets=True)
+        self.notes.note("all starts", begin, forgets=True)
 
     def died(self, member: ChaosMember, since: float) -> None:
         """A member ended by itself."""
-        self._note(f"{member.name} ended by itself", since, members=[member])
-
-    @property
-    def is_calm(self) -> bool:
-        """Whether nothing disturbs all members, nor did a while ago."""
-        return self._is_calm_but_for(0)
-
-    def _is_calm_but_for(self, under_way: int) -> bool:
-        now = time.monotonic()
-        recent = any(each.members is None and each.end > now for each in self.disturbances)
-        return not recent and self._under_way <= under_way and all(mesh.is_reachable for mesh in self._meshes)
+        self.notes.note(f"{member.name} ended by itself", since, members=[member])
 
     # Members
 
@@ -94,12 +79,12 @@ class Faults:
         member.process.kill()
         self._gone(member)
         yield DoneTo(f"{member.name}, which held {holds}")
-        self._note(step.fault.value, begin, members=[member])
+        self.notes.note(step.fault.value, begin, members=[member])
         self._members.start(member.kind)
 
     def freeze_member(self, step: Step) -> Course:
         member, holds = yield from self._holder(step, lambda _: True)
-        with self._disturbing(step.fault.value, members=[member]):
+        with self.notes.disturbing(step.fault.value, members=[member]):
             member.process.signal(signal.SIGSTOP)
             yield DoneTo(f"{member.name}, which held {holds}")
             yield _rest(step.seconds)
@@ -122,7 +107,10 @@ class Faults:
             yield from self.close_member(step)
             return
         kinds = self._members.setup.members
-        yield DoneTo(self._members.start(kinds[step.target % len(kinds)]).name)
+        member = self._members.start(kinds[step.target % len(kinds)])
+        yield DoneTo(member.name)
+        if len(self._meshes) > 1 and self._members.may_be_alone(member):
+            self.notes.note(f"{member.name} is the first one of its mesh", time.monotonic(), [member])
 
     def replace_all_members(self, step: Step) -> Course:
         yield Until("no member is busy", lambda: not self._members.busy)
@@ -134,14 +122,14 @@ class Faults:
             self._members.start(member.kind)
 
     def _closed(self, members: Sequence[ChaosMember], step: Step) -> Course:
-        with self._disturbing(step.fault.value, members=members):
+        with self.notes.disturbing(step.fault.value, members=members):
             for member in members:
                 member.process.signal(signal.SIGTERM)
             for member in members:
                 yield Until(f"{member.name} ends", lambda member=member: member.is_gone)  # type: ignore[misc]
                 code = member.process.exit_code
                 ends_well = code in (0, 143) or member.died_of_poison
-                assert ends_well or not self._is_calm_but_for(1), f"{member.name} ended with {code}"
+                assert ends_well or not self.notes.is_calm_but_for(1), f"{member.name} ended with {code}"
                 self._gone(member)
 
     # Meshes
@@ -149,7 +137,7 @@ class Faults:
     def kill_mesh(self, step: Step) -> Course:
         mesh = yield from self._free(self._meshes, step)
         holds = yield from self._something_to_lose()
-        with self._disturbing(step.fault.value, forgets=True):
+        with self.notes.disturbing(step.fault.value, forgets=True):
             mesh.is_reachable = False
             mesh.mesh.kill()
             yield DoneTo(f"{mesh.name}; members held {holds}")
@@ -160,7 +148,7 @@ class Faults:
     def freeze_mesh(self, step: Step) -> Course:
         mesh = yield from self._free(self._meshes, step)
         holds = yield from self._something_to_lose()
-        with self._disturbing(step.fault.value, forgets=True):
+        with self.notes.disturbing(step.fault.value, forgets=True):
             mesh.is_reachable = False
             mesh.mesh.freeze()
             yield DoneTo(f"{mesh.name}; members held {holds}")
@@ -175,7 +163,7 @@ class Faults:
             yield Until(f"{mesh.name} is free", lambda mesh=mesh: not mesh.is_busy)  # type: ignore[misc]
             mesh.is_busy = True
         yield DoneTo("all of them, in turn")
-        with self._disturbing(step.fault.value, forgets=True):
+        with self.notes.disturbing(step.fault.value, forgets=True):
             for mesh in self._meshes:
                 mesh.is_reachable = False
                 mesh.mesh.terminate()
@@ -201,31 +189,31 @@ class Faults:
     def _stopped_broker(self, step: Step, stop: Callable[[ClusterActor], None]) -> Course:
         actor = yield from self._free(self._clusters, step)
         holds = yield from self._something_to_lose()
-        with self._disturbing(step.fault.value, clusters=[actor]):
+        with self.notes.disturbing(step.fault.value, clusters=[actor]) as going:
             stop(actor)
             yield DoneTo(f"{actor.cluster.name}; members held {holds}")
             yield _rest(step.seconds)
             actor.cluster.launch()
             yield Until(f"{actor.cluster.name} answers", lambda: actor.cluster.is_up(0.2))
-            yield self._used_again(actor)
+            yield from self._back(going)
         actor.is_busy = False
 
     def freeze_broker(self, step: Step) -> Course:
         actor = yield from self._free(self._clusters, step)
         holds = yield from self._something_to_lose()
-        with self._disturbing(step.fault.value, clusters=[actor]):
+        with self.notes.disturbing(step.fault.value, clusters=[actor]) as going:
             actor.cluster.freeze()
             yield DoneTo(f"{actor.cluster.name}; members held {holds}")
             yield _rest(step.seconds)
             actor.cluster.thaw()
-            yield self._used_again(actor)
+            yield from self._back(going)
         actor.is_busy = False
 
     def grow_topic(self, step: Step) -> Course:
         actor = yield from self._free(self._clusters, step)
         name = actor.cluster.name
         self._partitions[name] += 1
-        with self._disturbing(step.fault.value, forgets=True):
+        with self.notes.disturbing(step.fault.value, forgets=True):
             actor.cluster.grow_topic(TOPIC, self._partitions[name])
             yield DoneTo(f"{name}, to {self._partitions[name]} partitions")
             yield _rest(6.0)  # metadata_refresh
@@ -238,7 +226,7 @@ class Faults:
         holds = yield from self._something_to_lose()
         begin = time.monotonic()
         yield DoneTo(f"{mesh.relay.cut()} connections of {mesh.name}; members held {holds}")
-        self._note(step.fault.value, begin)
+        self.notes.note(step.fault.value, begin)
 
     def slow_clients(self, step: Step) -> Course:
         mesh = self._meshes[step.target % len(self._meshes)]
@@ -247,29 +235,49 @@ class Faults:
     def cut_upstream(self, step: Step) -> Course:
         actor = self._clusters[step.target % len(self._clusters)]
         holds = yield from self._something_to_lose()
-        with self._disturbing(step.fault.value, clusters=[actor]):
+        with self.notes.disturbing(step.fault.value, clusters=[actor]) as going:
             yield DoneTo(f"{actor.relay.cut()} connections to {actor.cluster.name}; members held {holds}")
-            yield self._used_again(actor)
+            yield from self._back(going)
 
     def slow_upstream(self, step: Step) -> Course:
         actor = self._clusters[step.target % len(self._clusters)]
         yield from self._slowed(step, actor.relay, actor.cluster.name, [actor])
 
     def _slowed(self, step: Step, relay: Relay, name: str, clusters: Sequence[ClusterActor]) -> Course:
-        with self._disturbing(step.fault.value, clusters=clusters):
+        with self.notes.disturbing(step.fault.value, clusters=clusters) as going:
             rate = 2_000 * (1 + step.target % 20)
             relay.slow(rate)
             yield DoneTo(f"{name}, {rate} bytes/s")
-            yield _rest(step.seconds)
+            yield from self._watched(going, step.seconds)
             relay.slow(None)
-            for actor in clusters:
-                yield self._used_again(actor)
+            yield from self._back(going)
 
-    def _used_again(self, actor: ClusterActor) -> Until:
+    def _watched(self, going: Going, seconds: float) -> Course:
+        """What is slow stores what is acknowledged, unless a mesh does not use it any more."""
+        due, look_at, is_out = time.monotonic() + seconds, 0.0, False
+
+        def is_over() -> bool:
+            nonlocal look_at, is_out
+            if not is_out and time.monotonic() >= look_at:
+                is_out, look_at = not self._is_used(going.clusters), time.monotonic() + 0.2
+            return time.monotonic() >= due
+
+        yield Until("", is_over, seconds + 60)
+        if not is_out and self._is_used(going.clusters):
+            going.clusters = ()
+
+    def _back(self, going: Going) -> Course:
         """On a busy machine it takes a mesh a while to find out."""
-        name = actor.cluster.name
-        return Until(
-            f"the meshes use {name} again", lambda: all(each.uses(name) for each in self._meshes if each.is_reachable)
+        names = [each.cluster.name for each in going.clusters]
+        yield Until(f"the meshes use {names} again", lambda: self._is_used(going.clusters))
+        going.back = time.monotonic()
+
+    def _is_used(self, clusters: Iterable[ClusterActor]) -> bool:
+        """By all meshes but those that are dead: one that hangs still thinks what it thought."""
+        return all(
+            (each.uses(cluster.cluster.name) if each.is_reachable else each.mesh.exit_code is not None)
+            for cluster in clusters
+            for each in self._meshes
         )
 
     # What they have in common
@@ -320,38 +328,6 @@ class Faults:
         self._members.busy.discard(member)
         if member in self._members.running:
             self._members.running.remove(member)
-
-    @contextmanager
-    def _disturbing(
-        self,
-        what: str,
-        members: Iterable[ChaosMember] | None = None,
-        clusters: Iterable[ClusterActor] = (),
-        forgets: bool = False,
-    ) -> Iterator[None]:
-        begin = time.monotonic()
-        self._under_way += 1
-        try:
-            yield
-        finally:
-            self._under_way -= 1
-            self._note(what, begin, members, clusters, forgets)
-
-    def _note(
-        self,
-        what: str,
-        begin: float,
-        members: Iterable[ChaosMember] | None = None,
-        clusters: Iterable[ClusterActor] = (),
-        forgets: bool = False,
-    ) -> None:
-        concerned = None if members is None else frozenset(each.name for each in members)
-        if len(self._meshes) > 1:
-            # It may have been the first or the last one of its mesh, which joins the group upstream then, or leaves it.
-            concerned, forgets = None, True
-        names = frozenset(each.cluster.name for each in clusters)
-        end = time.monotonic() + AFTERMATH
-        self.disturbances.append(Disturbance(what, begin, end, concerned, names, forgets))
 
 
 def _rest(seconds: float) -> Until:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from confluent_kafka import KafkaException, Producer
@@ -35,21 +36,25 @@ class Plain:
         self._feed = Feed(cluster, topic, shape)
         self._shape = shape
         self._rate = rate
+        self._begun: list[float] = []
+        """When what has that number began to be fed."""
 
     def produce(self) -> None:
         """About a third of a second's; KafkaException or AssertionError when they could not be stored."""
-        self._feed.produce(max(self._rate // 3, 1), self._rate)
+        count = max(self._rate // 3, 1)
+        self._begun += [time.monotonic()] * count
+        self._feed.produce(count, self._rate)
 
-    def more(self, count: int) -> set[str]:
-        """Produce so many at once; their ids."""
-        before = self._feed.ids()
+    def more(self, count: int) -> None:
+        """Produce so many at once."""
+        self._begun += [time.monotonic()] * count
         self._feed.produce(count)
-        return self._feed.ids() - before
 
-    def records(self) -> Iterator[tuple[str, Record, bool]]:
-        """Id, record, whether it may ever be read."""
+    def records(self) -> Iterator[tuple[str, Record, bool, float]]:
+        """Id, record, whether it may ever be read, and since when it may be stored."""
         for identity in self._feed.ids():
-            yield identity, self._shape(identity, int(identity.rpartition("-")[2])), True
+            number = int(identity.rpartition("-")[2])
+            yield identity, self._shape(identity, number), True, self._begun[number]
 
 
 class Transactions:
@@ -63,7 +68,7 @@ class Transactions:
         self._shape = shape
         self._chance = random.Random(f"{seed} {cluster.name}")
         self._number = 0
-        self._may_come: dict[str, tuple[Record, bool]] = {}
+        self._may_come: dict[str, tuple[Record, bool, float]] = {}
         self._producer: Producer | None = None
 
     def produce(self) -> None:
@@ -88,9 +93,10 @@ class Transactions:
             # Whether it was committed is not known; a new producer ends it one way or the other.
             self._producer = None
 
-    def records(self) -> Iterator[tuple[str, Record, bool]]:
-        for identity, (record, may_come) in self._may_come.items():
-            yield identity, record, may_come
+    def records(self) -> Iterator[tuple[str, Record, bool, float]]:
+        """As above."""
+        for identity, (record, may_come, begun) in self._may_come.items():
+            yield identity, record, may_come, begun
 
     def finish(self) -> None:
         """End a transaction whose outcome is not known."""
@@ -99,13 +105,14 @@ class Transactions:
 
     def _next(self) -> str:
         identity = f"{self._cluster.name}-{self._topic}-t-{self._number}"
-        self._may_come[identity] = (self._shape(identity, self._number), True)
+        self._may_come[identity] = (self._shape(identity, self._number), True, time.monotonic())
         self._number += 1
         return identity
 
     def _never_come(self, ids: Iterable[str]) -> None:
         for identity in ids:
-            self._may_come[identity] = (self._may_come[identity][0], False)
+            record, _, begun = self._may_come[identity]
+            self._may_come[identity] = (record, False, begun)
 
     def _begun(self) -> Producer:
         producer = Producer(

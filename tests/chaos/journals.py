@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
-from tests.chaos.checker import Commit, Delivery
+from tests.chaos.evidence import Commit, Delivery
 from tests.chaos.plan import Kind
 from tests.clients.bench import Client, command_of, kcat_arguments
 from tests.clients.consuming import DEAD

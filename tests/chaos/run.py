@@ -15,7 +15,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from tests.chaos.actors import DEAD, GROUP, TOPIC, ClusterActor, Members, MeshActor
-from tests.chaos.checker import DeadLetter, Evidence, Kind, Original, Verdict, check
+from tests.chaos.checker import check
+from tests.chaos.evidence import DeadLetter, Evidence, Kind, Original, Verdict
 from tests.chaos.faults import Course, DoneTo, Faults, Until
 from tests.chaos.feeds import Feeding, Plain, Transactions, compacted_record, feed_poison
 from tests.chaos.plan import Kind as Client
@@ -258,7 +259,7 @@ class Run:
             if not member.is_gone or member in self._members.busy:
                 continue
             code = member.process.exit_code
-            may_give_up = not self._faults.is_calm
+            may_give_up = not self._faults.notes.is_calm
             assert member.died_of_poison or may_give_up, (
                 f"{member.name} ended by itself with {code}:\n{member.process.log_tail()}"
             )
@@ -283,6 +284,8 @@ class Run:
                     outcome.problems.append(f"{mesh.name} logged: {json.dumps(entry)[:2_000]}")
         try:
             outcome.verdict = check(self._evidence())
+            if not outcome.problems and not outcome.verdict.ordered:
+                outcome.problems.append("the order of nothing could be judged, not even at the end")
             if outcome.problems:
                 self._keep_lost_for_good(outcome.verdict)
         except (AssertionError, RuntimeError, KafkaException) as problem:
@@ -308,7 +311,7 @@ class Run:
 
     def _evidence(self) -> Evidence:
         clean_from = self._clean_from or float("inf")
-        disturbances = [replace(each, end=min(each.end, clean_from)) for each in self._faults.disturbances]
+        disturbances = [replace(each, end=min(each.end, clean_from)) for each in self._faults.notes.disturbances]
         return Evidence(
             self._originals(),
             [each for member in self._members.all for each in member.deliveries()],
@@ -323,9 +326,9 @@ class Run:
 
     def _originals(self) -> dict[str, Original]:
         originals = {
-            identity: Original(_hashes(record), copies=0, may_come=may_come)
+            identity: Original(_hashes(record), copies=0, may_come=may_come, fed=fed)
             for source in self._sources
-            for identity, record, may_come in source.records()
+            for identity, record, may_come, fed in source.records()
         }
         for identity, record in self._poison.items():
             originals[identity] = Original(_hashes(record), copies=0)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.checker import (
+from tests.chaos.checker import check
+from tests.chaos.evidence import (
     Commit,
     DeadLetter,
     Delivery,
@@ -16,7 +17,6 @@ from tests.chaos.checker import (
     Finding,
     Kind,
     Original,
-    check,
 )
 
 SLOT = 7 << 32
@@ -42,6 +42,11 @@ def delivered(number: int, member: str, at: float | None = None) -> Delivery:
 
 def killed(member: str, at: float) -> Disturbance:
     return Disturbance("kill -9", at, at + 5.0, frozenset({member}))
+
+
+def fed(evidence: Evidence, number: int, at: float) -> Evidence:
+    original = replace(evidence.originals[IDS[number]], fed=at)
+    return replace(evidence, originals={**evidence.originals, IDS[number]: original})
 
 
 def found(evidence: Evidence) -> list[tuple[Kind, str]]:
@@ -143,6 +148,23 @@ def test_what_a_member_had_fetched_and_lost_may_come_late(assigned: float, distu
     assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == expected
 
 
+@pytest.mark.parametrize(
+    ("number", "fed_at", "is_cause"),
+    [(5, 4.9, True), (5, 5.1, False), (0, 5.1, False), (2, 5.1, True)],
+    ids=["fed before", "fed since", "behind what was fed since", "before what was fed since"],
+)
+def test_what_came_to_a_member_after_it_was_anothers_was_in_no_buffer(
+    number: int, fed_at: float, is_cause: bool
+) -> None:
+    """As before: b shows the record at 5.0, and a at 12.0, which was given it after record 0 and before record 2."""
+    behind = replace(delivered(2, "a"), offset=SLOT + 8)
+    evidence = replace(good(), assignments={"a": [-1.0]}, disturbances=[killed("a", 3.0)])
+    evidence = replace(evidence, deliveries=[behind if each.id == IDS[2] else each for each in evidence.deliveries])
+    late = replace(delivered(5, "a", at=12.0), offset=SLOT + 7)
+    several = with_deliveries(fed(evidence, number, fed_at), late)
+    assert found(several) == ([] if is_cause else [(Kind.ACKNOWLEDGED, IDS[5])])
+
+
 def test_commit_of_another_slot_acknowledges_nothing() -> None:
     evidence = replace(good(), commits=[Commit("b", 10.0, {0: (8 << 32) + 1})], disturbances=[killed("b", 6.0)])
     assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == []
@@ -158,8 +180,29 @@ def test_commit_after_a_new_assignment_is_about_what_came_after_it() -> None:
     """The commit of the fourth was refused, the member joined again, and went on behind it."""
     evidence = with_deliveries(replace(good(), disturbances=[killed("b", 4.5)]), delivered(3, "a", at=12.0))
     assert found(evidence) == [(Kind.ACKNOWLEDGED, IDS[3])]
-    assert found(replace(evidence, assignments={"b": [3.5]})) == []
-    assert found(replace(evidence, assignments={"b": [2.5]})) == [(Kind.ACKNOWLEDGED, IDS[3])]
+    late = replace(evidence, disturbances=[killed("b", 3.2)])
+    assert found(replace(late, assignments={"b": [3.5]})) == []
+    assert found(replace(late, assignments={"b": [2.5]})) == [(Kind.ACKNOWLEDGED, IDS[3])]
+
+
+def test_new_assignment_for_which_nothing_was_lost_voids_nothing() -> None:
+    """The member was asked to join again, and then had what it held still."""
+    evidence = with_deliveries(replace(good(), disturbances=[killed("b", 4.5)]), delivered(3, "a", at=12.0))
+    assert found(replace(evidence, assignments={"b": [3.5]})) == [(Kind.ACKNOWLEDGED, IDS[3])]
+    other = replace(evidence, disturbances=[killed("a", 3.2), killed("b", 4.5)], assignments={"b": [3.5]})
+    assert found(other) == [(Kind.ACKNOWLEDGED, IDS[3])], "another member lost something"
+
+
+@pytest.mark.parametrize(("back", "died", "is_documented"), [(9.5, 11.0, True), (5.0, 11.0, False), (9.5, 14.0, False)])
+def test_what_is_acknowledged_is_stored_soon_after_the_cluster_is_back(
+    back: float, died: float, is_documented: bool
+) -> None:
+    """The commit is answered at 10.0; what the outage excuses otherwise goes on until 25.0."""
+    down = Disturbance("a broker is killed", 2.0, 25.0, clusters=frozenset({"eu"}), back=back)
+    dead = Disturbance("the mesh is killed", died, 25.0, forgets=True)
+    evidence = replace(good(), disturbances=[down, dead], assignments={"a": [11.5]})
+    evidence = with_deliveries(evidence, delivered(5, "a", at=20.0))
+    assert found(evidence) == ([] if is_documented else [(Kind.ACKNOWLEDGED, IDS[5])])
 
 
 @pytest.mark.parametrize(("cluster", "is_documented"), [("eu", True), ("us", False)])
@@ -172,11 +215,6 @@ def test_acknowledgement_while_the_cluster_is_down_lasts_as_long_as_the_mesh(clu
     assert found(with_deliveries(replace(good(), disturbances=[down]), again)) == [(Kind.ACKNOWLEDGED, IDS[5])]
 
 
-def test_commit_of_a_member_that_hung_changes_nothing() -> None:
-    evidence = replace(good(), hung=frozenset({"b"}))
-    assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == []
-
-
 def test_commit_of_what_a_client_has_kept_changes_nothing() -> None:
     """It was given partitions anew while they moved, and went on where it stood."""
     moved = Disturbance("a mesh comes", 3.0, 5.0, forgets=True)
@@ -185,6 +223,9 @@ def test_commit_of_what_a_client_has_kept_changes_nothing() -> None:
     assert found(kept) == []
     assert found(replace(kept, keeping=frozenset())) == [(Kind.ACKNOWLEDGED, IDS[5])]
     assert found(replace(kept, assignments={"b": [2.5]})) == [(Kind.ACKNOWLEDGED, IDS[5])]
+    assert found(fed(kept, 5, at=4.4)) == []
+    assert found(fed(kept, 5, at=4.6)) == [(Kind.ACKNOWLEDGED, IDS[5])], "fetched since"
+    assert found(fed(kept, 4, at=4.6)) == [(Kind.ACKNOWLEDGED, IDS[5])], "fetched behind what came since"
 
 
 def test_order_break() -> None:
@@ -195,6 +236,21 @@ def test_order_break() -> None:
     assert found(replace(broken, disturbances=[killed("c", 2.0)])) == []
     assert found(replace(broken, disturbances=[killed("c", -20.0)])) == [], "its buffer may have been full"
     assert found(replace(broken, disturbances=[killed("c", -70.0)])) == [(Kind.ORDER, IDS[3])]
+
+
+def test_order_is_judged_where_nobody_can_have_lost_it() -> None:
+    """4 comes to b at 3.0, and 3 to b at 4.0; something else happened before that."""
+    evidence = good()
+    swapped = [*evidence.deliveries[:3], delivered(4, "b", at=3.0), delivered(3, "b", at=4.0), evidence.deliveries[5]]
+    broken = replace(evidence, deliveries=swapped, disturbances=[killed("c", -4.0)])
+    assert found(broken) == []
+    assert check(broken).ordered == 0
+    wrong = [(Kind.ORDER, IDS[3])]
+    assert found(replace(broken, originals=fed(broken, 4, at=2.0).originals)) == wrong, "ended before 4 was fed"
+    assert found(replace(broken, assignments={"b": [2.0]})) == wrong, "its buffer was emptied after it had ended"
+    assert found(replace(broken, assignments={"b": [2.0]}, keeping=frozenset({"b"}))) == []
+    assert found(replace(broken, clean_from=2.5)) == wrong, "everything had been committed"
+    assert check(good()).ordered == 4, "all but the first one of each member"
 
 
 def test_order_of_what_comes_again_is_nobodys() -> None:
