@@ -135,8 +135,7 @@ class Faults:
     # Meshes
 
     def kill_mesh(self, step: Step) -> Course:
-        mesh = yield from self._free(self._meshes, step)
-        holds = yield from self._something_to_lose()
+        mesh, holds = yield from self._loaded_mesh(step)
         with self.notes.disturbing(step.fault.value, forgets=True):
             mesh.is_reachable = False
             mesh.mesh.kill()
@@ -146,8 +145,7 @@ class Faults:
         mesh.is_busy = False
 
     def freeze_mesh(self, step: Step) -> Course:
-        mesh = yield from self._free(self._meshes, step)
-        holds = yield from self._something_to_lose()
+        mesh, holds = yield from self._loaded_mesh(step)
         with self.notes.disturbing(step.fault.value, forgets=True):
             mesh.is_reachable = False
             mesh.mesh.freeze()
@@ -288,6 +286,20 @@ class Faults:
         actor = free[step.target % len(free)]
         actor.is_busy = True
         return actor
+
+    def _loaded_mesh(self, step: Step) -> Generator[Until | DoneTo, None, tuple[MeshActor, int]]:
+        """Waits until members of a free mesh have something to lose; that one, and how many records."""
+        found: list[tuple[MeshActor, int]] = []
+
+        def is_found() -> bool:
+            held = [(each, each.in_flight().total()) for each in self._meshes if not each.is_busy]
+            found[:] = [(each, count) for each, count in held if count]
+            return bool(found)
+
+        yield Until("members of a mesh that may be chosen hold records", is_found)
+        mesh, count = found[step.target % len(found)]
+        mesh.is_busy = True
+        return mesh, count
 
     def _free_members(self) -> list[ChaosMember]:
         return [each for each in self._members.running if each not in self._members.busy and not each.is_gone]

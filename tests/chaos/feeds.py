@@ -128,9 +128,10 @@ class Transactions:
         return producer
 
 
-def feed_poison(cluster: KafkaCluster, topic: str, count: int) -> dict[str, Record]:
-    """Store so many records that kill their members; they by id."""
-    records = {f"{POISON}-{number}": poison_record(f"{POISON}-{number}", number) for number in range(count)}
+def feed_poison(cluster: KafkaCluster, topic: str, count: int, first: int = 0) -> dict[str, Record]:
+    """Store so many records that kill their members, numbered from `first`; they by id."""
+    numbers = range(first, first + count)
+    records = {f"{POISON}-{number}": poison_record(f"{POISON}-{number}", number) for number in numbers}
     producer = Producer({**CLIENT_PROPERTIES, "bootstrap.servers": cluster.bootstrap_servers})
     for record in records.values():
         producer.produce(topic, record.value, record.key, timestamp=record.timestamp)

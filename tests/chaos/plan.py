@@ -84,8 +84,9 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Setup:
     """meshes: processes of one pool. is_named: they have a process_id. knows_all: clients know the addresses of all of
-    them, else each knows one. rate: records a second, of all clusters. poison: records that kill their members; with
-    any, there are dead letters. replay: bytes that a pool keeps to send again."""
+    them, else each knows one. rate: records a second, of all clusters. poison: records that kill their members, stored
+    at the beginning, and as many again when a quarter of the steps is left; with any, there are dead letters. replay:
+    bytes that a pool keeps to send again."""
 
     meshes: int
     is_named: bool

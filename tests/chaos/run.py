@@ -147,10 +147,17 @@ class Run:
         for kind in setup.members:
             self._members.start(kind)
         self._faults.started(begin)
-        self._poison = feed_poison(self._clusters[seed % 2].cluster, TOPIC, setup.poison)
+        self._feed_poison()
+
+    def _feed_poison(self) -> None:
+        number, count = self._plan.seed + len(self._poison), self._plan.setup.poison
+        self._poison |= feed_poison(self._clusters[number % 2].cluster, TOPIC, count, len(self._poison))
 
     def _steps(self) -> None:
+        late = len(self._plan.steps) * 3 // 4
         for step in self._plan.steps:
+            if step.number == late:
+                self._feed_poison()
             self._step(step)
         self._go_on("all is healed", lambda: not self._tasks, timeout=300)
 

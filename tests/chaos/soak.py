@@ -14,8 +14,10 @@ import sys
 import tempfile
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -38,6 +40,10 @@ HEALTHY, STUCK = 7, 3
 LOCK = 10.0
 POLL_INTERVAL = 20.0
 """Seconds after which librdkafka itself leaves the group for an application that stands still."""
+WINDOW = 30.0
+"""Seconds over which the rate of the healthy members is looked at: stuck ones come and go meanwhile."""
+KEPT = 0.5
+"""How much of what is fed they process in the slowest window."""
 HELD = POLL_INTERVAL + 15.0
 """Seconds for which nobody may hold a partition's commit position: it leaves, and others work off what it held."""
 
@@ -45,7 +51,8 @@ HELD = POLL_INTERVAL + 15.0
 @dataclass(slots=True)
 class Report:
     """resident: bytes, every half second. longest_held: seconds. named: who held a commit position for longer than
-    LOCK, as /status says; nameless: how often the metric did not name that one."""
+    LOCK, as /status says; nameless: how often the metric did not name that one. fed: records a second, from `begin` to
+    `end`. slowest: records a second of all healthy members together, in the slowest WINDOW of that time."""
 
     records: int
     seconds: float = 0.0
@@ -57,6 +64,13 @@ class Report:
     again: int = 0
     problems: list[str] = field(default_factory=list)
     named_by_metric: set[str] = field(default_factory=set)
+    begin: float = 0.0
+    end: float = 0.0
+    slowest: float = inf
+
+    @property
+    def fed(self) -> float:
+        return self.records / (self.end - self.begin) if self.end > self.begin else 0.0
 
     def __str__(self) -> str:
         highest, half = max(self.resident, default=0), len(self.resident) // 2
@@ -64,6 +78,8 @@ class Report:
         lines = (
             f"{self.records:,} records in {self.seconds:.0f} s, {self.lost:,} lost, {self.again:,} again",
             f"resident {highest // MIB} MiB at most (first half {first}, second {second}; budget {BUDGET // MIB})",
+            f"{self.fed:,.0f} a second were fed, and {self.slowest:,.0f} processed by healthy members in the slowest "
+            f"{WINDOW:g} s",
             f"a commit position was held for {self.longest_held:.1f} s at most, by {sorted(self.named)}",
             *self.problems,
         )
@@ -122,7 +138,7 @@ def _options(number: int, mesh: Mesh, records: int, folder: Path) -> Options:
 def _watch(
     clusters: Sequence[KafkaCluster], mesh: Mesh, report: Report, say: Callable[[str], None], rate: float | None
 ) -> None:
-    begin = time.monotonic()
+    report.begin = begin = time.monotonic()
     feeders = [
         threading.Thread(target=_feed, args=(cluster, number, len(clusters), report.records, rate), daemon=True)
         for number, cluster in enumerate(clusters)
@@ -136,6 +152,8 @@ def _watch(
         now = time.monotonic()
         report.resident.append(_resident(mesh.pid))
         committed = _look(mesh, report)
+        if any(feeder.is_alive() for feeder in feeders):
+            report.end = now
         if now > told + 10:
             told = now
             say(f"{now - begin:.0f} s: {committed:,} committed, {report.resident[-1] // MIB} MiB resident")
@@ -201,8 +219,32 @@ def _account(options: Sequence[Options], report: Report) -> None:
         union |= int.from_bytes(Path(each.bitmap).read_bytes(), "little")
         lines = Path(each.bitmap).with_suffix(".out").read_text().splitlines()
         total += json.loads([line for line in lines if '"count"' in line][-1])["count"]
+    report.slowest = slowest(
+        [_counts(Path(each.bitmap).with_suffix(".out")) for each in options if not each.stuck_after],
+        report.begin,
+        report.end,
+    )
     distinct = union.bit_count()
     report.lost, report.again = report.records - distinct, total - distinct
+
+
+def _counts(out: Path) -> list[tuple[float, int]]:
+    """When a member had processed how many records."""
+    lines = [json.loads(line) for line in out.read_text().splitlines() if '"count"' in line]
+    return [(line["at"], line["count"]) for line in lines]
+
+
+def slowest(members: Sequence[Sequence[tuple[float, int]]], begin: float, end: float) -> float:
+    """Records a second of all members together in the slowest WINDOW between these; their members tell every second or
+    so. Infinite when that is shorter."""
+
+    def processed(at: float) -> int:
+        told = (each[bisect_right(each, (at, inf)) - 1] if each and each[0][0] <= at else (at, 0) for each in members)
+        return sum(count for _, count in told)
+
+    starts = range(int(end - begin - WINDOW) + 1) if end - begin >= WINDOW else range(0)
+    rates = ((processed(begin + at + WINDOW) - processed(begin + at)) / WINDOW for at in starts)
+    return min(rates, default=inf)
 
 
 def _resident(pid: int) -> int:
@@ -218,6 +260,8 @@ def judge(report: Report) -> list[str]:
         f"resident memory went to {max(first, second) // MIB} MiB": max(first, second) > BUDGET + ABOVE_BUDGET,
         f"resident memory grew from {first // MIB} to {second // MIB} MiB": second > first + GROWTH,
         f"a commit position was held for {report.longest_held:.1f} s": report.longest_held > HELD,
+        f"healthy members processed {report.slowest:,.0f} a second when {report.fed:,.0f} were fed": report.slowest
+        < KEPT * report.fed,
         f"{report.nameless} times nobody was named who held it": report.nameless,
         f"a healthy member held it: {sorted(report.named)}": not all(name.startswith("stuck") for name in report.named),
     }

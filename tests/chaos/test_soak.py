@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.soak import BUDGET, MIB, Report, judge, soak
+from tests.chaos.soak import BUDGET, MIB, WINDOW, Report, judge, slowest, soak
 from tests.integration.jars import missing_programs
 
 
@@ -22,7 +22,7 @@ def test_a_minute_with_stuck_members(tmp_path: Path) -> None:
     assert report.named, "nobody was ever stuck"
 
 
-GOOD = Report(100, 10.0, [100 * MIB] * 10, 5.0, 0, {"stuck-8-id"}, 0, 3)
+GOOD = Report(100, 10.0, [100 * MIB] * 10, 5.0, 0, {"stuck-8-id"}, 0, 3, begin=0.0, end=10.0, slowest=9.0)
 
 
 def test_the_judge_core() -> None:
@@ -35,6 +35,18 @@ def test_the_judge_core() -> None:
         replace(GOOD, longest_held=40.0),
         replace(GOOD, nameless=1),
         replace(GOOD, named={"healthy-1-id"}),
+        replace(GOOD, slowest=4.0),
         replace(GOOD, problems=["only 99 of 100 committed"]),
     ):
         assert len(judge(wrong)) == 1, wrong
+
+
+def test_the_slowest_time_core() -> None:
+    """One processes ten a second and one five, which does nothing for half of a window."""
+    steady = [(float(at), 10 * at) for at in range(100)]
+    pausing = [(float(at), 5 * (at if at < 50 else max(50, at - 15))) for at in range(100)]
+    assert slowest([steady], 0.0, 99.0) == 10.0
+    assert slowest([steady, pausing], 0.0, 99.0) == 10.0 + 5 / 2
+    assert slowest([steady, pausing], 0.0, 49.0) == 15.0, "before it"
+    assert slowest([steady, []], 0.0, 99.0) == 10.0
+    assert slowest([steady], 0.0, WINDOW - 1) > 1e9, "too short to tell"
