@@ -239,6 +239,21 @@ class Inflow:
         partition.standing = Standing.ACTIVE
         self._serving.distribution.activate(partition, now)
 
+    def log_parts(self, source: UpstreamPartition, offset: int, now: float) -> None:
+        """A partition that has just begun has perhaps other records from `offset` on than those that are stored as
+        acknowledged, or leased, there: that is void."""
+        partition = self._serving.partitions.get(source)
+        if partition is None or not partition.is_active or _highest_known(partition) < offset:
+            return
+        stored = partition.ledger.stored
+        fields = {"group": self.group, "partition": str(source), "offset": offset}
+        self._effects.append(Report("what was acknowledged of a log that was truncated is void", fields, "warning"))
+        self._lose(partition, Kind.RESET)
+        # Runs lie above the committed offset, so that 1 voids all of them; 0 would be an end that is not known.
+        self._begin(partition, Assignment(source, stored.offset, stored, False, max(offset, 1)), now)
+        partition.standing = Standing.ACTIVE
+        self._serving.distribution.activate(partition, now)
+
     def reread(
         self,
         source: UpstreamPartition,
@@ -302,3 +317,11 @@ class Inflow:
             if eager != (cluster in self._eager):
                 (self._eager.add if eager else self._eager.discard)(cluster)
                 self._effects.append(HurryUpstream(self.group, cluster, eager))
+
+
+def _highest_known(partition: Partition) -> int:
+    """The highest offset that is settled, leased, or was delivered in vain."""
+    leased = [each.span.last for each in partition.leased.values()]
+    ahead = [each.span.last for each in partition.ahead.values()]
+    highest: int = max([partition.ledger.highest, *leased, *ahead])
+    return highest

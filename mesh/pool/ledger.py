@@ -31,7 +31,17 @@ class Ledger:
     stored: what is known to be committed upstream, NOTHING if nothing is.
     """
 
-    __slots__ = ("_counts", "_covered", "_settled", "_stored_version", "committable", "received", "stored", "version")
+    __slots__ = (
+        "_counts",
+        "_covered",
+        "_known",
+        "_settled",
+        "_stored_version",
+        "committable",
+        "received",
+        "stored",
+        "version",
+    )
 
     def __init__(
         self,
@@ -52,6 +62,7 @@ class Ledger:
         for span in settled:
             self.settle(span.first, span.last)
         self._stored_version = self.version if stored.offset >= position else -1
+        self._known = self.highest if stored.leader_epoch >= 0 else -1
 
     @property
     def spans(self) -> list[Span]:
@@ -65,6 +76,11 @@ class Ledger:
     def highest(self) -> int:
         """The highest settled offset, or the one below the committable."""
         return int(self._settled.peekitem(-1)[1]) if self._settled else self.committable - 1
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the engine has read all that is settled, or its epoch is stored. Leases go ahead of the engine."""
+        return self.highest < max(self.received, self._known + 1)
 
     @property
     def outstanding(self) -> int:

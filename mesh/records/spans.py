@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
 
 ClusterName = NewType("ClusterName", str)
@@ -41,7 +41,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class CommitPosition:
-    """What is committed upstream for one partition: the next offset to read, and text of at most 4,000 characters."""
+    """What is committed upstream for one partition: the next offset to read, and text of at most 4,000 characters.
+
+    leader_epoch: no record below the offset, or that the text speaks of, is of a later one; -1 if that is not known.
+    is_read: whether the engine has read them all, and can tell.
+    """
 
     offset: int
     metadata: str = ""
+    leader_epoch: int = field(default=-1, compare=False)
+    is_read: bool = field(default=False, compare=False)

@@ -21,6 +21,7 @@ from mesh.upstream.engine import (
     EngineEvent,
     EngineFailed,
     HighWatermarks,
+    LogParts,
     Lost,
     PositionReset,
     ReadingDown,
@@ -102,6 +103,8 @@ class UpstreamEvents:
                 pool.inflow.lost(sources)
             case PositionReset(partition, start, reason):
                 pool.inflow.position_reset(partition, start, reason, now)
+            case LogParts(partition, offset):
+                pool.inflow.log_parts(partition, offset, now)
             case Reread(partition, span, batches, complete, error):
                 pool.inflow.reread(partition, span, batches, complete, error, now)
             case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():

@@ -165,7 +165,7 @@ class Assignment:
                 raise KafkaException(answer.error)
         return {
             UpstreamPartition(self._cluster, TopicName(each.topic), each.partition): CommitPosition(
-                each.offset, each.metadata or ""
+                each.offset, each.metadata or "", -1 if each.leader_epoch is None else each.leader_epoch
             )
             for each in answers
             if each.offset >= 0

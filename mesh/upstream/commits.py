@@ -83,7 +83,8 @@ class Commits:
             for source, position in commit.positions.items():
                 if source in ours:
                     commit.sent[source.topic, source.partition, position.offset] = source
-                    offers.append(TopicPartition(source.topic, source.partition, position.offset, position.metadata))
+                    place = (source.topic, source.partition, position.offset)
+                    offers.append(TopicPartition(*place, position.metadata, position.leader_epoch))
                 else:
                     commit.errors[source] = REBALANCE_IN_PROGRESS
             if not offers or consumer is None:

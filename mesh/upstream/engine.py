@@ -120,6 +120,15 @@ class PositionReset:
 
 
 @dataclass(frozen=True, slots=True)
+class LogParts:
+    """Told of a partition that was just assigned, before anything of it is read: its log is the one that the stored
+    leader epoch speaks of only up to `offset`, and may have other records from there on (an unclean election)."""
+
+    partition: UpstreamPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """The end of one `commit` command: per partition 0 when stored, else the Kafka error code that kept it from being
     stored; 27 (REBALANCE_IN_PROGRESS) for a partition that is not ours (any more)."""
@@ -190,6 +199,7 @@ EngineEvent: TypeAlias = (
     | EndReached
     | HighWatermarks
     | PositionReset
+    | LogParts
     | Committed
     | Reread
     | SourceDown

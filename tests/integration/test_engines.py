@@ -7,16 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from mesh.records.batch import Batch
 from mesh.records.runs import rebase
+from mesh.records.spans import CommitPosition
 from mesh.upstream.access import Access
 from mesh.upstream.connection import BrokerLink
+from mesh.upstream.engine import LogParts
 from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import Mesh
 from tests.records.reading import split_batches
+from tests.upstream.harness import engine, new_name, produce, run, source
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORDS = 300
@@ -54,6 +57,39 @@ async def fetch_all(bootstrap_servers: str, topic: str, records: int) -> list[Ba
                 offset = batch.last + 1
     link.close()
     return batches
+
+
+def test_the_leader_epoch_of_what_was_acknowledged_is_stored_and_looked_at(kafka: KafkaCluster) -> None:
+    """Kafka keeps the epoch with the commit, and says where it ends: here where the log does."""
+    topic, group = new_name("epochs"), new_name("group")
+    kafka.create_topic(topic, 1)
+    produce(kafka.bootstrap_servers, topic, 10)
+    place = source(topic)
+
+    async def test() -> None:
+        async with engine(kafka.bootstrap_servers, group, topic, reads_with="raw") as running:
+            await running.ends()
+            for text, is_read in (("unread", False), ("read", True)):
+                stored = CommitPosition(2, text, is_read=is_read)
+                assert await running.commit({place: stored}) == {place: 0}
+                (answer,) = await asyncio.to_thread(committed, kafka, group, topic)
+                assert (answer.metadata, answer.leader_epoch) == (text, 0 if is_read else None)
+        await asyncio.to_thread(produce, kafka.bootstrap_servers, topic, 5)
+        async with engine(kafka.bootstrap_servers, group, topic, reads_with="raw") as running:
+            assert (await running.assigned())[0].committed.leader_epoch == 0
+            assert (await running.next(LogParts)).offset == 15
+            await running.ends()
+            assert [record.offset for record in running.records(topic)] == list(range(2, 15))
+
+    run(test)
+
+
+def committed(kafka: KafkaCluster, group: str, topic: str) -> list[TopicPartition]:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    try:
+        return consumer.committed([TopicPartition(topic, 0)], timeout=30)
+    finally:
+        consumer.close()
 
 
 def content(batch: Batch) -> bytes:

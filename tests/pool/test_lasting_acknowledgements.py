@@ -6,9 +6,10 @@ import pytest
 
 from mesh.pool.acknowledged import unpack
 from mesh.pool.effects import CommitUpstream, LeaveUpstream, Report
+from mesh.pool.ledger import Ledger
 from mesh.pool.results import CommitResult
 from mesh.pool.settings import PoolSettings
-from mesh.records.spans import CommitPosition
+from mesh.records.spans import CommitPosition, Span
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import Consumer, World, source, value_of
 
@@ -142,6 +143,38 @@ def test_a_log_that_was_cut_off_may_have_other_records_there() -> None:
     consumer.fetch(partitions=[0])
     consumer.fetch(partitions=[0], wait=0.0)
     assert values(consumer) == expected(0, 1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(("parts_at", "again"), [(0, True), (3, True), (5, True), (6, False), (100, False)])
+def test_a_log_that_was_cut_off_and_has_grown_again(parts_at: int, again: bool) -> None:
+    """The engine tells from where on it is not the log whose leader epoch is stored: 3 to 5 were acknowledged."""
+    before, (_, second) = begin()
+    commit(before, second)
+    world, consumer = restarted(before, end=50)
+    world.upstream(lambda pool: pool.inflow.log_parts(source(0), parts_at, world.now))
+    world.produce(0)
+    world.produce(0)
+    consumer.fetch(partitions=[0])
+    consumer.fetch(partitions=[0], wait=0.0)
+    assert values(consumer) == expected(*range(6 if again else 3))
+    assert bool(told(world, "what was acknowledged of a log that was truncated is void")) == again
+
+
+def test_what_is_stored_says_whether_the_engine_has_read_it_all() -> None:
+    """Only then the engine's last leader epoch is that of all of it. What was stored with an epoch before counts."""
+    before, (_, second) = begin()
+    before.auto_store = False
+    commit(before, second)
+    (effect,) = [each for each in before.effects if isinstance(each, CommitUpstream)]
+    assert effect.positions[source(0)].is_read
+    read = Ledger(0)
+    read.receive(0, 9)
+    read.settle(5, 9)
+    assert read.is_read
+    read.settle(12, 13)
+    assert not read.is_read, "a lease is ahead of the engine"
+    assert Ledger(0, CommitPosition(0, "", leader_epoch=4), [Span(3, 5)]).is_read
+    assert not Ledger(0, CommitPosition(0, ""), [Span(3, 5)]).is_read
 
 
 @pytest.mark.parametrize("metadata", ["kafka-mesh/9 0 x y", "kafka-mesh/1 0 BAa 00000000"])

@@ -1,4 +1,4 @@
-"""Where a log begins and ends."""
+"""Where a log begins and ends, and where its epochs end."""
 
 from __future__ import annotations
 
@@ -28,3 +28,17 @@ async def offset_of(
         raise Unreachable(str(problem)) from problem
     error, offset = found.get((source.topic, source.partition), (-1, -1))
     return offset if not error and offset >= 0 else None
+
+
+async def end_of_epoch(source: UpstreamPartition, node: Node, current: int, epoch: int) -> tuple[int, int]:
+    """Error code, and the offset at which the records of this epoch, or of earlier ones, end in a log; -1 if the log
+    knows no epoch that late, or the broker does not tell such things. Raises Unreachable."""
+    served = (await node.asking.versions()).get(messages.OFFSET_FOR_LEADER_EPOCH)
+    if served is None or not served.lowest <= 2 <= served.highest:
+        return 0, -1
+    request = messages.epoch_ends_request({str(source.topic): [(source.partition, current, epoch)]})
+    try:
+        found = messages.decode_epoch_ends(await node.asking.request(request))
+    except ProtocolError as problem:
+        raise Unreachable(str(problem)) from problem
+    return found.get((source.topic, source.partition), (0, -1))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.upstream.access import access_of
@@ -97,7 +98,7 @@ class RawEngine:
     def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         # Before it: librdkafka's side must not take a position of ours for another member's.
         self._group.advance({each.source: each.position for each in self._readings.values() if not each.delegated})
-        self._group.commit(token, positions)
+        self._group.commit(token, self._with_epochs(positions))
 
     def reread(self, partition: UpstreamPartition, span: Span) -> None:
         reading = self._readings.get(partition)
@@ -115,7 +116,7 @@ class RawEngine:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._cluster.close()
-        return await self._group.close(positions)
+        return await self._group.close(self._with_epochs(positions))
 
     async def _run(self) -> None:
         try:
@@ -162,10 +163,25 @@ class RawEngine:
         if partition.resumed and known is not None and known.position >= start:
             start = known.position
         epoch = known.last_epoch if known is not None and known.position == start else -1
-        self._readings[source] = Reading(source, start, last_epoch=epoch)
+        reading = self._readings[source] = Reading(source, start, last_epoch=epoch)
+        if partition.resumed and known is not None:
+            reading.log_epoch, reading.unchecked = known.log_epoch, known.unchecked
+        elif partition.committed.metadata and partition.committed.leader_epoch >= 0:
+            reading.log_epoch, reading.unchecked = partition.committed.leader_epoch, True
         return AssignedPartition(source, start, partition.committed, partition.resumed, partition.end)
 
     # Ours
+
+    def _with_epochs(
+        self, positions: Mapping[UpstreamPartition, CommitPosition]
+    ) -> dict[UpstreamPartition, CommitPosition]:
+        """With the leader epochs of what they say was settled out of order, where all of it came through here."""
+        told: dict[UpstreamPartition, CommitPosition] = {}
+        for source, position in positions.items():
+            reading = self._readings.get(source)
+            is_known = position.is_read and position.metadata and reading is not None and not reading.delegated
+            told[source] = replace(position, leader_epoch=reading.log_epoch) if is_known and reading else position
+        return told
 
     def _tell(self, event: EngineEvent) -> None:
         if self._closed:

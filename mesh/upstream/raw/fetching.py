@@ -145,6 +145,8 @@ class Fetching:
             self.health.look(self._loop.time(), wanted)
 
     def _led(self) -> None:
+        assert self._resets is not None
+        self._resets.check(self._readings.values())
         self._open_lanes()
         self.wake()
 
@@ -340,6 +342,7 @@ class Fetching:
         reading.position = progress.position
         if progress.epoch >= 0:
             reading.last_epoch = progress.epoch
+            reading.log_epoch = max(reading.log_epoch, progress.epoch)
         self.health.worked(reading.source)
         if progress.batches:
             self._served += 1

@@ -26,6 +26,9 @@ class Reading:
     leader: node id. epoch: the leader's (KIP-320). replica: the node that the leader wants to be read instead of it,
     until `replica_until`. flight: the request it is in, if any.
 
+    log_epoch: no record that was read, or is stored as settled, is of a later one; -1 if that is not known. unchecked:
+    it is to be asked first whether the log is still the one that this epoch speaks of.
+
     suspended: revoked, and may come back. resting_until: in the loop's time. served: when it last brought something;
     who waits longest stands first in the next request, since a broker fills an answer from the front.
     told_end: the last end that was told.
@@ -46,6 +49,8 @@ class Reading:
     resting_until: float = 0.0
     served: int = 0
     told_end: int = -1
+    log_epoch: int = -1
+    unchecked: bool = False
 
     def node(self, now: float) -> int:
         """Whom to ask; NO_LEADER while that is not known."""
@@ -61,7 +66,7 @@ class Reading:
 
     @property
     def is_asked_for(self) -> bool:
-        return not (self.paused or self.suspended or self.delegated)
+        return not (self.paused or self.suspended or self.delegated or self.unchecked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,8 @@ _ELSEWHERE: Final = frozenset(
 )
 _MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _NOT_YET: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE})
+PASSING: Final = _ELSEWHERE | _NOT_YET
+"""What a broker answers that is not the leader, or not ready yet."""
 
 
 def says_nothing(fetched: Fetched, reading: Reading, read_committed: bool) -> bool:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from mesh.records.spans import UpstreamPartition
 from mesh.upstream.connection import Unreachable
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset
+from mesh.upstream.engine import EndReached, EngineEvent, LogParts, PositionReset
 from mesh.upstream.nodes import Nodes
-from mesh.upstream.raw.bounds import EARLIEST, LATEST, offset_of
+from mesh.upstream.raw.bounds import EARLIEST, LATEST, end_of_epoch, offset_of
 from mesh.upstream.raw.leaders import Leaders
-from mesh.upstream.raw.reading import REST, Reading
+from mesh.upstream.raw.reading import PASSING, REST, Reading
 
 _ANEW = "the topic was deleted and made anew"
 
@@ -40,6 +40,8 @@ class Resets:
         self._rest = rest
         self._tasks = tasks
         self._leaders = leaders
+        self._checked: set[Reading] = set()
+        """Those whose logs are being looked at."""
 
     def begin_anew(self, source: UpstreamPartition, leader: int, topic_id: UUID | None) -> None:
         """Its topic is another one than before."""
@@ -56,11 +58,54 @@ class Resets:
 
     def truncated(self, reading: Reading, end: int) -> None:
         """Another leader's log goes another way from `end` on (an unclean election): what was read there is no more."""
-        reading.last_epoch = -1
+        reading.last_epoch = reading.log_epoch = -1
         if end < reading.position:
             self._made_anew(reading.source)
             reading.position, reading.told_end = end, -1
             self._tell(PositionReset(reading.source, end, f"the log was truncated: it was read beyond {end}"))
+
+    def check(self, readings: Iterable[Reading]) -> None:
+        """Of those whose leaders are known, find out whether their logs are still the ones that they were."""
+        for each in readings:
+            if each.unchecked and each not in self._checked and each.leader in self._nodes.nodes:
+                self._checked.add(each)
+                self._tasks.create_task(self._check(each))
+
+    async def _check(self, reading: Reading) -> None:
+        """`unchecked` until then."""
+        try:
+            while self._readings.get(reading.source) is reading:
+                end = await self._end_of_epoch(reading)
+                if self._readings.get(reading.source) is not reading or reading.suspended:
+                    return  # who is assigned it next asks again
+                if end is not None:
+                    reading.unchecked = False
+                    if 0 <= end < reading.position:
+                        self.truncated(reading, end)
+                    elif end >= 0:
+                        self._tell(LogParts(reading.source, end))
+                    self._go_on()
+                    return
+                await asyncio.sleep(REST)
+        finally:
+            self._checked.discard(reading)
+
+    async def _end_of_epoch(self, reading: Reading) -> int | None:
+        """-1 if nobody can tell; None if it is to be asked again."""
+        node = self._nodes.nodes.get(reading.leader)
+        if node is None:
+            self._leaders.look()
+            return None
+        try:
+            error, end = await end_of_epoch(reading.source, node, reading.epoch, reading.log_epoch)
+        except Unreachable as problem:
+            self._nodes.failed(node.asking, str(problem))
+            self._leaders.lost(reading)
+            return None
+        if error in PASSING:
+            self._leaders.lost(reading)
+            return None
+        return -1 if error else end
 
     async def _from_beginning(self, reading: Reading) -> None:
         if (bounds := await self._bounds(reading)) is not None:
@@ -85,7 +130,7 @@ class Resets:
         self._go_on()
 
     def _reset(self, reading: Reading, start: int, reason: str) -> None:
-        reading.position, reading.told_end = start, -1
+        reading.position, reading.told_end, reading.log_epoch = start, -1, -1
         self._tell(PositionReset(reading.source, start, reason))
         self._go_on()
 

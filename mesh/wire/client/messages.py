@@ -15,6 +15,7 @@ from kio.schema.list_offsets.v2 import request as list_offsets_v2
 from kio.schema.list_offsets.v4 import request as list_offsets_v4
 from kio.schema.metadata.v7 import request as metadata_v7
 from kio.schema.metadata.v12 import request as metadata_v12
+from kio.schema.offset_for_leader_epoch.v2 import request as epoch_ends_v2
 from kio.schema.types import BrokerId, TopicName
 from kio.serial import entity_writer
 from kio.static.primitive import i8, i32, i64
@@ -31,7 +32,9 @@ LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
+OFFSET_FOR_LEADER_EPOCH: Final = 23
 SASL_AUTHENTICATE: Final = 36
+EpochsAsked: TypeAlias = Mapping[str, Sequence[tuple[int, int, int]]]
 Partitions: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
 
 
@@ -185,6 +188,41 @@ def decode_list_offsets(response: ClientResponse) -> Mapping[tuple[str, int], tu
             found[topic, partition] = error, cursor.int64()
             if has_epochs:
                 cursor.int32()
+    return found
+
+
+def epoch_ends_request(partitions: EpochsAsked) -> ClientRequest:
+    """OffsetForLeaderEpoch in version 2 (KIP-320). partitions: numbers, the leader's epochs (-1: unknown), and the
+    epochs whose ends are asked for, by topic."""
+    request = epoch_ends_v2.OffsetForLeaderEpochRequest(
+        topics=tuple(
+            epoch_ends_v2.OffsetForLeaderTopic(
+                topic=TopicName(topic),
+                partitions=tuple(
+                    epoch_ends_v2.OffsetForLeaderPartition(
+                        partition=i32(number), current_leader_epoch=i32(current), leader_epoch=i32(epoch)
+                    )
+                    for number, current, epoch in numbers
+                ),
+            )
+            for topic, numbers in partitions.items()
+        ),
+    )
+    return ClientRequest(OFFSET_FOR_LEADER_EPOCH, 2, False, (_written(request),))
+
+
+def decode_epoch_ends(response: ClientResponse) -> Mapping[tuple[str, int], tuple[int, int]]:
+    """Error code, and where the epoch ends, by topic and partition; -1 if the log knows nothing of it. Raises
+    ProtocolError."""
+    cursor = cursor_of(response)
+    cursor.int32()  # throttle time
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for _ in range(max(cursor.count(6), 0)):
+        topic = cursor.string()
+        for _ in range(max(cursor.count(18), 0)):
+            error, partition = cursor.int16(), cursor.int32()
+            cursor.int32()  # the epoch that ends there
+            found[topic, partition] = error, cursor.int64()
     return found
 
 

@@ -14,7 +14,16 @@ from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
 from mesh.upstream import nodes as nodes_module
 from mesh.upstream.access import Access
 from mesh.upstream.buffers import ReceiveBuffers
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, ReadingDown, ReadingUp, Received, Reread
+from mesh.upstream.engine import (
+    EndReached,
+    EngineEvent,
+    LogParts,
+    PositionReset,
+    ReadingDown,
+    ReadingUp,
+    Received,
+    Reread,
+)
 from mesh.upstream.nodes import Nodes
 from mesh.upstream.raw import fetching as fetching_module
 from mesh.upstream.raw import health as health_module
@@ -369,6 +378,70 @@ def test_a_log_that_was_truncated_is_read_from_where_it_parts(monkeypatch: pytes
             (reset,) = [event for event in reader.events if isinstance(event, PositionReset)]
             assert (reset.start, anew) == (2, [source(0)])
             assert "truncated" in reset.reason
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("ends", "told", "first"),
+    [
+        ([(0, 3)], [LogParts(source(0), 3)], 2),
+        ([(0, -1)], [], 2),
+        ([(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (0, 4)], [LogParts(source(0), 4)], 2),
+        ([(ErrorCode.UNKNOWN_SERVER_ERROR, -1)], [], 2),
+        ([(0, 1)], [PositionReset(source(0), 1, "the log was truncated: it was read beyond 1")], 1),
+    ],
+    ids=["parts", "unknown", "another leader", "refused", "below the position"],
+)
+def test_it_is_asked_where_the_log_parts_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+    ends: list[tuple[int, int]],
+    told: list[EngineEvent],
+    first: int,
+) -> None:
+    """The group has committed 2, and acknowledged more above it, of records up to epoch 4."""
+    asked: list[tuple[int, int]] = []
+
+    async def test() -> None:
+        async with fake_cluster(1) as cluster:
+            for _ in range(4):
+                await cluster.append(0, 1)
+
+            async def end_of_epoch(_: object, node: object, current: int, epoch: int) -> tuple[int, int]:
+                assert not cluster.fetched, "nothing is read before"
+                asked.append((current, epoch))
+                return ends[len(asked) - 1]
+
+            monkeypatch.setattr("mesh.upstream.raw.resets.end_of_epoch", end_of_epoch)
+            async with reading(cluster) as reader:
+                reader.readings[source(0)] = Reading(source(0), 2, log_epoch=4, unchecked=True)
+                reader.fetching.look_for_leaders()
+                await reader.until(lambda: reader.offsets(0) == list(range(first, 4)))
+                assert asked == [(5, 4)] * len(ends)
+                assert [event for event in reader.events if isinstance(event, LogParts | PositionReset)] == told
+                assert reader.events.index(told[0]) == 0 if told else True
+
+    run(test)
+
+
+def test_who_is_revoked_meanwhile_is_asked_again_when_it_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster, reading(cluster) as reader:
+            asked = []
+
+            async def end_of_epoch(*_: object) -> tuple[int, int]:
+                asked.append(reader.readings[source(0)])
+                asked[0].suspended = True
+                reader._told.set()
+                return 0, 3
+
+            monkeypatch.setattr("mesh.upstream.raw.resets.end_of_epoch", end_of_epoch)
+            for _ in range(2):
+                reader.readings[source(0)] = Reading(source(0), 0, log_epoch=4, unchecked=True)
+                reader.fetching.look_for_leaders()
+                await reader.until(lambda: asked and asked[-1] is reader.readings[source(0)])
+            await reader.until(lambda: LogParts(source(0), 3) in reader.events)
+            assert (asked[0].unchecked, asked[1].unchecked) == (True, False)
 
     run(test)
 

@@ -24,6 +24,7 @@ from mesh.wire.reader import Cursor
 
 api_versions: Any = import_module("kio.schema.api_versions.v0.response")
 list_offsets_v2: Any = import_module("kio.schema.list_offsets.v2.response")
+epoch_ends: Any = import_module("kio.schema.offset_for_leader_epoch.v2.response")
 list_offsets: Any = import_module("kio.schema.list_offsets.v4.response")
 metadata_v4: Any = import_module("kio.schema.metadata.v4.response")
 metadata_v7: Any = import_module("kio.schema.metadata.v7.response")
@@ -99,6 +100,18 @@ LIST_OFFSETS = list_offsets.ListOffsetsResponse(
         ),
     ),
 )
+EPOCH_ENDS = epoch_ends.OffsetForLeaderEpochResponse(
+    **NOTHING,
+    topics=(
+        epoch_ends.OffsetForLeaderTopicResult(
+            topic="orders",
+            partitions=(
+                epoch_ends.EpochEndOffset(error_code=ErrorCode(0), partition=3, leader_epoch=4, end_offset=42),
+                epoch_ends.EpochEndOffset(error_code=ErrorCode(6), partition=5, leader_epoch=-1, end_offset=-1),
+            ),
+        ),
+    ),
+)
 HANDSHAKE = handshake.SaslHandshakeResponse(error_code=ErrorCode(33), mechanisms=("PLAIN", "SCRAM-SHA-256"))
 AUTHENTICATE = authenticate.SaslAuthenticateResponse(error_code=ErrorCode(58), error_message="no", auth_bytes=b"token")
 AUTHENTICATE_V1 = authenticate_v1.SaslAuthenticateResponse(
@@ -117,6 +130,12 @@ CASES: list[tuple[Any, ClientRequest, Callable[[ClientResponse], Any], Any]] = [
         messages.list_offsets_request({}, -1, True, 9),
         messages.decode_list_offsets,
         {("orders", 3): (0, 42)},
+    ),
+    (
+        EPOCH_ENDS,
+        messages.epoch_ends_request({}),
+        messages.decode_epoch_ends,
+        {("orders", 3): (0, 42), ("orders", 5): (6, -1)},
     ),
     (
         HANDSHAKE,
