@@ -29,7 +29,8 @@ class Member:
     outdated: topics that have more partitions than its client knows, which has not been told yet.
     heard: when it last sent a Fetch or an OffsetCommit. fetched: when it last sent a Fetch. settled: when it was last
     through with some of what it held.
-    away_since: when its last connection closed.
+    away_since: when its last connection closed. unstored_since: since when it has repeated a commit for which there is
+    no room, None if it does not.
     """
 
     __slots__ = (
@@ -57,6 +58,7 @@ class Member:
         "settled",
         "slot",
         "slots",
+        "unstored_since",
         "usually_away",
         "windows",
     )
@@ -95,6 +97,7 @@ class Member:
         self.heard = now
         self.fetched = now
         self.settled = now
+        self.unstored_since: float | None = None
         self.away_since = now
         self.has_fetched = False
 

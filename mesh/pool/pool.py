@@ -20,6 +20,7 @@ from mesh.pool.effects import (
     GroupId,
     LeaveUpstream,
     MemberId,
+    Report,
     Ticket,
 )
 from mesh.pool.fetching import FetchRequest
@@ -226,7 +227,30 @@ class Pool:
                 needs[source] = Need((topic, index), self.partitions[source].ledger, version, highest)
         if total:
             member.flow.committed(total, member.in_flight, now)
+        for source in self._unstorable(member, needs, total > 0, now):
+            errors[needs.pop(source).name] = ErrorCode.REBALANCE_IN_PROGRESS
         self.commits.await_stored(ticket, errors, needs, now)
+
+    def _unstorable(
+        self, member: Member, needs: Mapping[UpstreamPartition, Need], goes_on: bool, now: float
+    ) -> list[UpstreamPartition]:
+        """Partitions of a commit that has been repeated for `lock_timeout`, and still finds no room in the metadata.
+
+        Some clients repeat it for ever and process nothing meanwhile, perhaps the very records without which there will
+        be no room. Who is asked to join again lets go of the commit, and is given what comes before it.
+        """
+        full = [source for source, need in needs.items() if self.partitions[source].is_full and not need.is_stored]
+        if goes_on or not full:
+            member.unstored_since = None
+        elif member.unstored_since is None:
+            member.unstored_since = now
+        elif now - member.unstored_since >= self._settings.lock_timeout:
+            member.unstored_since = None
+            if self.coordinator.ask_to_join_again(member.id):
+                fields = {"group": self.group, "member": member.name, "partitions": [str(each) for each in full]}
+                self._effects.append(Report("a member repeats a commit for which there is no room", fields, "warning"))
+                return full
+        return []
 
     def _acknowledge(self, member: Member, source: UpstreamPartition, offset: int, now: float) -> tuple[ErrorCode, int]:
         owner = self._slots.owner(slot_of(offset)) if offset >= 0 and not is_end(offset) else member

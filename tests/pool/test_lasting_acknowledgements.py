@@ -207,6 +207,43 @@ def test_what_does_not_fit_is_answered_as_not_stored_until_it_does() -> None:
     world.check()
 
 
+def test_who_is_alone_and_repeats_a_commit_that_does_not_fit_is_asked_to_join_again() -> None:
+    """Some clients repeat it for ever and process nothing meanwhile; and nobody else is there for the lowest record,
+    without which it never fits."""
+    world, members = begin(PoolSettings(metadata_limit=FITS, lock_timeout=30.0), batches=4)
+    alone = members.pop(3)
+    codes = [error(world, commit(world, members[1]))]
+    began = world.now
+    while codes[-1] is not ErrorCode.REBALANCE_IN_PROGRESS and world.now < began + 300.0:
+        ticket = commit(world, alone)
+        if ticket not in world.answers:
+            world.advance(3.0)
+        codes.append(error(world, ticket))
+        for other in members:
+            other.leave()
+        members.clear()
+        alone.heartbeat()
+    assert codes == [NONE, *[LATER] * 11, ErrorCode.REBALANCE_IN_PROGRESS], "not before nobody may be silent for longer"
+    assert alone.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    alone.join()
+    assert alone.heartbeat() is NONE
+    alone.fetch(partitions=[0], wait=0.0)
+    assert values(alone)[3:6] == expected(0, 1, 2)
+    assert error(world, commit(world, alone)) is NONE
+    world.check()
+
+
+def test_who_goes_on_meanwhile_is_not_asked_to_join_again() -> None:
+    world, members = begin(PoolSettings(metadata_limit=FITS, lock_timeout=30.0), batches=4)
+    commit(world, members[1])
+    first = members[3].positions[0] - 2
+    for number in range(24):
+        ticket = members[3].commit({0: first + number // 8})
+        world.advance(3.0)
+        assert error(world, ticket) is LATER
+        assert members[3].heartbeat() is NONE
+
+
 def test_a_partition_that_is_full_delivers_nothing_new_until_its_lowest_record_is_settled() -> None:
     world, members = begin(PoolSettings(metadata_limit=30), batches=2)
     commit(world, members[1])
