@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.chaos.feeds import POISON
 from tests.chaos.journals import ChaosMember
@@ -101,6 +102,10 @@ class MeshActor:
                 if value:
                     found[labels["client_id"]] += int(value)
         return found
+
+    def pools(self) -> list[dict[str, Any]]:
+        """What it says of the pools it has."""
+        return [pool for virtual in self.mesh.status()["virtual_clusters"] for pool in virtual["pools"]]
 
     def uses(self, cluster: str) -> bool:
         """Whether it says that an upstream cluster can be used; what is acknowledged there is not stored before."""

@@ -59,6 +59,10 @@ class Faults:
         """Its topic has as many partitions as the setup says."""
         self._partitions[name] = self._members.setup.partitions
 
+    def partitions(self, cluster: ClusterActor) -> int:
+        """How many its topic has by now."""
+        return self._partitions[cluster.cluster.name]
+
     def course(self, step: Step) -> Course:
         """What a step does; `DoneTo` is yielded once."""
         return _COURSES[step.fault](self, step)
@@ -153,6 +157,7 @@ class Faults:
             yield _rest(step.seconds)
             mesh.mesh.thaw()
             mesh.is_reachable = True
+            self._comes_back(mesh)
         mesh.is_busy = False
 
     def restart_mesh(self, step: Step) -> Course:
@@ -161,8 +166,8 @@ class Faults:
             yield Until(f"{mesh.name} is free", lambda mesh=mesh: not mesh.is_busy)  # type: ignore[misc]
             mesh.is_busy = True
         yield DoneTo("all of them, in turn")
-        with self.notes.disturbing(step.fault.value, forgets=True):
-            for mesh in self._meshes:
+        for mesh in self._meshes:
+            with self.notes.disturbing(step.fault.value, forgets=True):
                 mesh.is_reachable = False
                 mesh.mesh.terminate()
                 yield Until(f"{mesh.name} ends", lambda mesh=mesh: mesh.mesh.exit_code is not None)  # type: ignore[misc]
@@ -175,6 +180,11 @@ class Faults:
         mesh.mesh.launch()
         yield Until(f"{mesh.name} is ready", mesh.mesh.is_ready)
         mesh.is_reachable = True
+        self._comes_back(mesh)
+
+    def _comes_back(self, mesh: MeshActor) -> None:
+        """Partitions may go to it, from members that were assigned theirs since it had gone away."""
+        self.notes.note(f"{mesh.name} comes back", time.monotonic(), forgets=True)
 
     # Brokers
 

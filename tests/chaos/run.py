@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -219,11 +219,26 @@ class Run:
             mesh.mesh.restart()
         for kind in (Client.CONFLUENT, Client.AIOKAFKA, Client.KAFKA_PYTHON):
             self._members.start(kind)
+        # Partitions move until each mesh has its members; what is fed then comes once.
+        eventually("all have joined", self._have_all_joined, timeout=60)
         for source in self._sources:
             if isinstance(source, Plain):
                 source.more(500)
         self._drain("at the end")
         eventually("nothing is in flight", lambda: not any(mesh.in_flight() for mesh in self._meshes), timeout=20)
+
+    def _have_all_joined(self) -> bool:
+        """The members are in the pools, and every mesh that has some is in the groups upstream with its partitions."""
+        pools = [pool for mesh in self._meshes for pool in mesh.pools()]
+        counts = [pool["member_count"] for pool in pools if pool["member_count"]]
+        if sum(counts) != len(self._members.running):
+            return False
+        held = Counter(each["cluster"] for pool in pools for each in pool["partitions"] if each["standing"] == "active")
+        return all(
+            each.cluster.group_members(GROUP) == len(counts)
+            and held[each.cluster.name] == self._faults.partitions(each)
+            for each in self._clusters
+        )
 
     # The loop
 
