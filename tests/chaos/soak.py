@@ -173,7 +173,7 @@ def _look(mesh: Mesh, report: Report) -> int:
     for virtual in mesh.status()["virtual_clusters"]:
         for pool in virtual["pools"]:
             for partition in pool["partitions"]:
-                committed += max(partition["committed"], 0)
+                committed += max(partition["committed"] or 0, 0)
                 oldest = partition["oldest_unacknowledged"]
                 if oldest is None or (held := oldest["held_seconds"]) is None:
                     continue

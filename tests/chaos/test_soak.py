@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from tests.chaos.soak import BUDGET, MIB, WINDOW, Report, judge, slowest, soak
+from tests.chaos.soak import BUDGET, MIB, WINDOW, Report, _look, judge, slowest, soak
 from tests.integration.jars import missing_programs
+from tests.integration.mesh_process import Mesh
 
 
 @pytest.mark.kafka
@@ -50,3 +52,17 @@ def test_the_slowest_time_core() -> None:
     assert slowest([steady, pausing], 0.0, 49.0) == 15.0, "before it"
     assert slowest([steady, []], 0.0, 99.0) == 10.0
     assert slowest([steady], 0.0, WINDOW - 1) > 1e9, "too short to tell"
+
+
+def test_partitions_of_which_nothing_is_known_yet_core() -> None:
+    """As while they are being assigned."""
+
+    class Starting:
+        def samples(self, _: str) -> list[tuple[dict[str, str], float]]:
+            return []
+
+        def status(self) -> dict[str, Any]:
+            partitions = [{"committed": each, "oldest_unacknowledged": None} for each in (None, -1, 7)]
+            return {"virtual_clusters": [{"pools": [{"partitions": partitions}]}]}
+
+    assert _look(cast(Mesh, Starting()), replace(GOOD)) == 7
