@@ -151,7 +151,11 @@ def nines(figures: Figures) -> str:
     for share in NINES:
         rank = x.at(_nines(share))
         inside += f'<line class="grid" x1="{rank:.1f}" x2="{rank:.1f}" y1="{TOP}" y2="{HIGH - BOTTOM}"/>'
-        inside += _words(rank, HIGH - 6, f"p{share / 1000:g}" if share else "best")
+        inside += (
+            _words(rank, HIGH - 6, f"p{share / 1000:g}")
+            if share
+            else f'<g class="best">{_words(rank, HIGH - 6, "best")}</g>'
+        )
     inside += "".join(_curve(name, delays, x, y) for name, delays in shown.items())
     return svg("delays by their rank", inside)
 

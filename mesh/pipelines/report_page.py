@@ -61,7 +61,8 @@ def _body(figures: Figures) -> Iterator[str]:
     yield from _topics(figures)
     yield (
         "<footer>Times are weighted by records: p99 is the time that 99 of 100 records did not exceed. Produce is the "
-        "highest timestamp of the first batch of what is delivered, by the clock of whoever set it. Slow: its median "
+        "highest timestamp of the first batch of what is delivered, by the clock of whoever set it; of leases it is "
+        "not known, so delays from produce on are without them. Slow: its median "
         "record is held four times longer than that of the median member. Stuck: for "
         f"{duration(figures.stuck)} it has held records and acknowledged none. Jain's index is 1 where all members "
         "acknowledged the same, 1/n where one of n did all; who works more slowly gets less, and that is as it should "
