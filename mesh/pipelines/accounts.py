@@ -51,6 +51,7 @@ class Found:
 
     exists: runs of offsets whose records can be consumed, each with its window, up to the offset `end`. start: where
     the log begins now. claimed: what the group has settled as Kafka knows it. landed: as they lie in the files.
+    is_compacted: records may vanish from anywhere in the log; still: where of what was open there is one left.
     """
 
     events: Sequence[Happened] = ()
@@ -59,6 +60,8 @@ class Found:
     end: int = 0
     claimed: Sequence[Run] = ()
     landed: Sequence[Run] = ()
+    is_compacted: bool = False
+    still: Sequence[Run] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,15 +162,16 @@ class _Accounting:
         ):
             self._count(name, common(without(now, then), expected))
         settled = union([*acknowledged, *dead])
-        missing = without(without(common(expected, found.claimed), settled), landed)
+        vanished = self._vanished([*settled, *landed])
+        missing = without(without(common(expected, found.claimed), settled), union([*landed, *vanished]))
         self._report("missing" if self._is_whole else "unjournalled", missing)
         self._count("missing", missing)
         not_landed = without(common(expected, to_land), landed) if self._rules.lands else []
         self._report("not_landed", not_landed)
-        self._compare_with_the_log(landed_new, settled)
+        self._compare_with_the_log(landed_new, settled, delivered)
         landed_and_claimed = common(landed, union(found.claimed))
         waits_to_land = without(to_land, landed)
-        closed = union([*without(settled, waits_to_land), *landed_and_claimed, *missing, *not_landed])
+        closed = union([*without(settled, waits_to_land), *landed_and_claimed, *missing, *not_landed, *vanished])
         left = [
             (first, last, window)
             for run_first, run_last, window in (*opened, *fresh)
@@ -196,13 +200,25 @@ class _Accounting:
             for first, last in without([(max(begin, self._baseline), end)] if end >= self._baseline else [], prior)
         ]
 
-    def _compare_with_the_log(self, landed_new: Runs, settled: Runs) -> None:
+    def _vanished(self, settled: Runs) -> Runs:
+        """What an earlier audit has seen, nobody has settled or holds, and the log has no more: it cannot be given to
+        anybody. A record that was deleted is a loss; one that was compacted has a later one with its key."""
+        handled = union([*settled, *((each.first, each.last) for each in self._held)])
+        waits = without(union((first, last) for first, last, _ in self._before.open), handled)
+        deleted = common(waits, [(0, self._found.start - 1)])
+        self._report("deleted", deleted)
+        compacted = without(waits, union([*deleted, *self._found.still])) if self._found.is_compacted else []
+        self._report("compacted", compacted)
+        return union([*deleted, *compacted])
+
+    def _compare_with_the_log(self, landed_new: Runs, settled: Runs, delivered: Runs) -> None:
         if self._baseline < 0 or not self._found.end:
             return
         looked_at = max(self._before.seen, self._found.start, self._baseline)
         exists = union((first, last) for first, last, _ in self._found.exists)
         if looked_at < self._found.end:
-            self._report("not_upstream", without(common(landed_new, [(looked_at, self._found.end - 1)]), exists))
+            was_there = union([*exists, *delivered]) if self._found.is_compacted else exists
+            self._report("not_upstream", without(common(landed_new, [(looked_at, self._found.end - 1)]), was_there))
         passed = max(self._before.seen, self._baseline)
         if passed < self._found.start:
             self._report("deleted", without([(passed, self._found.start - 1)], settled))

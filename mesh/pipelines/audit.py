@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mesh.pipelines.accounts import Account, Found, Rules, State, account
 from mesh.pipelines.auditing import Audit, load
+from mesh.pipelines.intervals import union
 from mesh.pipelines.journalled import Row, happened, journal_rows, spread
-from mesh.pipelines.kafka import Log, Stretch, claims, logs, read_runs
+from mesh.pipelines.kafka import Log, Stretch, claims, compacted, logs, read_runs
 from mesh.pipelines.records import Memory, Place, Verdict
 
 if TYPE_CHECKING:
@@ -63,16 +64,20 @@ def _found(about: Iterable[tuple[str, tuple[Any, ...]]], claimed: Sequence[tuple
     events: list[tuple[Any, ...]] = []
     exists: list[tuple[int, int, int]] = []
     landed: list[tuple[int, int]] = []
+    still: list[tuple[int, int]] = []
     for kind, what in about:
         match kind:
             case "event":
                 events.append(what)
             case "exists":
                 exists.append(what)
+            case "still":
+                still.append(what[:2])
             case "landed":
                 landed.append(what)
-    start, end = (log.start, log.end) if log is not None else (0, 0)
-    return Found(happened(events), sorted(exists), start, end, claimed, landed)
+    log = log or Log(0, 0)
+    about_log = (log.is_compacted, union(still))
+    return Found(happened(events), sorted(exists), log.start, log.end, claimed, landed, *about_log)
 
 
 def _tasks(spark: SparkSession) -> int:
@@ -110,23 +115,38 @@ def gather(spark: SparkSession, config: Audit, memory: Memory) -> Evidence:
 
     ends: dict[Place, Log] = {}
     for cluster, topics in config.topics.items():
-        found = logs(config.clusters[cluster], topics)
-        ends |= {(cluster, *key): log for key, log in found.items()}
-    stretches = [
-        part
-        for place, log in sorted(ends.items())
-        for part in Stretch(*place, max(log.start, memory.states.get(place, State()).seen), log.end).cut()
-    ]
-    clusters = {name: dict(each) for name, each in config.clusters.items()}
-    window = config.window_ms
-    exists = spread(context, stretches, lambda stretch: _exists(clusters[stretch.cluster], stretch, window))
+        found, vanishing = logs(config.clusters[cluster], topics), compacted(config.clusters[cluster], topics)
+        ends |= {(cluster, *key): replace(log, is_compacted=key[0] in vanishing) for key, log in found.items()}
+    unseen = [Stretch(*place, max(log.start, _state(memory, place).seen), log.end) for place, log in ends.items()]
+    exists = context.union(
+        [_there(context, config, "exists", unseen), _there(context, config, "still", left_open(memory, ends))]
+    )
     return Evidence(events, exists, landed, claimed, ends, pages)
 
 
-def _exists(properties: Mapping[str, str], stretch: Stretch, window: int) -> Iterator[Row]:
-    place = stretch.cluster, stretch.topic, stretch.partition
-    for run in read_runs(properties, stretch, window):
-        yield place, "exists", run
+def left_open(memory: Memory, logs: Mapping[Place, Log]) -> Iterator[Stretch]:
+    """Where earlier audits have left something open, and compaction may have taken it since."""
+    for place, log in sorted(logs.items()):
+        state = _state(memory, place)
+        if log.is_compacted and state.open:
+            yield Stretch(*place, max(log.start, state.open[0][0]), state.open[-1][1] + 1)
+
+
+def _state(memory: Memory, place: Place) -> State:
+    return memory.states.get(place, State())
+
+
+def _there(context: Any, config: Audit, kind: str, stretches: Iterable[Stretch]) -> Any:
+    """Runs of offsets that have a record."""
+    clusters = {name: dict(each) for name, each in config.clusters.items()}
+    window = config.window_ms
+
+    def read(stretch: Stretch) -> Iterator[Row]:
+        place = stretch.cluster, stretch.topic, stretch.partition
+        for run in read_runs(clusters[stretch.cluster], stretch, window):
+            yield place, kind, run
+
+    return spread(context, [part for each in stretches for part in each.cut()], read)
 
 
 def run(config: Audit) -> Verdict:

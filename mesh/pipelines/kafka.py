@@ -57,10 +57,12 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Where the log of a partition begins, and where what can be consumed of it ends."""
+    """Where the log of a partition begins, and where what can be consumed of it ends. is_compacted: records may vanish
+    from anywhere in it."""
 
     start: int
     end: int
+    is_compacted: bool = False
 
 
 def logs(properties: Properties, topics: Iterable[str]) -> dict[tuple[str, int], Log]:
@@ -79,6 +81,24 @@ def logs(properties: Properties, topics: Iterable[str]) -> dict[tuple[str, int],
     except KafkaException as problem:
         raise Unreadable(problem.args[0].str()) from problem
     return {key: Log(start, ends[1][key]) for key, start in ends[0].items()}
+
+
+def compacted(properties: Properties, topics: Iterable[str]) -> set[str]:
+    """Those that are, or may be: who may read a topic need not be allowed to see its configuration."""
+    admin = AdminClient(dict(properties))
+    kinds: Any = kafka_admin
+    asked = admin.describe_configs(
+        [kinds.ConfigResource(kinds.ResourceType.TOPIC, name) for name in topics], request_timeout=TIMEOUT
+    )
+    found = set()
+    for resource, future in asked.items():
+        try:
+            policy = future.result().get("cleanup.policy")
+        except KafkaException:
+            policy = None
+        if policy is None or "compact" in policy.value:
+            found.add(resource.name)
+    return found
 
 
 def offsets_at(properties: Properties, topic: str, time: int) -> dict[str, int]:

@@ -36,6 +36,9 @@ class Rows:
     def fold(self, zero: Any, function: Callable[[Any, Any], Any]) -> Any:
         return reduce(function, self._rows, zero)
 
+    def cache(self) -> Rows:
+        return self
+
     def collect(self) -> list[Any]:
         return self._rows
 
@@ -59,6 +62,9 @@ class Session:
 
     def parallelize(self, rows: Iterable[Any], _: int) -> Rows:
         return Rows(rows)
+
+    def emptyRDD(self) -> Rows:
+        return Rows([])
 
     def union(self, parts: Iterable[Rows]) -> Rows:
         return Rows(row for part in parts for row in part.collect())

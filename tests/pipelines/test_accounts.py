@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
@@ -137,6 +138,43 @@ def test_what_was_deleted_before_anybody_acknowledged_it() -> None:
     found = account(State(), Found(events=events, exists=[(20, 99, 0)], start=20, end=100), Rules(lands=False))
     assert kinds(found.deviations) == [("deleted", 10, 19)]
     assert found.waiting == 80
+
+
+WAITS = Found(events=[known()], exists=[(0, 9, 0)], end=10)
+
+
+def test_what_was_compacted_while_it_waited_is_told_and_no_loss() -> None:
+    """0 to 3 still have a record, 4 to 9 have none any more, of which 8 and 9 are held."""
+    first = account(State(), replace(WAITS, is_compacted=True), Rules(lands=False))
+    assert first.waiting == 10
+    events = [given_to("m", 0, 2), given_to("m", 8, 9), given_to("m", 0, 2, "acknowledged")]
+    then = Found(events=events, end=10, claimed=[(0, 7)], is_compacted=True, still=[(0, 3)])
+    found = account(first.state, then, Rules(lands=False))
+    assert kinds(found.deviations) == [("compacted", 4, 7), ("missing", 3, 3)]
+    assert [each.fails for each in found.deviations] == [False, True]
+    assert (totals(dict(found.counts))["missing"], found.waiting) == (1, 2)
+    after = [given_to("m", 8, 9, "acknowledged")]
+    last = account(found.state, Found(events=after, end=10, claimed=[(0, 9)], is_compacted=True), Rules(lands=False))
+    assert (last.deviations, last.waiting) == ([], 0)
+
+
+def test_what_was_deleted_while_it_waited_is_not_missing() -> None:
+    first = account(State(), WAITS, Rules(lands=False))
+    events = [given_to("m", 0, 1), given_to("m", 4, 9), given_to("m", 4, 9, "acknowledged")]
+    found = account(first.state, Found(events=events, start=4, end=10, claimed=[(0, 9)]), Rules(lands=False))
+    assert kinds(found.deviations) == [("deleted", 2, 3), ("missing", 0, 1)], "the group went past what a member holds"
+    assert totals(dict(found.counts))["missing"] == 2
+
+
+def test_what_was_compacted_after_it_landed_is_upstream_no_more() -> None:
+    found = landing(exists=[(0, 9, 0), (20, 98, 0)], landed=[(0, 99)])
+    assert kinds(account(State(), found, Rules()).deviations) == [("not_upstream", 10, 19), ("not_upstream", 99, 99)]
+    assert not account(State(), replace(found, is_compacted=True), Rules()).deviations
+    beyond = replace(found, is_compacted=True, events=[known(), lease("leased", 0, 9), lease("acknowledged", 0, 9)])
+    assert kinds(account(State(), beyond, Rules()).deviations)[-2:] == [
+        ("not_upstream", 10, 19),
+        ("not_upstream", 99, 99),
+    ]
 
 
 def test_redelivered_and_dead_letters_are_counted_and_accounted_for() -> None:

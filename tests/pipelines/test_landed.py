@@ -11,7 +11,9 @@ import pytest
 pytest.importorskip("deltalake", reason="it comes with the extra: pip install 'kafka-mesh[deltalake]'")
 
 
-def append(table: Path, batch: int, topic: str, offsets: Sequence[int]) -> None:
+def append(
+    table: Path, batch: int, topic: str, offsets: Sequence[int], partitions: int = 2, cluster: str = "eu"
+) -> None:
     """As a landing does, partitioned by topic and day."""
     import pyarrow as pa
 
@@ -22,9 +24,9 @@ def append(table: Path, batch: int, topic: str, offsets: Sequence[int]) -> None:
     rows = {
         "value": pa.array([b"value"] * count),
         "topic": pa.repeat(pa.scalar(topic), count),
-        "partition": pa.array([number % 2 for number in range(count)], pa.int32()),
+        "partition": pa.array([number % partitions for number in range(count)], pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
-        "cluster": pa.repeat(pa.scalar("eu"), count),
+        "cluster": pa.repeat(pa.scalar(cluster), count),
         "dt": pa.repeat(pa.scalar(datetime(2026, 1, 2, tzinfo=UTC).date()), count),
     }
     assert append_once(str(table), pa.table(rows), "kafka-mesh test", batch, PARTITIONS, {})
