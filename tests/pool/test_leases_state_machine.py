@@ -3,6 +3,8 @@ given to anybody else, nothing that was acknowledged comes again, and nothing is
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -28,7 +30,6 @@ class LeasedWorld(World):
         super().__init__(SETTINGS, auto_store=False)
         self.granted: dict[HolderId, set[bytes]] = {}
         self.done: set[bytes] = set()
-        self.waiting: dict[object, tuple[HolderId, LeaseId]] = {}
 
     def given(self, group: GroupId, partition: int, offset: int, value: bytes) -> None:
         super().given(group, partition, offset, value)
@@ -41,6 +42,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.ends = dict.fromkeys((source(index) for index in range(4)), 0)
         self.leases: dict[HolderId, tuple[LeaseId, tuple[Range, ...]]] = {}
+        self.waiting: dict[HolderId, object] = {}
         self.count = 0
         self.acknowledged: set[bytes] = set()
         self.world = LeasedWorld()
@@ -109,7 +111,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(holder=HOLDERS, most=st.integers(1, 40))
     def lease(self, holder: HolderId, most: int) -> None:
         """Its last lease, if it has not acknowledged that, stays; as Spark does when it is asked for the next."""
-        if holder in self.leases:
+        if holder in self.leases or holder in self.waiting:
             return
         wanted = self.request(holder, most)
         self.world.granted.pop(holder, None)
@@ -121,6 +123,13 @@ class LeaseMachine(RuleBasedStateMachine):
         if isinstance(answer, LeaseGranted) and answer.ranges:
             self.leases[holder] = (answer.id, answer.ranges)
             self.world.granted[holder] = values_of(answer.ranges)
+
+    @rule(holder=HOLDERS, most=st.integers(1, 40))
+    def lease_what_comes(self, holder: HolderId, most: int) -> None:
+        """Answered in one of the next steps, or after some of them."""
+        if holder not in self.leases and holder not in self.waiting:
+            wanted = replace(self.request(holder, most), wait=2.0)
+            self.waiting[holder] = self.ask(lambda pool, ticket: pool.lease(ticket, wanted, self.world.now))
 
     @rule(holder=HOLDERS, part=st.booleans(), number=st.integers(0, 100))
     def acknowledge(self, holder: HolderId, part: bool, number: int) -> None:
@@ -138,15 +147,11 @@ class LeaseMachine(RuleBasedStateMachine):
         def step(pool: Pool, ticket: object) -> None:
             pool.leases.acknowledge(ticket, wanted, self.world.now)
 
-        ticket = self.ask(step)
-        while self.world.pending_stores:
-            self.world.store()
-        answer = self.world.answers.pop(ticket, None)
-        assert isinstance(answer, LeaseSettled)
+        answer = self.settled(step)
         assert not answer.lost, "it was held all the time"
         self.world.done |= values_of(answer.done)
-        if not part:
-            assert values_of(answer.done) == values_of(ranges)
+        assert values_of(answer.done) == values_of(ranges)
+        if not self.world.granted[holder]:  # it has ended with its last record
             del self.leases[holder]
             del self.world.granted[holder]
 
@@ -164,12 +169,21 @@ class LeaseMachine(RuleBasedStateMachine):
             return
         id, ranges = self.leases[holder]
         again = Claim(id=id, holder=holder, ranges=ranges, ttl=TTL)
-        ticket = self.ask(lambda pool, ticket: pool.claim(ticket, again, self.world.now))
-        while self.world.pending_stores:
-            self.world.store()
-        answer = self.world.answers.pop(ticket, None)
-        assert isinstance(answer, LeaseSettled)
+        answer = self.settled(lambda pool, ticket: pool.claim(ticket, again, self.world.now))
         assert values_of(answer.done) == values_of(ranges)
+
+    def settled(self, step: object) -> LeaseSettled:
+        """The answer, when it is stored; a commit that failed before is tried again after a while."""
+        ticket = self.ask(step)
+        for _ in range(20):
+            while self.world.pending_stores:
+                self.world.store()
+            if ticket in self.world.answers:
+                break
+            self.world.advance(0.1)
+        answer = self.world.answers.pop(ticket)
+        assert isinstance(answer, LeaseSettled)
+        return answer
 
     @rule(seconds=st.sampled_from([0.1, 3.0, 20.0, 70.0]))
     def wait(self, seconds: float) -> None:
@@ -201,7 +215,9 @@ class LeaseMachine(RuleBasedStateMachine):
     def kill(self) -> None:
         """What is stored upstream is all that the next mesh knows."""
         before, self.consumer = self.world, None
+        self.waiting.clear()
         self.world = world = LeasedWorld()
+        world.now = before.now  # leases are stored with the time of day
         world.upstreams[GROUP].stored.update(before.upstreams[GROUP].stored)
         world.upstreams[GROUP].metadata.update(before.upstreams[GROUP].metadata)
         world.granted, world.done = before.granted, before.done
@@ -209,6 +225,21 @@ class LeaseMachine(RuleBasedStateMachine):
         world.assign_all()
         ends = dict(self.ends)
         world.upstream(lambda pool: pool.inflow.ends_known(ends))
+
+    @invariant()
+    def what_was_waited_for_is_nobody_elses(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        for holder, ticket in list(self.waiting.items()):
+            answer = self.world.answers.pop(ticket, None)
+            if answer is None:
+                continue
+            del self.waiting[holder]
+            if isinstance(answer, LeaseGranted) and answer.ranges and answer.deadline > self.world.now:
+                values = values_of(answer.ranges)
+                assert not any(values & held for held in self.world.granted.values())
+                assert not values & self.world.done
+                self.leases[holder], self.world.granted[holder] = (answer.id, answer.ranges), values
 
     @invariant()
     def holds(self) -> None:
