@@ -20,8 +20,7 @@ _ = _Names()
 NAMES: Final = (
     # Words of users, and of brokers, that are only ever looked up by their value.
     _.CREATE,  # an operation that rules may name
-    _.NOT_COORDINATOR,  # error codes of brokers, which are named in messages to people
-    _.UNSTABLE_OFFSET_COMMIT,
+    _.UNSTABLE_OFFSET_COMMIT,  # error codes of brokers, which are named in messages to people
     _.THROTTLING_QUOTA_EXCEEDED,
     # Kept so that something is not collected as garbage while it is at work.
     _._connecting,  # a task of benchmarks/relay.py
@@ -92,7 +91,6 @@ NAMES: Final = (
     _.input,
     # pytest and its plug-ins look for them, and hypothesis calls the last one on a state machine.
     _.pytestmark,
-    _.anyio_backend,
     _.pytest_configure,
     _.pytest_collection_modifyitems,
     _.pytest_runtest_makereport,
