@@ -99,6 +99,17 @@ def test_what_it_says() -> None:
     assert lines[0].startswith("audit 1: 10 expected, 0 delivered, 9 acknowledged")
 
 
+@pytest.mark.parametrize(("kind", "code"), [(None, 0), ("not_landed", 1), ("missing", 1), ("acknowledged_twice", 0)])
+def test_the_command_ends_as_the_verdict_says(
+    kind: str | None, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [Deviation(kind, 4, 5, 0, ())] if kind else []
+    monkeypatch.setattr("mesh.pipelines.audit.run", lambda _: verdict_of(*found))
+    done = CliRunner().invoke(app, ["pipeline", "audit", str(written(tmp_path, NEEDED))])
+    assert done.exit_code == code
+    assert ("VERDICT: everything is accounted for" in done.output) == (code == 0)
+
+
 def test_holes_of_the_journal() -> None:
     memory = Memory()
     assert memory.holes([("a", "", 5, False, 0), ("a", "", 6, False, 0)]) == Holes(), "the first ones were deleted"
