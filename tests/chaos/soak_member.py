@@ -61,7 +61,8 @@ def run(options: Options) -> None:
     count = repeated = since_stuck = 0
     told = time.monotonic()
     while not stopped.now:
-        messages = consumer.consume(1_000, timeout=0.2)
+        # What librdkafka has to say (of a poll that came too late) comes as a message, too.
+        messages = [each for each in consumer.consume(1_000, timeout=0.2) if each.error() is None]
         for message in messages:
             number = int.from_bytes((message.value() or b"")[:8], "big")
             place, bit = divmod(number, 8)
