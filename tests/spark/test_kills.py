@@ -92,6 +92,7 @@ def until_it_lands(bench: Bench, job: Job) -> None:
     done = job.logged("commits")
 
     def lands() -> bool:
+        assert job.process.exit_code is None, job.process.log_tail()
         bench.feed(20)
         return job.logged("commits") > done
 
