@@ -176,8 +176,9 @@ class BrokerLink:
         try:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
-            if attempt.cancelled():  # by `close`, and not whoever waits here
-                raise Unreachable(_CLOSED) from None
+            waiter = asyncio.current_task()
+            if attempt.cancelled() and not (waiter is not None and waiter.cancelling()):
+                raise Unreachable(_CLOSED) from None  # by `close`, and not whoever waits here
             raise
 
     def _attempted(self, attempt: asyncio.Task[_Protocol]) -> None:

@@ -193,3 +193,18 @@ def test_a_link_that_is_closed_stays_closed_and_fails_what_waits() -> None:
             assert broker.accepted == 1
 
     run(test)
+
+
+def test_who_is_cancelled_while_a_link_is_closed_stays_cancelled() -> None:
+    """It would go on otherwise, and nobody would cancel it again."""
+
+    async def test() -> None:
+        async with scripted_broker(lambda *_: None) as broker, linked(broker) as link:
+            waiting = asyncio.get_running_loop().create_task(link.request(request()))
+            await asyncio.sleep(0)
+            link.close()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    run(test)
