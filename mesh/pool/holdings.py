@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TypeAlias
 
 from mesh.pool.acknowledged import size_of_leases
@@ -21,6 +22,7 @@ from mesh.pool.window import Delivery
 from mesh.records.spans import Span, TopicName, UpstreamPartition
 
 Chosen: TypeAlias = tuple[Partition, Span]
+NOWHERE: Mapping[UpstreamPartition, int] = MappingProxyType({})
 MOST_SPANS = 50
 """Runs that one request takes of a partition."""
 USUAL_SIZE = 1_000.0
@@ -39,9 +41,10 @@ class Holdings:
         self._had_single = False
         """Whether the last record that came alone was a lease's: every other one is."""
 
-    def choose(self, request: LeaseRequest) -> list[Chosen]:
+    def choose(self, request: LeaseRequest, begins: Mapping[UpstreamPartition, int] = NOWHERE) -> list[Chosen]:
         """Spans of at most `most` offsets in all, evenly over the partitions; while the pool has members, at most half
-        of what is available of each (or, when none of them waits, the last one too; when one does, every other)."""
+        of what is available of each (or, when none of them waits, the last one too; when one does, every other).
+        begins: nothing below these."""
         distribution = self._serving.distribution
         if distribution.is_stopped:
             return []
@@ -52,6 +55,8 @@ class Holdings:
                 spans = available_spans(partition, has_members, distribution)
                 if request.ends is not None:
                     spans = _below(spans, request.ends.get(partition.source, 0))
+                if (begin := begins.get(partition.source, 0)) > 0:
+                    spans = _from(spans, begin)
                 spans = spans[:MOST_SPANS]
                 if has_members:
                     spans = _first_of(spans, self._share_of(sum(map(len, spans))))
@@ -69,6 +74,10 @@ class Holdings:
             taken = sum(map(len, part))
             left, bytes_left = left - taken, bytes_left - taken * size
         return chosen
+
+    def behind_all(self, topics: Iterable[TopicName]) -> Mapping[UpstreamPartition, int]:
+        """The offset behind all that is known of each partition."""
+        return {each.source: max(each.end, each.ledger.received) for each in self.partitions(topics)}
 
     def rest_of(self, request: LeaseRequest, lease: Lease) -> LeaseRequest | None:
         """What a lease that was begun for a request may still take; None if that is nothing."""
@@ -246,6 +255,11 @@ class Holdings:
 def _below(spans: Sequence[Span], end: int) -> list[Span]:
     """What of these lies below an offset."""
     return [span if span.last < end else Span(span.first, end - 1) for span in spans if span.first < end]
+
+
+def _from(spans: Sequence[Span], begin: int) -> list[Span]:
+    """What of these does not lie below an offset."""
+    return [span if span.first >= begin else Span(begin, span.last) for span in spans if span.last >= begin]
 
 
 def _first_of(spans: Sequence[Span], most: int) -> list[Span]:

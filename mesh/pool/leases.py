@@ -320,9 +320,10 @@ class Leases:
             self._held.hold(lease, partition, span, now)
         rest = self._held.rest_of(request, lease)
         if now < until and rest is not None and self._serving.distribution.members:
+            seen = self._held.behind_all(request.topics)  # of which members have their half
 
             def go_on(then: float) -> None:
-                self._gather(ticket, request, lease, self._held.choose(rest), until, then)
+                self._gather(ticket, request, lease, self._held.choose(rest, seen), until, then)
 
             self._park(ticket, until, go_on, now)
             return

@@ -224,6 +224,14 @@ def test_a_request_that_waits_has_its_half_of_what_comes_before_members_that_wai
     assert shown(world.answer(ticket, LeaseGranted).ranges) == [(0, 0, 4), (0, 10, 19)]
 
 
+def test_a_request_that_gathers_leaves_members_their_half_of_what_was_there() -> None:
+    world = world_of(ends=100)
+    world.consumer().fetch(partitions=[0], wait=0.0)
+    ticket = waiting_lease(world, "a")
+    world.advance(GATHER_FOR)
+    assert [(first, last) for _, first, last in shown(world.answer(ticket, LeaseGranted).ranges)] == [(0, 49)] * 4
+
+
 def test_a_request_gathers_no_more_than_it_asked_for() -> None:
     world = world_of(ends=0)
     world.consumer().fetch(partitions=[0])
