@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import fastavro
 
-SCHEMA_FILE: Final = "schema-1.avsc"
+VERSION: Final = 2
+"""What is written now. 2: `empty` and `deleted`."""
 MARKER: Final = b"\xc3\x01"
 UNKNOWN_AGE: Final = -(1 << 63)
 LARGEST_PAGE: Final = 64 << 20
@@ -26,17 +27,20 @@ class NotAPage(ValueError):
     """These bytes are no page of a journal, or of a version that is not known here."""
 
 
-def schema_text() -> str:
-    """The newest schema, as it is written down."""
-    return resources.files("mesh.journal").joinpath(SCHEMA_FILE).read_text()
+def schema_text(version: int = VERSION) -> str:
+    """A schema, as it is written down."""
+    return resources.files("mesh.journal").joinpath(f"schema-{version}.avsc").read_text()
 
 
-SCHEMA: Final[Any] = fastavro.parse_schema(json.loads(schema_text()))
-_FINGERPRINT: Final = bytes.fromhex(
-    fastavro.schema.fingerprint(fastavro.schema.to_parsing_canonical_form(SCHEMA), "CRC-64-AVRO")
-)
-PREFIX: Final = MARKER + _FINGERPRINT
-_SCHEMAS: Final[dict[bytes, Any]] = {PREFIX: SCHEMA}
+def _prefix(schema: Any) -> bytes:
+    canonical = fastavro.schema.to_parsing_canonical_form(schema)
+    return MARKER + bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
+
+
+_VERSIONS: Final[list[Any]] = [fastavro.parse_schema(json.loads(schema_text(each))) for each in range(1, VERSION + 1)]
+SCHEMA: Final[Any] = _VERSIONS[-1]
+PREFIX: Final = _prefix(SCHEMA)
+_SCHEMAS: Final[dict[bytes, Any]] = {_prefix(each): each for each in _VERSIONS}
 """Of every version that was ever written."""
 
 

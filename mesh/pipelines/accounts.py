@@ -221,7 +221,9 @@ class _Accounting:
             self._report("not_upstream", without(common(landed_new, [(looked_at, self._found.end - 1)]), was_there))
         passed = max(self._before.seen, self._baseline)
         if passed < self._found.start:
-            self._report("deleted", without([(passed, self._found.start - 1)], settled))
+            # What the mesh had read before, and had no record, nobody could be given.
+            empty = ((each.first, each.last) for each in self._found.events if each.event == "empty")
+            self._report("deleted", without([(passed, self._found.start - 1)], union([*settled, *empty])))
 
     def _play(self, expected: Runs) -> tuple[Runs, Runs, Runs, Runs]:
         """The events in their order: who held what when it was acknowledged."""

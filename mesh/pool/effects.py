@@ -121,6 +121,21 @@ class RefreshTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """Offsets that nobody had settled, and that upstream has no more, are skipped.
+
+    was_read: whether they had been read, and were held by somebody or to be given again; else nobody ever had them.
+    offsets: how many of the span.
+    """
+
+    group: GroupId
+    partition: UpstreamPartition
+    span: Span
+    offsets: int
+    was_read: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Something an operator wants to know. `event` is a fixed sentence; `fields` say who and how much."""
 
@@ -143,5 +158,6 @@ Effect: TypeAlias = (
     | AskUpstream
     | RefreshTopics
     | Note
+    | Gone
     | Report
 )

@@ -6,11 +6,12 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from mesh.pool.acknowledged import ForeignMetadata, Unpacked, unpack
 from mesh.pool.commits import Commits
 from mesh.pool.demand import Demand
-from mesh.pool.effects import Effect, GroupId, HurryUpstream, Report, SubscribeUpstream
+from mesh.pool.effects import Effect, Gone, GroupId, HurryUpstream, Report, SubscribeUpstream
 from mesh.pool.leases import Leases
 from mesh.pool.ledger import Ledger
 from mesh.pool.member import Member
@@ -22,7 +23,7 @@ from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available
 from mesh.records.batch import Batch
 from mesh.records.runs import singles
-from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, TopicName, UpstreamPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +173,16 @@ class Inflow:
         """As if all that this cluster has assigned had been revoked: another engine is made, and assigned anew."""
         self.lost([source for source in self._serving.partitions if source.cluster == cluster])
 
-    def received(self, source: UpstreamPartition, batches: Sequence[Batch], now: float) -> None:
+    def received(self, source: UpstreamPartition, batches: Sequence[Batch], now: float, gap: Gap = Gap.UNKNOWN) -> None:
+        """gap: what offsets are that none of the batches has."""
         partition = self._serving.partitions.get(source)
         if partition is None or partition.standing is Standing.ABSENT:
             return
         fresh: list[Available] = []
         for batch in batches:
             partition.weigh(len(batch.data), batch.last - batch.first + 1)
+            if batch.first > partition.ledger.received:
+                self._passed(partition, batch.first, gap)
             spans = partition.unleased(partition.ledger.receive(batch.first, batch.last))
             if partition.ahead:
                 fresh += self._given_up_ahead(partition, batch, spans)
@@ -212,11 +216,30 @@ class Inflow:
             del partition.ahead[passed]  # of what is left of it there is no record
         return fresh
 
-    def reached_end(self, source: UpstreamPartition, offset: int) -> None:
+    def reached_end(self, source: UpstreamPartition, offset: int, gap: Gap = Gap.UNKNOWN) -> None:
+        """gap: what those offsets below this one are that did not come."""
         partition = self._serving.partitions.get(source)
         if partition is not None and partition.standing is not Standing.ABSENT:
+            if offset > partition.ledger.received:
+                self._passed(partition, offset, gap)
             partition.ledger.reach(offset)
             self._serving.distribution.touched.add(partition)
+
+    def _passed(self, partition: Partition, offset: int, gap: Gap) -> None:
+        """No record comes of what lies below this offset and was not received."""
+        source, first, last = partition.source, partition.ledger.received, offset - 1
+        match gap:
+            case Gap.EMPTY:
+                self._serving.notes.add(Kind.EMPTY, source, [Span(first, last)])
+            case Gap.DELETED:
+                spans = partition.ledger.unsettled(first, last)
+                self._serving.notes.add(Kind.DELETED, source, spans)
+                if count := sum(map(len, spans)):
+                    self._effects.append(Gone(self.group, source, Span(first, last), count, was_read=False))
+            case Gap.UNKNOWN:
+                pass
+            case _:
+                assert_never(gap)
 
     def ends_known(self, ends: Mapping[UpstreamPartition, int]) -> None:
         """High watermarks of upstream partitions."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mesh.pool.cutting import Cutting
 from mesh.pool.distribution import Distribution
-from mesh.pool.effects import Effect, GroupId, Report, RereadUpstream
+from mesh.pool.effects import Effect, Gone, GroupId, Report, RereadUpstream
 from mesh.pool.leased import cut_out
 from mesh.pool.member import Member
 from mesh.pool.notes import Kind, Notes
@@ -114,8 +114,6 @@ class Rereads:
         self._void: Counter[UpstreamPartition] = Counter()
         """Rereads under way of which nothing is wanted any more: their answers are still to come, in order."""
         self._resting: set[UpstreamPartition] = set()
-        self.gone = 0
-        """Offsets that were un-acknowledged and are not there any more upstream."""
 
     def want(self, partition: Partition, owner: Owner, delivery: Delivery) -> None:
         """A client asks for a delivery whose bytes were given up."""
@@ -256,9 +254,7 @@ class Rereads:
             partition.ledger.settle(each.first, each.last)
         self._notes.add(Kind.GONE, partition.source, empty)
         if count := sum(map(len, gone)):
-            self.gone += count
-            fields = {"group": self._group, "partition": str(partition.source), "span": str(span), "offsets": count}
-            self._effects.append(Report("un-acknowledged offsets are gone upstream and skipped", fields, "warning"))
+            self._effects.append(Gone(self._group, partition.source, span, count, was_read=True))
 
 
 def _chunk(span: Span) -> Span:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple, NewType
 
 ClusterName = NewType("ClusterName", str)
@@ -37,6 +38,15 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.first}..{self.last}"
+
+
+class Gap(Enum):
+    """What an engine knows of offsets of which it brings no record."""
+
+    EMPTY = "read, and there was none: compaction, control records, aborted transactions"
+    DELETED = "deleted by retention, or on demand, before they were read"
+    UNKNOWN = "one or the other"
+    """librdkafka goes on where the log begins by then, without a word to who uses it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class Journal:
     ) -> None:
         self._writer = writer
         self._metrics = metrics
+        metrics.journal(0, "dropped")  # an alert sees it rise from there
         self._loop = loop
         self._interval = interval
         self._limit = limit

@@ -83,6 +83,10 @@ class Metrics:
         """Records were delivered that had been delivered before."""
         self._events.redelivered.labels(virtual_cluster, self._groups.admit(group, (virtual_cluster,))).inc(records)
 
+    def gone(self, virtual_cluster: str, group: str, offsets: int) -> None:
+        """Offsets that nobody had settled are not there any more upstream."""
+        self._events.gone.labels(virtual_cluster, self._groups.admit(group, (virtual_cluster,))).inc(offsets)
+
     def dead_letter(self, virtual_cluster: str, group: str) -> None:
         """A record was written to its dead-letter topic."""
         self._events.dead_letters.labels(virtual_cluster, self._groups.admit(group, (virtual_cluster,))).inc()
@@ -144,6 +148,18 @@ class Metrics:
     def loop_lag(self, seconds: float) -> None:
         """A callback of the event loop came this much later than it was due."""
         self._events.loop_lag.observe(seconds)
+
+    # To Prometheus a series that appears has not risen: what alerts watch is there, at 0, before anything happens.
+
+    def watch_virtual_cluster(self, virtual_cluster: str) -> None:
+        self._events.violations.labels(virtual_cluster)
+
+    def watch_group(self, virtual_cluster: str, group: str, cluster: str) -> None:
+        """A pool begins to consume from a cluster."""
+        self._events.engine_failures.labels(cluster)
+        label = self._groups.admit(group, (virtual_cluster,))
+        for counted in (self._events.gone, self._events.dead_letters, self._events.dead_letter_failures):
+            counted.labels(virtual_cluster, label)
 
     def forget_group(self, virtual_cluster: str, group: str) -> None:
         """A pool has ended: its series go, and there is room for another group's."""
@@ -225,6 +241,7 @@ class _Events:
         self.commits = counter("commits", "Commits of members, by partition.", "virtual_cluster", "group", "result")
         self.redelivered = counter("redelivered_records", "Records delivered once more.", "virtual_cluster", "group")
         pool = ("virtual_cluster", "group")
+        self.gone = counter("gone_offsets", "Offsets deleted upstream before they were acknowledged; skipped.", *pool)
         self.dead_letters = counter("dead_letters", "Records written to a dead-letter topic.", *pool)
         self.dead_letter_failures = counter("dead_letter_failures", "Dead letters that could not be written.", *pool)
         self.requests = tallies("requests", "Requests answered.", "virtual_cluster", "api", "error")
@@ -266,7 +283,7 @@ class _Events:
 
     def forget(self, labels: dict[str, str]) -> None:
         groups = (self.records_out, self.bytes_out, self.commits, self.redelivered)
-        for family in (*groups, self.dead_letters, self.dead_letter_failures):
+        for family in (*groups, self.gone, self.dead_letters, self.dead_letter_failures):
             family.remove_by_labels(labels)
 
 

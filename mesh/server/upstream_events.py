@@ -82,12 +82,12 @@ class UpstreamEvents:
         match event:
             case Received(partition, batches, engine):
                 self._metrics.received(cluster, partition.topic, engine, batches)
-                pool.inflow.received(partition, batches, now)
+                pool.inflow.received(partition, batches, now, event.gap)
             case Committed(token, errors):
                 self._watch.committed(pool.group, cluster, errors)
                 pool.commits.committed(cluster, token, errors, now)
-            case EndReached(partition, offset):
-                pool.inflow.reached_end(partition, offset)
+            case EndReached(partition, offset, gap):
+                pool.inflow.reached_end(partition, offset, gap)
             case HighWatermarks(offsets):
                 pool.inflow.ends_known(offsets)
             case Assigned(partitions):

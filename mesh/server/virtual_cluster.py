@@ -28,6 +28,7 @@ from mesh.pool.effects import (
     ConnectionId,
     DeadLetterUpstream,
     Effect,
+    Gone,
     GroupId,
     LeaveUpstream,
     RefreshTopics,
@@ -55,6 +56,7 @@ from mesh.server.metrics import Metrics
 from mesh.server.outcomes import error_of
 from mesh.server.questions import Questions
 from mesh.server.security import ListenerSecurity
+from mesh.server.telling import Telling
 from mesh.server.troubles import Troubles
 from mesh.server.upstream_events import UpstreamEvents
 from mesh.wire.apis import ApiKey
@@ -101,6 +103,7 @@ class VirtualClusterServer:
         self.name = cluster.name
         self.endpoint = endpoint
         self.metrics = metrics
+        metrics.watch_virtual_cluster(self.name)
         self.security = security or ListenerSecurity()
         self.authenticator = Authenticator(self.name, metrics, self._answer)
         self._audit = Audit(self.name, metrics)
@@ -110,7 +113,7 @@ class VirtualClusterServer:
         self._upstream = UpstreamEvents(cluster, self.engines, metrics, troubles, self.now, self._carry_out)
         self._refresh = refresh
         self._bury = bury
-        self._journal = journal
+        self._telling = Telling(self.name, metrics, journal)
         self.questions = Questions(administration, self._carry_out)
         self._loop = asyncio.get_running_loop()
         self.admission = Admission(self.name, gate or Gate(Limits(), Descriptors(1 << 20)), metrics, self._loop.time)
@@ -363,6 +366,7 @@ class VirtualClusterServer:
             case SubscribeUpstream(group):
                 pool = self.cluster.pools.get(group)
                 if pool is not None:  # it may have been closed by what followed in the same step
+                    self.metrics.watch_group(self.name, group, effect.cluster)
                     self.engines.subscribe(pool, effect)
             case LeaveUpstream(group, positions, cluster):
                 self._leave(group, positions, cluster)
@@ -380,8 +384,8 @@ class VirtualClusterServer:
                 in_work = self._in_work.get(ticket)
                 if in_work is not None:
                     self.authenticator.carry_out(in_work.connection, effect)
-            case Note() | Report():
-                self._tell(effect)
+            case Note() | Gone() | Report():
+                self._telling.tell(effect)
             case _:
                 self.engines.command(effect)
 
@@ -406,16 +410,6 @@ class VirtualClusterServer:
             return
         assert isinstance(ticket, Request)
         self._answer(ticket, result)
-
-    def _tell(self, effect: Note | Report) -> None:
-        """The journal, or an operator."""
-        if isinstance(effect, Note):
-            if self._journal is not None:
-                self._journal.add(self.name, effect)
-            return
-        if effect.level == "error":
-            self.metrics.violation(self.name)
-        getattr(log, effect.level)(effect.event, virtual_cluster=self.name, **effect.fields)
 
     def _arm(self) -> None:
         deadline = self.cluster.next_deadline()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NewType, Protocol, TypeAlias
 
 from mesh.records.batch import Batch
-from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, TopicName, UpstreamPartition
 from mesh.upstream.trouble import Trouble
 
 CommitToken = NewType("CommitToken", int)
@@ -90,13 +90,19 @@ class Received:
     batches: tuple[Batch, ...]
     engine: EngineName = "librdkafka"
 
+    @property
+    def gap(self) -> Gap:
+        """What the missing ones were."""
+        return Gap.EMPTY if self.engine == "raw" else Gap.UNKNOWN
+
 
 @dataclass(frozen=True, slots=True)
 class EndReached:
-    """Everything below `offset` was received or does not exist (control records, aborted data, compaction)."""
+    """Everything below `offset` was received or does not exist, for the reason `gap`."""
 
     partition: UpstreamPartition
     offset: int
+    gap: Gap = Gap.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,20 @@ def test_the_bytes_are_those_that_are_written_down() -> None:
     assert PREFIX[:2] == MARKER
 
 
+def test_a_page_of_the_first_version_is_read() -> None:
+    data = bytes.fromhex(
+        "c301b544e70fdcfce29a"
+        "0270 0272 0e 01 80a0abfef962 04 b090abfef962"
+        "02 0c6f7264657273 0267 00 02 046575 0274 06 00 04 00000000 066d2d31 0263 1031302e302e302e31 00 00"
+        "04000200 04020a00 04000000 04000000 04000200 04001400 04141400 04000200 04ffffffffffffffffff010a00"
+    )
+    page = decode(data)
+    assert (page.process, page.run, page.sequence, page.is_last, page.dropped) == ("p", "r", 7, True, 2)
+    known, delivered = page
+    assert (known.event, known.first, known.last) == ("known", 0, 9)
+    assert (delivered.event, delivered.first, delivered.last, delivered.member) == ("delivered", 10, 19, "m-1")
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", MARKER + bytes(8), PREFIX, PREFIX + b"\xff" * 40])
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(NotAPage):

@@ -140,6 +140,29 @@ def test_what_was_deleted_before_anybody_acknowledged_it() -> None:
     assert found.waiting == 80
 
 
+def test_what_had_no_record_when_the_mesh_read_it_is_not_said_to_be_deleted() -> None:
+    """Nobody can see any more that 4 was a marker and 10 to 14 were aborted; 15 was deleted unread."""
+    events = [
+        known(),
+        given_to("m", 0, 3),
+        Happened("empty", 1, 4, 4),
+        given_to("m", 5, 9),
+        Happened("empty", 2, 10, 14),
+        Happened("deleted", 3, 15, 15),
+        given_to("m", 16, 19),
+        *(given_to("m", *run, "acknowledged") for run in ((0, 3), (5, 9), (16, 19))),
+    ]
+    found = account(State(), Found(events=events, exists=[(20, 99, 0)], start=20, end=100), Rules(lands=False))
+    assert kinds(found.deviations) == [("deleted", 15, 15)]
+    assert any("deleted 15..15" in each for each in found.deviations[0].story)
+
+
+def test_what_the_mesh_says_was_empty_is_missing_if_the_log_has_it() -> None:
+    events = [known(), given_to("m", 0, 9), given_to("m", 0, 9, "acknowledged"), Happened("empty", 1, 10, 19)]
+    found = account(State(), Found(events=events, exists=[(0, 19, 0)], end=20, claimed=[(0, 19)]), Rules(lands=False))
+    assert kinds(found.deviations) == [("missing", 10, 19)]
+
+
 WAITS = Found(events=[known()], exists=[(0, 9, 0)], end=10)
 
 

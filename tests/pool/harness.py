@@ -51,7 +51,7 @@ from mesh.pool.settings import PoolSettings
 from mesh.pool.states import State
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
-from mesh.records.spans import ClusterName, CommitPosition, Span, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, UpstreamPartition
 from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.errors import ErrorCode
 from tests.pool.checks import check_pool
@@ -325,7 +325,7 @@ class World:
         first, last = max(again[0], position), again[1]
         self.ends[partition] = last + 1
         batch = batch_of(partition, first, last, self.batch_size)
-        self.upstream(lambda pool: pool.inflow.received(partition, [batch], self.now))
+        self.upstream(lambda pool: pool.inflow.received(partition, [batch], self.now, Gap.EMPTY))
 
     def assign_all(self) -> None:
         missing = [

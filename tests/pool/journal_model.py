@@ -21,6 +21,7 @@ class Known:
 
     settled: set[int] = field(default_factory=set)
     held: dict[int, Holder] = field(default_factory=dict)
+    empty: set[int] = field(default_factory=set)
 
 
 class JournalModel:
@@ -56,6 +57,14 @@ class JournalModel:
                 for offset in offsets:
                     known.held.pop(offset, None)
                 known.settled.update(offsets)
+            case Kind.EMPTY:
+                assert offsets
+                known.settled.update(offsets)
+                known.empty.update(offsets)
+            case Kind.DELETED:
+                assert offsets
+                assert not known.settled & set(offsets)
+                known.settled.update(offsets)
             case Kind.REVOKED | Kind.RESET:
                 self.known[note.group, note.partition] = Known()
 
@@ -78,6 +87,7 @@ class JournalModel:
             for first, last in records.get(source, []):
                 existing = set(range(first, min(last + 1, ledger.received)))
                 assert existing - unsettled == existing & known.settled, (source, first, last)
+                assert not existing & known.empty, (source, first, last)
 
 
 def _held(pool: Pool, partition: Partition) -> dict[int, Holder]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.effects import Effect, GroupId, LeaveUpstream, Report, SubscribeUpstream
+from mesh.pool.acknowledged import pack
+from mesh.pool.effects import Effect, Gone, GroupId, LeaveUpstream, Report, SubscribeUpstream
+from mesh.pool.inflow import Assignment
+from mesh.pool.notes import Kind
 from mesh.pool.partition import Standing, Violation
 from mesh.pool.settings import PoolSettings
-from mesh.records.spans import TopicName
+from mesh.records.spans import CommitPosition, Gap, Span, TopicName
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, batch_of, offsets, source, value_of
 
@@ -194,6 +197,34 @@ def test_control_records_aborted_data_and_gaps_count_as_acknowledged() -> None:
     assert world.stored == {source(0): 8}
     world.upstream(lambda pool: pool.inflow.reached_end(source(0), 10))
     assert world.stored == {source(0): 10}
+
+
+@pytest.mark.parametrize("gap", Gap)
+def test_what_was_deleted_before_it_was_read_is_told_and_what_had_no_record_is_not(gap: Gap) -> None:
+    world = World()
+    consumer = member(world)
+    world.produce(0, 3)
+    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 10, gap))
+    batch = batch_of(source(0), 14, 16)
+    world.upstream(lambda pool: pool.inflow.received(source(0), [batch], world.now, gap))
+    consumer.fetch()
+    consumer.commit()
+    assert world.stored == {source(0): 17}
+    told = [(e.span, e.offsets, e.was_read) for e in world.effects if isinstance(e, Gone)]
+    assert told == ([(Span(3, 9), 7, False), (Span(10, 13), 4, False)] if gap is Gap.DELETED else [])
+    assert world.journal.known[GROUP, source(0)].empty == ({*range(3, 14)} if gap is Gap.EMPTY else set())
+    assert (Kind.DELETED in world.journal.seen) == (gap is Gap.DELETED)
+
+
+def test_what_was_settled_before_it_was_deleted_is_not_told() -> None:
+    world = World()
+    world = World()
+    world.consumer().fetch()
+    committed = CommitPosition(2, pack(source(0), 2, [Span(4, 6)], 4_000).text)
+    world.upstream(lambda pool: pool.inflow.assigned(EU, [Assignment(source(0), 2, committed, False)], world.now))
+    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 9, Gap.DELETED))
+    told = [(e.span, e.offsets) for e in world.effects if isinstance(e, Gone)]
+    assert told == [(Span(2, 8), 4)], "2, 3, 7 and 8"
 
 
 def test_the_lag_is_what_lies_between_the_stored_offset_and_the_end() -> None:

@@ -48,6 +48,7 @@ def test_a_page_is_written_when_its_time_has_come() -> None:
     async def test() -> None:
         writing, metrics = Writing(), Metrics()
         journal = Journal(writing, metrics, asyncio.get_running_loop(), 0.01, 100)
+        assert results(metrics) == {"dropped": 0}
         journal.add("v", note())
         journal.add("v", note(5))
         assert not writing.pages
@@ -60,7 +61,7 @@ def test_a_page_is_written_when_its_time_has_come() -> None:
         assert (first.member, first.client_id, first.host, first.lease) == ("m-1", "m", "10.0.0.1", "")
         assert second.first == 5
         writing.ends[0](True)
-        assert results(metrics) == {"written": 2}
+        assert results(metrics) == {"written": 2, "dropped": 0}
 
     asyncio.run(test())
 

@@ -116,6 +116,7 @@ def test_a_thousand_groups() -> None:
         metrics.sent("shop", name, "orders", 1, 10)
         metrics.committed("shop", name, ErrorCode.NONE)
         metrics.redelivered("shop", name, 1)
+        metrics.gone("shop", name, 1)
         metrics.dead_letter("shop", name)
         metrics.dead_letter_failed("shop", name)
     for metric in (
@@ -123,6 +124,7 @@ def test_a_thousand_groups() -> None:
         "kafka_mesh_records_out_total",
         "kafka_mesh_commits_total",
         "kafka_mesh_redelivered_records_total",
+        "kafka_mesh_gone_offsets_total",
         "kafka_mesh_dead_letters_total",
         "kafka_mesh_dead_letter_failures_total",
     ):

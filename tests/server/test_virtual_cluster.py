@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -14,11 +16,11 @@ from mesh.pool.flow import OVERDUE
 from mesh.pool.redelivery import Redelivery
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
-from mesh.records.spans import CommitPosition
+from mesh.records.spans import CommitPosition, Gap
 from mesh.server.connection import DownstreamConnection
 from mesh.server.labels import OTHER
 from mesh.server.virtual_cluster import VirtualClusterServer
-from mesh.upstream.engine import Revoked
+from mesh.upstream.engine import EndReached, Revoked
 from mesh.wire.apis import ApiKey
 from mesh.wire.encoder import encode_response
 from mesh.wire.errors import ErrorCode
@@ -169,6 +171,34 @@ async def test_nothing_is_kept_of_connections_that_are_gone() -> None:
 
 
 # Metrics
+
+
+@in_fake_time
+async def test_what_alerts_watch_is_there_before_it_rises() -> None:
+    """A series that appears with its first event has not risen as Prometheus sees it."""
+    rules = (Path(__file__).parents[2] / "config/prometheus/alerts.yaml").read_text()
+    watched = set(re.findall(r"increase\((\w+)", rules)) - {"kafka_mesh_journal_events_total"}
+    assert "kafka_mesh_dead_letters_total" in watched
+    bench = Bench()
+    peer = await bench.member("peer")
+    peer.fetch(peer.positions(), max_wait=900)
+    for name in watched:
+        assert set(bench.metric(name).values()) == {0.0}, name
+
+
+@in_fake_time
+async def test_what_is_deleted_before_anybody_has_it_is_logged_and_counted() -> None:
+    bench = Bench()
+    peer = await bench.member("peer")
+    peer.fetch(peer.positions(), max_wait=900)
+    bench.engine(EU).assign()
+    with capture_logs() as logs:
+        bench.engine(EU).deliver(EndReached(source(0), 7, Gap.DELETED))
+        bench.engine(EU).deliver(EndReached(source(0), 9, Gap.EMPTY))
+    assert bench.metric("kafka_mesh_gone_offsets_total") == {("shop",): 7}
+    (told,) = [each for each in logs if each["log_level"] == "warning"]
+    assert told["event"] == "unread offsets are gone upstream and skipped"
+    assert (told["partition"], told["span"], told["offsets"]) == ("eu/orders-0", "0..6", 7)
 
 
 @in_fake_time

@@ -13,7 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 from mesh.records.batch import seal
 from mesh.records.encode import PlainRecord, encode_batch
 from mesh.records.runs import singles
-from mesh.records.spans import Span
+from mesh.records.spans import Gap, Span
 from mesh.upstream.engine import EndReached, EngineName, PositionReset, Received
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import engine, new_name, produce, run, source
@@ -105,6 +105,9 @@ def test_transactions(kafka: KafkaCluster, reads_with: EngineName) -> None:
                 b"%d" % number for number in (0, 2, 4) for _ in range(10)
             ]
             assert running.all(EndReached)[-1].offset == 66
+            expected = Gap.EMPTY if reads_with == "raw" else Gap.UNKNOWN
+            assert {each.gap for each in running.all(EndReached)} == {expected}
+            assert {each.gap for each in running.all(Received)} == {expected}
             # The abort of the last transaction is at 65, and nothing of it is left to be read again.
             pieces, again = await running.reread(source(topic), Span(40, 65))
             assert [batch.record_count for batch in again] == [10]

@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 
 from mesh.records.batch import CorruptBatch
-from mesh.records.spans import UpstreamPartition
+from mesh.records.spans import Gap, UpstreamPartition
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.connection import BrokerLink, Unreachable
 from mesh.upstream.engine import EndReached, EngineEvent, Received
@@ -350,7 +350,7 @@ class Fetching:
             events.append(Received(reading.source, progress.batches, "raw"))
         if progress.end is not None and progress.end != reading.told_end:
             reading.told_end = progress.end
-            events.append(EndReached(reading.source, progress.end))
+            events.append(EndReached(reading.source, progress.end, Gap.EMPTY))
 
     def _rest(self, reading: Reading, seconds: float) -> None:
         # Woken a millisecond later: a lane that is woken by the last bit of a sum too early would sleep on for ever.

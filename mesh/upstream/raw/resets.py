@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
-from mesh.records.spans import UpstreamPartition
+from mesh.records.spans import Gap, UpstreamPartition
 from mesh.upstream.connection import Unreachable
 from mesh.upstream.engine import EndReached, EngineEvent, LogParts, PositionReset
 from mesh.upstream.nodes import Nodes
@@ -126,7 +126,7 @@ class Resets:
         if reading.position >= begins:
             self._rest(reading, REST)
         reading.position = max(reading.position, begins)
-        self._tell(EndReached(reading.source, reading.position))
+        self._tell(EndReached(reading.source, reading.position, Gap.DELETED))
         self._go_on()
 
     def _reset(self, reading: Reading, start: int, reason: str) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.records.spans import ClusterName, Gap, Span, TopicName, UpstreamPartition
 from mesh.upstream import nodes as nodes_module
 from mesh.upstream.access import Access
 from mesh.upstream.buffers import ReceiveBuffers
@@ -127,7 +127,7 @@ def test_what_becomes_wanted_is_asked_for_while_others_are_parked() -> None:
             await reader.until(lambda: (1, {0: 1}, PARKED_MS) in cluster.fetched)
             paused.paused = False
             reader.fetching.wake()
-            await reader.until(lambda: EndReached(source(1), 0) in reader.events)
+            await reader.until(lambda: EndReached(source(1), 0, Gap.EMPTY) in reader.events)
             assert all(not {0, 1} <= asked.keys() for _, asked, _ in cluster.fetched)
 
     run(test)
@@ -211,7 +211,7 @@ def test_what_retention_has_deleted_is_passed_over() -> None:
             cluster.begins[0] = 3
             async with reading(cluster) as reader:
                 await reader.until(lambda: reader.offsets(0) == [3, 4, 5])
-                assert reader.events[0] == EndReached(source(0), 3)
+                assert reader.events[0] == EndReached(source(0), 3, Gap.DELETED)
                 assert not any(isinstance(event, PositionReset) for event in reader.events)
 
     run(test)
@@ -335,7 +335,7 @@ def test_the_answer_of_one_that_hung_is_not_taken_when_another_leads(monkeypatch
 
     async def test() -> None:
         async with fake_cluster(1, nodes=(1, 2)) as cluster, reading(cluster) as reader:
-            await reader.until(lambda: EndReached(source(0), 0) in reader.events)
+            await reader.until(lambda: EndReached(source(0), 0, Gap.EMPTY) in reader.events)
             # Parked at 1, whose answer brings what 2 brings too.
             cluster.leaders, cluster.epoch = [2], 6
             await reader.until(lambda: (2, {0: 0}, PARKED_MS) in cluster.fetched)
@@ -512,7 +512,7 @@ def test_brokers_that_are_down_are_told_after_a_while(monkeypatch: pytest.Monkey
         async with fake_cluster(1) as cluster:
             access = Access(request_timeout=0.2, setup_timeout=0.2, backoff=0.01, most_backoff=0.05)
             async with reading(cluster, access) as reader:
-                await reader.until(lambda: EndReached(source(0), 0) in reader.events)
+                await reader.until(lambda: EndReached(source(0), 0, Gap.EMPTY) in reader.events)
                 cluster.silent = {1}
                 await reader.until(lambda: any(isinstance(event, ReadingDown) for event in reader.events))
                 cluster.silent = set()
