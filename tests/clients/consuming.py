@@ -167,6 +167,7 @@ class Run:
         elif self._script.act == "seek":
             for partition, offset in self._uncommitted.items():
                 consumer.seek(partition, offset)
+            self._positions.clear()  # they are those that it goes back to
         report("acted")
 
 

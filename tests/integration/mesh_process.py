@@ -95,7 +95,8 @@ class Mesh:
 
     def samples(self, name: str) -> list[tuple[Mapping[str, str], float]]:
         """All samples of that name: labels and value."""
-        families = text_string_to_metric_families(self._get("/metrics"))
+        families = list(text_string_to_metric_families(self._get("/metrics")))
+        assert any(name.startswith(family.name) for family in families), f"there is no metric {name}"
         samples = (sample for family in families for sample in family.samples if sample.name == name)
         return [(sample.labels, sample.value) for sample in samples]
 

@@ -37,7 +37,7 @@ def until_all_show_more(bench: Bench) -> None:
 
 def test_a_mesh_that_is_stopped_under_load_delivers_nothing_twice(bench: Bench, engine: str) -> None:
     mesh = begin(bench, engine)
-    with bench.feeding_throughout(rate=600):
+    with bench.feeding_throughout(rate=300):
         until_all_show_more(bench)
         mesh.stop(timeout=40)
         mesh.restart()
@@ -54,7 +54,7 @@ def test_a_pool_that_is_drained_leaves_its_groups_and_comes_back(bench: Bench, e
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    with bench.feeding_throughout(rate=600):
+    with bench.feeding_throughout(rate=300):
         until_all_show_more(bench)
         assert command().splitlines()[-1] == f"tested / {bench.group}: drained, 3 members"
         for cluster in bench.clusters:

@@ -55,7 +55,7 @@ def until_all_go_on(bench: Bench, members: tuple[str, ...]) -> None:
 def test_one_is_stopped_and_comes_back(bench: Bench, engine: str) -> None:
     """Whoever commits in time loses nothing by it and gets nothing twice."""
     one, two_ = two(bench, engine)
-    with bench.feeding_throughout(rate=800):
+    with bench.feeding_throughout(rate=300):
         until_all_go_on(bench, ("one-quick", "one-slow", "two-quick", "two-slow"))
         two_.stop(timeout=40)
         moment = Moment.of(bench.members)
@@ -64,12 +64,12 @@ def test_one_is_stopped_and_comes_back(bench: Bench, engine: str) -> None:
         until_all_go_on(bench, ("one-quick", "two-quick", "two-slow"))
     bench.account_when_all_arrived(timeout=120).assert_nothing_lost_or_altered()
     assert not moment.broken_by(bench.members)
-    assert one.metric("kafka_mesh_violations_total") == two_.metric("kafka_mesh_violations_total") == 0
+    assert one.metric("kafka_mesh_pool_violations_total") == two_.metric("kafka_mesh_pool_violations_total") == 0
 
 
 def test_one_is_killed(bench: Bench, engine: str) -> None:
     _, two_ = two(bench, engine)
-    with bench.feeding_throughout(rate=800):
+    with bench.feeding_throughout(rate=300):
         until_all_go_on(bench, ("one-quick", "one-slow", "two-quick", "two-slow"))
         two_.kill()
         moment = Moment.of(bench.members)
@@ -89,7 +89,7 @@ def test_a_zombie_changes_nothing(bench: Bench, engine: str) -> None:
     """One is frozen for so long that its partitions go to the other, and wakes up with members that hold records of
     them, and with commits under way."""
     _, two_ = two(bench, engine)
-    with bench.feeding_throughout(rate=800):
+    with bench.feeding_throughout(rate=300):
         until_all_go_on(bench, ("one-quick", "one-slow", "two-quick", "two-slow"))
         two_.freeze()
         frozen = Moment.of(bench.members)

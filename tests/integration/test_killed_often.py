@@ -30,7 +30,7 @@ def test_nothing_comes_again_whose_commit_was_answered(bench: Bench, engine: str
         member.until_assigned()
     moments: list[Moment] = []
     gains: list[int] = []
-    with bench.feeding_throughout(rate=1_000):
+    with bench.feeding_throughout(rate=300):
         for _ in range(KILLS):
             settled = sum(len(member.settled) for member in bench.members)
 

@@ -39,6 +39,7 @@ def test_onto_the_mesh_and_back(bench: Bench) -> None:
     bench.account_when_all_arrived().assert_each_once()
 
 
+@pytest.mark.timeout(360)
 @pytest.mark.parametrize(
     ("backwards", "forwards", "stops"),
     [
