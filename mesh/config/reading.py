@@ -36,7 +36,7 @@ def read(text: bytes, variables: Mapping[str, str]) -> Document:
         root = loader.get_single_node()
         data = reader.value(root, ()) if root is not None else {}
     except yaml.YAMLError as error:
-        raise ConfigurationError([Mistake((), _problem(error), _allowed(error, text))]) from None
+        raise ConfigurationError([Mistake((), _problem(error, text), _allowed(error, text))]) from None
     except RecursionError:
         raise ConfigurationError(
             [Mistake((), "", "YAML that neither contains itself nor is nested too deep")]
@@ -120,7 +120,10 @@ def _merged(node: yaml.Node) -> Iterator[yaml.MappingNode]:
         yield each
 
 
-def _problem(error: yaml.YAMLError) -> str:
+def _problem(error: yaml.YAMLError, text: bytes) -> str:
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count(b"\n", 0, error.position) + 1
+        return f"line {line}: {error.reason}"
     # The library's own text quotes the file, which may quote a secret: an unquoted password that begins with * is
     # an unknown alias.
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not readable"
@@ -130,6 +133,8 @@ def _problem(error: yaml.YAMLError) -> str:
 
 
 def _allowed(error: yaml.YAMLError, text: bytes) -> str:
+    if isinstance(error, yaml.reader.ReaderError):
+        return "a YAML document in UTF-8"
     mark = getattr(error, "problem_mark", None)
     lines = text.splitlines()
     if mark is not None and mark.line < len(lines) and b"${" in lines[mark.line]:

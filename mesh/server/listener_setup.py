@@ -6,8 +6,9 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import VirtualCluster
@@ -23,6 +24,8 @@ from mesh.server.jwks import JwksSource
 from mesh.server.reloading import Watched, describe
 from mesh.server.security import ListenerSecurity, Sasl, Tls, Tokens
 from mesh.server.tls import server_context
+
+_TLS_FILES: Final = ("certificate_file", "key_file", "client_ca_file")
 
 
 class ListenerSetup:
@@ -157,5 +160,7 @@ def admin_certificate(config: TlsConfig, known: ssl.SSLContext | None = None) ->
 def _mistake(path: KeyPath, files: Sequence[str], problem: Exception) -> Mistake:
     match problem:
         case OSError(filename=str(name), strerror=str(reason)) if not isinstance(problem, ssl.SSLError):
-            return Mistake(path, name, reason)
+            # Of the TLS files, which are read together, it is this one.
+            keys = (key for key, file in zip(_TLS_FILES, files, strict=False) if path[-1] == "tls" and file == name)
+            return Mistake((*path, *islice(keys, 1)), name, reason)
     return Mistake(path, ", ".join(files), describe(problem))

@@ -204,7 +204,7 @@ def test_what_is_wrong_changes_nothing_and_says_why(eu: tuple[RunningMesh, MockC
     mesh.file.write_text(good.replace("- name: shop\n", f"- name: shop\n  {files}"))
     refused = mesh.command()
     assert refused.returncode == 2
-    assert "virtual_clusters[0].tls: /nowhere/a: No such file or directory" in refused.stderr
+    assert "virtual_clusters[0].tls.certificate_file: /nowhere/a: No such file or directory" in refused.stderr
 
     state = mesh.configured()
     assert (state["state"], state["hash"]) == ("refused", before["hash"])

@@ -76,12 +76,14 @@ def test_no_yaml(text: str) -> None:
     [
         ("a: {b: ${X}}", "line 1, column 9: expected ',' or '}', but got '{': a YAML document; inside {} or [] "),
         ("a: *secret", "line 1, column 4: found undefined alias '...': a YAML document"),
+        (b"a: b\nc: \xff\xfe", "line 2: invalid start byte: a YAML document in UTF-8"),
+        (b"a: b\nc: \x00", "line 2: special characters are not allowed: a YAML document in UTF-8"),
         ("{a: b\nc", "line 2, column 2: expected ',' or '}', but got '<stream end>': a YAML document"),
     ],
 )
-def test_no_yaml_says_where_and_why_but_quotes_no_secret(text: str, said: str) -> None:
+def test_no_yaml_says_where_and_why_but_quotes_no_secret(text: str | bytes, said: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read(text.encode(), {})
+        read(text if isinstance(text, bytes) else text.encode(), {})
     assert str(caught.value).startswith(said)
 
 

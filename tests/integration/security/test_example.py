@@ -84,7 +84,8 @@ def test_files_that_cannot_be_used(tmp_path: Path, wrong: str) -> None:
         [KAFKA_MESH, "run", EXAMPLE], env=variables(tmp_path), capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
-    assert "admin.tls: " in done.stderr  # Both addresses have the same files, and this one is the first to be opened.
+    key = "admin.tls.certificate_file" if wrong == "missing" else "admin.tls"
+    assert f"{key}: " in done.stderr  # Both addresses have the same files, and this one is the first to be opened.
     assert str(tmp_path / "tls.crt") in done.stderr
     assert "Traceback" not in done.stderr
     assert PASSWORD not in done.stderr
