@@ -40,6 +40,7 @@ from mesh.pool.effects import Effect, GroupId
 from mesh.pool.notes import Note
 from mesh.server.journal import Journal, Writer
 from mesh.server.metrics import Metrics
+from mesh.server.telling import Telling
 from mesh.server.virtual_cluster import VirtualClusterServer
 from mesh.upstream.journal import JournalWriter
 from tests.integration.processes import eventually
@@ -108,8 +109,7 @@ class _Told(VirtualClusterServer):
     """That part of it which carries out a note."""
 
     def __init__(self, journal: Journal | None) -> None:
-        self.name = "bench"
-        self._journal = journal
+        self._telling = Telling("bench", Metrics(), journal)
 
 
 class _Steps(Core):

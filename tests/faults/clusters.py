@@ -9,11 +9,11 @@ from pathlib import Path
 
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import START, ChildProcess, eventually, free_port
+from tests.integration.relay import Relay
 
 PASSWORD = "store-pass"
 USER = "mesh"
@@ -140,10 +140,17 @@ class Certificates:
 
 
 class ReplicatedCluster(KafkaCluster):
-    """Two brokers; everything has a replica on both. The first is the controller too, so it is the second that dies."""
+    """Two brokers; everything has a replica on both. The first is the controller too, so it is the second that dies.
+    What the first replicates of it comes through a relay."""
 
     def __init__(self, name: str, jars: Path, folder: Path) -> None:
+        self._relay = Relay()
+        outer, inner = "PLAINTEXT://127.0.0.1:{port}", f"REPLICATION://127.0.0.1:{free_port()}"
         replicated = {
+            "listeners": f"{outer},{inner},CONTROLLER://127.0.0.1:{{controller}}",
+            "advertised.listeners": f"{outer},{inner}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT",
+            "inter.broker.listener.name": "REPLICATION",
             "offsets.topic.replication.factor": "2",
             "transaction.state.log.replication.factor": "2",
             "default.replication.factor": "2",
@@ -162,12 +169,13 @@ class ReplicatedCluster(KafkaCluster):
         second.mkdir()
         self._second_properties = second / "server.properties"
         lines = [line for line in self._properties.read_text().splitlines() if not line.startswith("log.dirs=")]
+        outer, inner = f"PLAINTEXT://127.0.0.1:{self._second_port}", f"127.0.0.1:{free_port()}"
         overrides = {
             "process.roles": "broker",
             "node.id": "2",
             "broker.rack": "b",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._second_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._second_port}",
+            "listeners": f"{outer},REPLICATION://{inner}",
+            "advertised.listeners": f"{outer},REPLICATION://{self._relay.stand_in_for(inner)}",
             "log.dirs": str(second / "logs"),
         }
         self._second_properties.write_text("\n".join([*lines, *(f"{k}={v}" for k, v in overrides.items()), ""]))
@@ -201,15 +209,15 @@ class ReplicatedCluster(KafkaCluster):
     def kill(self) -> None:
         self._second.kill()
         super().kill()
+        self._relay.close()
 
     def hold_back_replicas_on_first(self) -> None:
-        """What the second broker leads, and whose topic has `follower.replication.throttled.replicas=*`, reaches the
-        first one so slowly that it falls behind, and is no replica in sync any more."""
-        admin = self.admin()
-        entry = ConfigEntry("follower.replication.throttled.rate", "1", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-        for done in admin.incremental_alter_configs([resource]).values():
-            done.result(30)
+        """What the second broker leads does not reach the first one, which soon is no replica in sync any more."""
+        self._relay.slow(1.0)
+
+    def let_replicas_go_on(self) -> None:
+        self._relay.slow(None)
+        self._relay.cut()
 
     def led_by_second(self, topic: str) -> int:
         """How many partitions of a topic the second broker leads."""

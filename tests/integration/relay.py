@@ -46,6 +46,8 @@ class Relay:
         async def reset() -> int:
             count = len(self._open) // 2
             for writer in self._open:
+                if writer.is_closing():
+                    continue
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 writer.transport.abort()
             return count

@@ -213,7 +213,7 @@ async def test_an_engine_that_failed_is_made_anew_and_told_what_the_older_one_wa
     assert newer is not older
     assert bench.engine(US) is other
     assert newer.commands[0] == ("subscribe", frozenset(["orders"]))
-    assert bench.metric("kafka_mesh_engine_failures_total") == {("eu",): 1}
+    assert bench.metric("kafka_mesh_engine_failures_total") == {("eu",): 1, ("us",): 0}
     with capture_logs() as logs:
         newer.assign()
         await asyncio.sleep(SETTLED)
@@ -257,7 +257,7 @@ async def test_what_an_engine_tells_after_it_failed_is_nobodys() -> None:
     older.produce(0, first=0)
     older.deliver(EngineFailed("once more", ""))
     assert sum(bench.metric("kafka_mesh_backlog_records").values()) == 0
-    assert bench.metric("kafka_mesh_engine_failures_total") == {("eu",): 1}
+    assert bench.metric("kafka_mesh_engine_failures_total") == {("eu",): 1, ("us",): 0}
 
 
 @in_fake_time

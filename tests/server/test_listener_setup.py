@@ -99,7 +99,7 @@ async def test_every_file_that_cannot_be_used_is_named_with_its_key(tmp_path: Pa
             authorization={"rules_file": str(tmp_path / "d")},
         )
     keys = [mistake.path[2:] for mistake in caught.value.mistakes]
-    assert keys == [("tls",), ("sasl", "oauthbearer", "jwks_file"), ("authorization", "rules_file")]
+    assert keys == [("tls", "certificate_file"), ("sasl", "oauthbearer", "jwks_file"), ("authorization", "rules_file")]
 
 
 async def test_keys_from_a_url_are_asked_for_by_tokens() -> None:
