@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final
 
+from mesh.pipelines.holdings import Holdings
 from mesh.pipelines.intervals import Run, Runs, common, length, repeated, union, without
 
 EVENTS_TOLD: Final = 20
@@ -231,27 +232,28 @@ class _Accounting:
         delivered, acknowledged, to_land, dead = (
             list(each) for each in (before.delivered, before.acknowledged, before.to_land, before.dead)
         )
-        holding = _Holding(self._held)
+        holding = Holdings(_part, self._held)
         settled_twice: Runs = []
         for each in self._found.events:
             run = (each.first, each.last)
             match each.event:
                 case "delivered" | "redelivered" | "leased":
                     delivered.append(run)
-                    holding.take(each)
+                    _take(holding, each)
                     if each.event == "redelivered":
                         self._count("redelivered", common([run], expected))
                 case "corrected":
-                    holding.take(each)
+                    _take(holding, each)
                 case "released" | "expired" | "gone":
-                    holding.give_back(each)
+                    holding.cut(*run)
                 case "revoked" | "reset":
                     holding.clear()
                 case "dead_lettered":
                     dead.append(run)
                 case "acknowledged":
-                    not_held = common(holding.settle(each), expected) if self._is_whole else []
-                    self._report("not_held", not_held)
+                    not_held = _settle(holding, each)
+                    if self._is_whole:
+                        self._report("not_held", common(not_held, expected))
                     acknowledged.append(run)
                     settled_twice.append(run)
                     if each.lease or not self._rules.leases_only:
@@ -259,7 +261,7 @@ class _Accounting:
         twice = union([*repeated(settled_twice), *common(union(settled_twice), before.acknowledged)])
         self._report("acknowledged_twice", common(twice, [(self._baseline, 1 << 62)]))
         self._count("twice", twice)
-        self._held = holding.left()
+        self._held = list(holding)
         return union(delivered), union(acknowledged), union(to_land), union(dead)
 
     def _landed_twice(self, landed_new: Runs) -> None:
@@ -311,57 +313,21 @@ class _Accounting:
             self._deviations.append(Deviation(kind, first, last, window, story))
 
 
-class _Holding:
-    """Who holds which runs, as the journal tells it: disjoint runs by their first offset."""
-
-    def __init__(self, held: Iterable[Happened]) -> None:
-        self._runs: dict[int, Happened] = {each.first: each for each in held}
-        self._firsts = sorted(self._runs)
-
-    def take(self, each: Happened) -> None:
-        """Whoever has it from here on; nobody else can hold it, so what is known of others there is outdated."""
-        self.give_back(each)
-        at = bisect_right(self._firsts, each.first)
-        self._firsts.insert(at, each.first)
-        self._runs[each.first] = each
-
-    def give_back(self, each: Happened) -> None:
-        self._cut(each, lambda _: True)
-
-    def settle(self, each: Happened) -> Runs:
-        """What of it was not held by who settles it."""
-        held = self._cut(each, lambda holder: (holder.member, holder.lease) == (each.member, each.lease))
-        return without([(each.first, each.last)], union(held))
-
-    def clear(self) -> None:
-        self._runs.clear()
-        self._firsts.clear()
-
-    def left(self) -> list[Happened]:
-        return [self._runs[first] for first in self._firsts]
-
-    def _cut(self, each: Happened, counts: Any) -> Runs:
-        """Take it out, whoever holds it; returns what of it was held so that it counts."""
-        found: Runs = []
-        at = max(bisect_right(self._firsts, each.first) - 1, 0)
-        while at < len(self._firsts) and self._firsts[at] <= each.last:
-            holder = self._runs[self._firsts[at]]
-            if holder.last < each.first:
-                at += 1
-                continue
-            first = self._firsts.pop(at)
-            del self._runs[first]
-            if counts(holder):
-                found.append((max(holder.first, each.first), min(holder.last, each.last)))
-            for part in without([(holder.first, holder.last)], [(each.first, each.last)]):
-                self._firsts.insert(at, part[0])
-                self._runs[part[0]] = _part(holder, part)
-                at += 1
-        return found
+def _take(holding: Holdings[Happened], each: Happened) -> None:
+    """Whoever has it from here on; nobody else can hold it, so what is known of others there is outdated."""
+    holding.cut(each.first, each.last)
+    holding.put(each)
 
 
-def _part(holder: Happened, run: Run) -> Happened:
-    return replace(holder, first=run[0], last=run[1])
+def _settle(holding: Holdings[Happened], each: Happened) -> Runs:
+    """What of it was not held by who settles it."""
+    taken = holding.cut(each.first, each.last)
+    held = union((run.first, run.last) for run in taken if (run.member, run.lease) == (each.member, each.lease))
+    return without([(each.first, each.last)], held)
+
+
+def _part(holder: Happened, first: int, last: int) -> Happened:
+    return replace(holder, first=first, last=last)
 
 
 def _baseline(found: Found) -> int:

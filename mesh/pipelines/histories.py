@@ -5,12 +5,12 @@ Everything is a run of offsets, so the time it takes grows with the events and n
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mesh.pipelines.accounts import Happened
+from mesh.pipelines.holdings import Holdings
 from mesh.pipelines.intervals import without
 
 GIVEN: Final = frozenset({"delivered", "redelivered", "leased"})
@@ -49,7 +49,7 @@ class Piece:
 
 def facts(events: Iterable[Happened], until: int) -> Iterator[Fact]:
     """events: of one partition, in their order. until: when the report ends, ms since the epoch."""
-    holdings = _Holdings()
+    holdings: Holdings[Piece] = Holdings(_part)
     for each in events:
         if each.event in VOID:
             yield from (_ended("revoked", each.time, piece) for piece in holdings.clear())
@@ -70,7 +70,7 @@ def facts(events: Iterable[Happened], until: int) -> Iterator[Fact]:
     yield from (_ended("open", until, piece) for piece in holdings.clear())
 
 
-def _given(holdings: _Holdings, each: Happened) -> Iterator[Fact]:
+def _given(holdings: Holdings[Piece], each: Happened) -> Iterator[Fact]:
     # A lease is told once more after a restart of the mesh: it goes on as it was.
     same = [
         piece
@@ -91,35 +91,5 @@ def _ended(kind: str, time: int, piece: Piece) -> Fact:
     return Fact(kind, time, piece.who, piece.last - piece.first + 1, held=max(time - piece.since, 0), whole=whole)
 
 
-class _Holdings:
-    """Disjoint pieces, ascending."""
-
-    def __init__(self) -> None:
-        self._pieces: list[Piece] = []
-
-    def put(self, piece: Piece) -> None:
-        """Where nothing is held."""
-        self._pieces.insert(bisect_right(self._pieces, piece.first, key=_first), piece)
-
-    def cut(self, first: int, last: int) -> list[Piece]:
-        """Take out what is held of these offsets."""
-        begin = bisect_right(self._pieces, first, key=_first)
-        if begin and self._pieces[begin - 1].last >= first:
-            begin -= 1
-        end = max(bisect_right(self._pieces, last, key=_first), begin)
-        taken = self._pieces[begin:end]
-        if not taken:
-            return []
-        left = [replace(taken[0], last=first - 1)] if taken[0].first < first else []
-        if taken[-1].last > last:
-            left.append(replace(taken[-1], first=last + 1))
-        self._pieces[begin:end] = left
-        return [replace(each, first=max(each.first, first), last=min(each.last, last)) for each in taken]
-
-    def clear(self) -> list[Piece]:
-        pieces, self._pieces = self._pieces, []
-        return pieces
-
-
-def _first(piece: Piece) -> int:
-    return piece.first
+def _part(piece: Piece, first: int, last: int) -> Piece:
+    return replace(piece, first=first, last=last)

@@ -163,6 +163,12 @@ def test_what_the_mesh_says_was_empty_is_missing_if_the_log_has_it() -> None:
     assert kinds(found.deviations) == [("missing", 10, 19)]
 
 
+def test_what_was_acknowledged_is_nobodys_also_where_the_journal_has_holes() -> None:
+    events = [known(), given_to("m", 0, 9), given_to("m", 0, 4, "acknowledged")]
+    found = account(State(), Found(events=events, exists=EXISTS, end=100), Rules(lands=False, is_whole=False))
+    assert [each[2:4] for each in found.state.held] == [[5, 9]]
+
+
 WAITS = Found(events=[known()], exists=[(0, 9, 0)], end=10)
 
 
