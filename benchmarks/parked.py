@@ -17,7 +17,7 @@ PARTITIONS = 6
 WAIT_MS = 500
 PER_ADDRESS = 250
 """Consumers with the same address: they are not one machine's, and an address has its ration of requests."""
-AGAIN = 2.0
+AGAIN = 0.2
 """Seconds after which those who were not woken get records of their own."""
 SETTLE = 3.0
 """Seconds until all are parked. What one that connects costs is not the subject."""
