@@ -5,28 +5,30 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from confluent_kafka import TopicCollection
+from confluent_kafka.admin._metadata import PartitionMetadata
 from confluent_kafka.cimpl import NewTopic
 
-from mesh.upstream.engine import PositionReset
+from mesh.records.spans import CommitPosition
+from mesh.upstream.engine import LogParts, PositionReset
 from mesh.upstream.raw.engine import RawEngine
 from tests.faults.clusters import ReplicatedCluster
 from tests.integration.processes import eventually
-from tests.upstream.harness import engine, new_name, produce, run
+from tests.upstream.harness import engine, new_name, produce, run, source
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
+def partition_of(cluster: ReplicatedCluster, topic: str) -> PartitionMetadata:
+    found: PartitionMetadata = cluster.admin().list_topics(topic, timeout=30).topics[topic].partitions[0]
+    return found
+
+
 def led_by(cluster: ReplicatedCluster, topic: str) -> int:
-    admin = cluster.admin()
-    (partition,) = admin.describe_topics(TopicCollection([topic]))[topic].result(30).partitions
-    return partition.leader.id if partition.leader is not None else -1
+    return partition_of(cluster, topic).leader
 
 
 def in_sync(cluster: ReplicatedCluster, topic: str) -> set[int]:
-    admin = cluster.admin()
-    (partition,) = admin.describe_topics(TopicCollection([topic]))[topic].result(30).partitions
-    return {node.id for node in partition.isr}
+    return set(partition_of(cluster, topic).isrs)
 
 
 @pytest.mark.parametrize(("rack", "node"), [("a", 1), ("b", 2), ("", 0)])
@@ -81,4 +83,37 @@ def test_a_log_that_an_unclean_election_truncated(replicated: ReplicatedCluster)
         run(test)
     finally:
         replicated.let_replicas_go_on()
+        replicated.start_second()
+
+
+def test_a_log_that_has_grown_again_says_where_it_parts(replicated: ReplicatedCluster) -> None:
+    """What is stored was acknowledged in an epoch that has ended at 10, whatever stands behind it in the next one."""
+    topic, group = new_name("grown"), new_name("group")
+    admin = replicated.admin()
+    admin.create_topics([NewTopic(topic, 1, replica_assignment=[[2, 1]])])[topic].result(30)
+    eventually("the second broker leads", lambda: led_by(replicated, topic) == 2, timeout=60)
+    bootstrap = replicated.bootstrap_servers
+    produce(bootstrap, topic, 10, acks="all")
+    eventually("both have it", lambda: in_sync(replicated, topic) == {1, 2}, timeout=60)
+
+    async def store() -> None:
+        async with engine(bootstrap, group, topic, reads_with="raw") as running:
+            await running.until(lambda: len(running.records(topic)) == 10)
+            position = CommitPosition(5, "runs up to 25", is_read=True)
+            assert await running.commit({source(topic): position}) == {source(topic): 0}
+
+    async def look() -> None:
+        async with engine(bootstrap, group, topic, reads_with="raw") as running:
+            assert (await running.assigned())[0].committed.leader_epoch >= 0
+            assert await running.next(LogParts) == LogParts(source(topic), 10)
+            await running.until(lambda: len(running.records(topic)) == 35)
+            assert [record.offset for record in running.records(topic)] == list(range(5, 40))
+
+    run(store)
+    replicated.kill_second()
+    try:
+        eventually("the first broker leads", lambda: led_by(replicated, topic) == 1, timeout=60)
+        produce(bootstrap, topic, 30)
+        run(look)
+    finally:
         replicated.start_second()
