@@ -122,7 +122,7 @@ def test_files_of_a_listener_that_are_missing_are_named_once_each(tmp_path: Path
     done = kafka_mesh("run", file)
     assert done.returncode == 2, done.stderr
     assert [line for line in done.stderr.splitlines() if line.startswith("  ")] == [
-        f"  virtual_clusters[0].tls: {folder}/tls.crt: No such file or directory",
+        f"  virtual_clusters[0].tls.certificate_file: {folder}/tls.crt: No such file or directory",
         f"  virtual_clusters[0].sasl.users_file: {folder}/users.yaml: No such file or directory",
         f"  virtual_clusters[0].authorization.rules_file: {folder}/rules.yaml: No such file or directory",
     ]

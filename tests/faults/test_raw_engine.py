@@ -18,17 +18,19 @@ from tests.upstream.harness import engine, new_name, produce, run, source
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
-def partition_of(cluster: ReplicatedCluster, topic: str) -> PartitionMetadata:
-    found: PartitionMetadata = cluster.admin().list_topics(topic, timeout=30).topics[topic].partitions[0]
-    return found
+def partition_of(cluster: ReplicatedCluster, topic: str) -> PartitionMetadata | None:
+    """None while the brokers do not know of it yet."""
+    return cluster.admin().list_topics(topic, timeout=30).topics[topic].partitions.get(0)
 
 
 def led_by(cluster: ReplicatedCluster, topic: str) -> int:
-    return partition_of(cluster, topic).leader
+    partition = partition_of(cluster, topic)
+    return -1 if partition is None else partition.leader
 
 
 def in_sync(cluster: ReplicatedCluster, topic: str) -> set[int]:
-    return set(partition_of(cluster, topic).isrs)
+    partition = partition_of(cluster, topic)
+    return set() if partition is None else set(partition.isrs)
 
 
 @pytest.mark.parametrize(("rack", "node"), [("a", 1), ("b", 2), ("", 0)])

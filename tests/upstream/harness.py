@@ -169,7 +169,8 @@ async def engine(bootstrap_servers: str, group: str, *topics: str, **settings: A
 
 def produce(bootstrap_servers: str, topic: str, count: int, partition: int = 0, **properties: Any) -> None:
     """Records with their numbers as values, stored when this returns."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5, **properties})
+    always = {"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
+    producer = Producer({**always, **properties})
     for number in range(count):
         producer.produce(topic, b"%d" % number, partition=partition)
     assert producer.flush(30) == 0

@@ -35,7 +35,13 @@ def test_keys_values_headers_and_times(kafka: KafkaCluster, reads_with: EngineNa
     kafka.create_topic(topic, 1)
     written: list[tuple[Any, ...]] = []
     producer = Producer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "compression.codec": codec, "linger.ms": 50, "batch.size": 9_000}
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "compression.codec": codec,
+            "linger.ms": 50,
+            "batch.size": 9_000,
+            "enable.idempotence": True,  # else what is sent again comes behind what was sent after it
+        }
     )
     for key in KEYS:
         for value in VALUES:
@@ -66,7 +72,7 @@ def test_log_append_times(kafka: KafkaCluster, reads_with: EngineName) -> None:
     def note(_: object, message: Any) -> None:
         stored[message.offset()] = message.timestamp()[1]
 
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0, "enable.idempotence": True})
     for number in range(30):
         producer.produce(topic, b"%d" % number, timestamp=1, on_delivery=note)
         if number % 3 == 0:
@@ -145,7 +151,7 @@ def test_records_that_were_deleted_are_passed_over(kafka: KafkaCluster, reads_wi
 def test_a_big_record_is_a_batch_by_itself(kafka: KafkaCluster, reads_with: EngineName) -> None:
     topic = new_name("topic")
     kafka.create_topic(topic, 1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
     for size in (10, 900_000, 10, 10):
         producer.produce(topic, bytes(size))
     assert producer.flush(30) == 0
@@ -193,7 +199,8 @@ def test_batches_above_the_size_of_a_fetch(kafka: KafkaCluster, reads_with: Engi
 def test_a_long_span_comes_in_pieces(kafka: KafkaCluster, reads_with: EngineName) -> None:
     topic = new_name("topic")
     kafka.create_topic(topic, 1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, "batch.size": 16_000})
+    batches = {"linger.ms": 5, "batch.size": 16_000, "enable.idempotence": True}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **batches})
     for _ in range(1_000):
         producer.produce(topic, bytes(1_000))
     assert producer.flush(30) == 0
