@@ -13,7 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 from mesh.records.batch import seal
 from mesh.records.encode import PlainRecord, encode_batch
 from mesh.records.runs import singles
-from mesh.records.spans import Gap, Span
+from mesh.records.spans import CommitPosition, Gap, Span
 from mesh.upstream.engine import EndReached, EngineName, PositionReset, Received
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import engine, new_name, produce, run, source
@@ -145,6 +145,34 @@ def test_records_that_were_deleted_are_passed_over(kafka: KafkaCluster, reads_wi
                 assert [offset for offset in offsets if span.first <= offset <= span.last] == left
 
     run(test)
+
+
+@BOTH
+def test_what_was_deleted_before_it_was_read_is_said_to_be(kafka: KafkaCluster, reads_with: EngineName) -> None:
+    """Between what the group has committed and where the log begins now; librdkafka does not tell."""
+    topic, group = new_name("topic"), new_name("group")
+    kafka.create_topic(topic, 1)
+    produce(kafka.bootstrap_servers, topic, 100)
+
+    async def store() -> None:
+        async with engine(kafka.bootstrap_servers, group, topic, reads_with=reads_with) as running:
+            await running.ends()
+            assert await running.commit({source(topic): CommitPosition(10)}) == {source(topic): 0}
+
+    async def go_on() -> None:
+        async with engine(kafka.bootstrap_servers, group, topic, reads_with=reads_with) as running:
+            assert (await running.assigned())[0].start == 10
+            await running.until(lambda: len(running.records(topic)) == 60)
+            assert [record.offset for record in running.records(topic)] == list(range(40, 100))
+            told = [(event.offset, event.gap) for event in running.all(EndReached) if event.gap is Gap.DELETED]
+            assert told == ([(40, Gap.DELETED)] if reads_with == "raw" else [])
+            assert {each.gap for each in running.all(Received)} == {Gap.EMPTY if reads_with == "raw" else Gap.UNKNOWN}
+
+    run(store)
+    admin = kafka.admin()
+    (done,) = admin.delete_records([TopicPartition(topic, 0, 40)]).values()
+    done.result(30)
+    run(go_on)
 
 
 @BOTH
