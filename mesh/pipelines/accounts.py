@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final
 
-from mesh.pipelines.holdings import Holdings
+from mesh.pipelines.held_runs import HeldRuns
 from mesh.pipelines.intervals import Run, Runs, common, length, repeated, union, without
 
 EVENTS_TOLD: Final = 20
@@ -232,7 +232,7 @@ class _Accounting:
         delivered, acknowledged, to_land, dead = (
             list(each) for each in (before.delivered, before.acknowledged, before.to_land, before.dead)
         )
-        holding = Holdings(_part, self._held)
+        holding = HeldRuns(_part, self._held)
         settled_twice: Runs = []
         for each in self._found.events:
             run = (each.first, each.last)
@@ -313,13 +313,13 @@ class _Accounting:
             self._deviations.append(Deviation(kind, first, last, window, story))
 
 
-def _take(holding: Holdings[Happened], each: Happened) -> None:
+def _take(holding: HeldRuns[Happened], each: Happened) -> None:
     """Whoever has it from here on; nobody else can hold it, so what is known of others there is outdated."""
     holding.cut(each.first, each.last)
     holding.put(each)
 
 
-def _settle(holding: Holdings[Happened], each: Happened) -> Runs:
+def _settle(holding: HeldRuns[Happened], each: Happened) -> Runs:
     """What of it was not held by who settles it."""
     taken = holding.cut(each.first, each.last)
     held = union((run.first, run.last) for run in taken if (run.member, run.lease) == (each.member, each.lease))

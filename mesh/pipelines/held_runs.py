@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 
-class Run(Protocol):
+class OfOffsets(Protocol):
     """Something about a run of offsets, both ends included."""
 
     @property
@@ -17,10 +17,10 @@ class Run(Protocol):
     def last(self) -> int: ...
 
 
-Held = TypeVar("Held", bound=Run)
+Held = TypeVar("Held", bound=OfOffsets)
 
 
-class Holdings(Generic[Held]):
+class HeldRuns(Generic[Held]):
     """Disjoint runs, ascending. part: the same about a part of a run, by its first and last offset.
 
     held: disjoint and ascending, too.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mesh.pipelines.accounts import Happened
-from mesh.pipelines.holdings import Holdings
+from mesh.pipelines.held_runs import HeldRuns
 from mesh.pipelines.intervals import without
 
 GIVEN: Final = frozenset({"delivered", "redelivered", "leased"})
@@ -49,7 +49,7 @@ class Piece:
 
 def facts(events: Iterable[Happened], until: int) -> Iterator[Fact]:
     """events: of one partition, in their order. until: when the report ends, ms since the epoch."""
-    holdings: Holdings[Piece] = Holdings(_part)
+    holdings: HeldRuns[Piece] = HeldRuns(_part)
     for each in events:
         if each.event in VOID:
             yield from (_ended("revoked", each.time, piece) for piece in holdings.clear())
@@ -70,7 +70,7 @@ def facts(events: Iterable[Happened], until: int) -> Iterator[Fact]:
     yield from (_ended("open", until, piece) for piece in holdings.clear())
 
 
-def _given(holdings: Holdings[Piece], each: Happened) -> Iterator[Fact]:
+def _given(holdings: HeldRuns[Piece], each: Happened) -> Iterator[Fact]:
     # A lease is told once more after a restart of the mesh: it goes on as it was.
     same = [
         piece

@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -161,6 +160,6 @@ def _mistake(path: KeyPath, files: Sequence[str], problem: Exception) -> Mistake
     match problem:
         case OSError(filename=str(name), strerror=str(reason)) if not isinstance(problem, ssl.SSLError):
             # Of the TLS files, which are read together, it is this one.
-            keys = (key for key, file in zip(_TLS_FILES, files, strict=False) if path[-1] == "tls" and file == name)
-            return Mistake((*path, *islice(keys, 1)), name, reason)
+            key = (_TLS_FILES[files.index(name)],) if path[-1] == "tls" and name in files else ()
+            return Mistake((*path, *key), name, reason)
     return Mistake(path, ", ".join(files), describe(problem))

@@ -241,7 +241,7 @@ class _Events:
         self.commits = counter("commits", "Commits of members, by partition.", "virtual_cluster", "group", "result")
         self.redelivered = counter("redelivered_records", "Records delivered once more.", "virtual_cluster", "group")
         pool = ("virtual_cluster", "group")
-        self.gone = counter("gone_offsets", "Offsets deleted upstream before they were acknowledged; skipped.", *pool)
+        self.gone = counter("gone_offsets", "Offsets gone upstream before they were acknowledged; skipped.", *pool)
         self.dead_letters = counter("dead_letters", "Records written to a dead-letter topic.", *pool)
         self.dead_letter_failures = counter("dead_letter_failures", "Dead letters that could not be written.", *pool)
         self.requests = tallies("requests", "Requests answered.", "virtual_cluster", "api", "error")

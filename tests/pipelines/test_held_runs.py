@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pipelines.holdings import Holdings
+from mesh.pipelines.held_runs import HeldRuns
 
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 8)), max_size=30)
 
@@ -30,7 +30,7 @@ def by_offset(runs: list[Held]) -> dict[int, int]:
 
 @given(steps=STEPS)
 def test_each_offset_is_held_by_whoever_took_it_last(steps: list[tuple[bool, int, int]]) -> None:
-    holdings, model = Holdings(part), dict[int, int]()
+    holdings, model = HeldRuns(part), dict[int, int]()
     for number, (takes, first, length) in enumerate(steps):
         last = first + length
         cut = {offset: model.pop(offset) for offset in range(first, last + 1) if offset in model}
@@ -41,6 +41,6 @@ def test_each_offset_is_held_by_whoever_took_it_last(steps: list[tuple[bool, int
         held = list(holdings)
         assert by_offset(held) == model
         assert all(one.last < other.first for one, other in pairwise(held))
-    begun_again = Holdings(part, holdings)
+    begun_again = HeldRuns(part, holdings)
     assert by_offset(begun_again.clear()) == model
     assert not list(begun_again)
