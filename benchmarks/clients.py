@@ -25,8 +25,9 @@ Result = TypeVar("Result")
 EAGER = {"queued.min.messages": "1000000"}
 """For librdkafka's clients that are alone. By default one that has 100,000 records in its queue rests for a second
 (fetch.queue.backoff.ms): at 100 bytes a tenth of what it can take, and all that is measured is that rest."""
-SHARING = {"queued.min.messages": "20000"}
-"""For several of them: an eager one would hoard what the others are to have."""
+SHARING = {"queued.min.messages": "20000", "fetch.queue.backoff.ms": "20"}
+"""For several of them: an eager one would hoard what the others are to have. Without the second they rest
+for a second after each answer that fills their queues, and what is measured is how much an answer holds."""
 PATIENCE = 110.0
 """Seconds. A run that takes longer is a failure, not a slow one."""
 Client = Literal["kcat", "java", "confluent", "aiokafka", "share"]

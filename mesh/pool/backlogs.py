@@ -11,17 +11,20 @@ from mesh.records.spans import Span
 
 
 class Backlogs:
-    """size: bytes of records in all backlogs. touched: partitions whose invariant may have changed in this step."""
+    """size: bytes of records in all backlogs. offsets: how many there are. touched: partitions whose invariant may have
+    changed in this step."""
 
     def __init__(self, tasting: Tasting, cutting: Cutting) -> None:
         self._tasting = tasting
         self._cutting = cutting
         self.size = 0
+        self.offsets = 0
         self.touched: set[Partition] = set()
 
     def put(self, partition: Partition, available: Available) -> None:
         partition.put(available)
         self.size += available.size
+        self.offsets += len(available)
         partition.suspects += self._tasting.is_suspected(available)
         self.touched.add(partition)
 
@@ -29,6 +32,7 @@ class Backlogs:
         """It leaves the backlog."""
         partition.take(available)
         self.size -= available.size
+        self.offsets -= len(available)
         partition.suspects -= self._tasting.is_suspected(available)
         self.touched.add(partition)
 
@@ -57,5 +61,6 @@ class Backlogs:
     def forget(self, partition: Partition) -> None:
         """Its backlog is void."""
         self.size -= partition.backlog_bytes
+        self.offsets -= partition.backlog_offsets
         partition.clear()
         self.touched.add(partition)

@@ -14,10 +14,13 @@ from mesh.pool.timers import Timers
 
 TOGETHER = 0.025
 """Seconds with all windows of a pool full and a backlog, after which the caps of those who ask double."""
+FIRST_TOGETHER = 0.1
+"""The same for the first time, before anybody has committed: who commits every poll has done so by then, and is told
+apart from who does not (docs/decisions/0043)."""
 
 
 class Caps:
-    """do_others_wait: whether somebody under its cap waits. has_backlog: whether records wait.
+    """do_others_wait: whether somebody under its cap waits. waiting: how many offsets do.
     refill: offers a member the backlog again, since it may hold more."""
 
     def __init__(
@@ -26,14 +29,14 @@ class Caps:
         timers: Timers,
         effects: list[Effect],
         do_others_wait: Callable[[], bool],
-        has_backlog: Callable[[], bool],
+        waiting: Callable[[], int],
         refill: Callable[[Member, float], None],
     ) -> None:
         self._group = group
         self._timers = timers
         self._effects = effects
         self._do_others_wait = do_others_wait
-        self._has_backlog = has_backlog
+        self._waiting = waiting
         self._refill = refill
         self.members: set[Member] = set()
         """Those that have asked for records and are alive."""
@@ -76,7 +79,8 @@ class Caps:
         """When every window is full and records wait, caps protect nobody from anybody: all of them are too small."""
         if not self._growing_together and self._are_all_full:
             self._growing_together = True
-            self._timers.at(now + TOGETHER, self._grow_together)
+            is_first = all(member.flow.is_new for member in self.members)
+            self._timers.at(now + (FIRST_TOGETHER if is_first else TOGETHER), self._grow_together)
 
     def _grow(self, member: Member, now: float) -> None:
         if member not in self._growing:
@@ -97,14 +101,16 @@ class Caps:
 
     @property
     def _are_all_full(self) -> bool:
-        return 1 < len(self.members) == len(self._full) and self._has_backlog()
+        return 1 < len(self.members) == len(self._full) and self._waiting() > 0
 
     def _grow_together(self, now: float) -> None:
         self._growing_together = False
-        asking = [member for member in self.members if member.parked and member.flow.may_double]
-        if not self._are_all_full or not asking:
+        if not self._are_all_full:
             return
+        known = max((member.flow.cap for member in self.members if member.flow.keeps_up), default=None)
+        asking = [member for member in self.members if member.parked and member.flow.may_double(known)]
+        part = -(-self._waiting() // max(len(asking), 1))
         for member in asking:
-            member.flow.double()
+            member.flow.double(member.in_flight + part)
         for member in sorted(asking, key=lambda member: member.served):
             self._grown(member, now)

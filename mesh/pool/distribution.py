@@ -58,7 +58,7 @@ class Distribution:
         self._served = 0
         self._freed: dict[Member, None] = {}
         self.caps = Caps(
-            group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.size > 0, self.refill
+            group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, self.refill
         )
         self.tasting = Tasting(settings.redelivery)
         self.backlogs = Backlogs(self.tasting, cutting)

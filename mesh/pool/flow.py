@@ -34,7 +34,9 @@ class Flow:
         "_doublings",
         "_first_sent_at",
         "_full_since",
+        "_initial",
         "_interval",
+        "_is_behind",
         "_maximum",
         "_rate",
         "_told",
@@ -44,7 +46,9 @@ class Flow:
 
     def __init__(self, initial: int, maximum: int) -> None:
         self.cap = initial
+        self._initial = initial
         self._maximum = maximum
+        self._is_behind = False
         self._first_sent_at: float | None = None
         self._committed_at: float | None = None
         self._interval = 0.0
@@ -93,10 +97,11 @@ class Flow:
         self._rate = rate if self.never_committed else (self._rate + rate) / 2
         self._committed_at = now
         worth = max(2 * count, round(self._rate * SHORTEST_SUPPLY), SMALLEST_WINDOW)
-        is_behind = in_flight > count  # what is left is more than it works off between two commits
+        # What is left is more than it works off between two commits, or in a second.
+        self._is_behind = in_flight > max(count, round(self._rate * SHORTEST_SUPPLY))
         if worth > self.cap:
             self.cap = min(worth, self._maximum)
-        elif self._was_full or is_behind:
+        elif self._was_full or self._is_behind:
             self.cap = (self.cap + worth) // 2
         self._was_full = False
         self._doublings = 0
@@ -115,12 +120,31 @@ class Flow:
         return self._full_since + seconds * FULL_AND_ALONE
 
     @property
-    def may_double(self) -> bool:
-        return self.cap < self._maximum
+    def is_new(self) -> bool:
+        """Whether its cap is that of the beginning: nothing was learnt, and nothing was granted."""
+        return self.never_committed and self.cap == self._initial
 
-    def double(self) -> None:
-        """Every window of the pool is full, and there is more: nobody would get less."""
-        self.cap = min(self.cap * 2, self._maximum)
+    @property
+    def keeps_up(self) -> bool:
+        """Whether it has committed, and left no more than it works off between two commits, or in a second."""
+        return not self.never_committed and not self._is_behind
+
+    def may_double(self, known: int | None) -> bool:
+        """Whether its cap may grow with those of the others.
+
+        known: the greatest cap of those that keep up, if any do. Who has not committed gets no more than that; and who
+        is behind is not helped by more.
+        """
+        if self.never_committed and known is not None and self.cap >= known:
+            return False
+        return self.cap < self._maximum and not self._is_behind
+
+    def double(self, most: int) -> None:
+        """Every window of the pool is full, and there is more: nobody would get less.
+
+        most: what it holds, and its equal part of what waits; or the first to ask would have twice what the last has.
+        """
+        self.cap = min(self.cap * 2, max(most, self.cap + 1), self._maximum)
         self._full_since = None
 
     def grow(self, others_wait: bool, now: float) -> bool:

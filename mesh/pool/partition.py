@@ -76,6 +76,7 @@ class Partition:
         "aside",
         "backlog",
         "backlog_bytes",
+        "backlog_offsets",
         "dying",
         "end",
         "given",
@@ -104,6 +105,7 @@ class Partition:
         self.mean_size = 0.0
         self.backlog: SortedDict[int, Available] = SortedDict()
         self.backlog_bytes = 0
+        self.backlog_offsets = 0
         self.suspects = 0
         self.released: SortedDict[int, Released] = SortedDict()
         self.dying: dict[int, Available] = {}
@@ -152,11 +154,13 @@ class Partition:
             raise Violation(f"{self.source}: offset {first} is in the backlog already")
         self.backlog[first] = available
         self.backlog_bytes += available.size
+        self.backlog_offsets += len(available)
 
     def take(self, available: Available) -> None:
         if self.backlog.pop(available.batch.first, None) is not available:
             raise Violation(f"{self.source}: offset {available.batch.first} is not in the backlog")
         self.backlog_bytes -= available.size
+        self.backlog_offsets -= len(available)
 
     def oldest(self, may_have: Callable[[Available], bool]) -> Available | None:
         """The oldest batch that somebody may have; nothing new while the partition is full."""
@@ -189,7 +193,7 @@ class Partition:
 
     def clear(self) -> None:
         self.backlog.clear()
-        self.backlog_bytes = 0
+        self.backlog_bytes = self.backlog_offsets = 0
         self.suspects = 0
         self.released.clear()
         self.resting.clear()

@@ -166,7 +166,7 @@ class Bench:
         eventually("every record arrived", is_over, timeout=math.inf, interval=0.25)
         return account(stored, self.deliveries(members))  # which says what is missing
 
-    def until_all_committed(self, group: str | None = None) -> None:
+    def until_all_committed(self, group: str | None = None, timeout: float = 60.0) -> None:
         """Returns when the upstream groups have committed the end of every partition: no lag. The bench's group unless
         one is named."""
         stored = Counter((each.cluster, each.partition) for each in self.stored().values())
@@ -180,7 +180,7 @@ class Bench:
             }
             return found == stored
 
-        eventually(f"{group or self.group} has no lag", committed, interval=0.2)
+        eventually(f"{group or self.group} has no lag", committed, timeout=timeout, interval=0.2)
 
     def end(self) -> None:
         """Kill what still runs."""

@@ -64,6 +64,8 @@ def check_pool(world: World, pool: Pool) -> None:
     is_suspected = pool.serving.distribution.tasting.is_suspected
     assert all(p.suspects == sum(map(is_suspected, p.backlog.values())) for p in pool.partitions.values())
     assert pool.serving.distribution.backlogs.size == sum(p.backlog_bytes for p in pool.partitions.values())
+    assert pool.serving.distribution.backlogs.offsets == sum(p.backlog_offsets for p in pool.partitions.values())
+    assert all(p.backlog_offsets == sum(map(len, p.backlog.values())) for p in pool.partitions.values())
     _check_budgets(world, pool)
     for member in members:
         sent = sum(window.held for window in member.windows.values())

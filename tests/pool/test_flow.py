@@ -38,6 +38,34 @@ def test_a_member_that_leaves_more_than_it_settles_gets_less() -> None:
     assert member.cap < 1_000
 
 
+def test_one_that_commits_each_record_is_not_behind_with_less_than_a_second_of_work() -> None:
+    member = flow(initial=1_000)
+    member.sent(0.0)
+    for number in range(1, 20):
+        member.committed(1, 900, number * 0.001)  # a thousand a second
+    assert member.cap == 1_000
+    assert member.may_double(None)
+
+
+def test_one_that_is_behind_has_no_part_in_what_all_are_given() -> None:
+    member = flow(initial=1_000)
+    member.sent(0.0)
+    assert member.may_double(None)
+    member.committed(10, 900, 5.0)
+    assert not member.may_double(None)
+    member.committed(900, 0, 10.0)
+    assert member.may_double(None)
+
+
+def test_one_that_has_not_committed_gets_no_more_than_those_who_have() -> None:
+    member = flow(initial=1_000)
+    member.sent(0.0)
+    assert member.may_double(1_001)
+    assert not member.may_double(1_000)
+    member.committed(900, 0, 0.1)
+    assert member.may_double(1_000)
+
+
 def test_a_member_that_idles_keeps_its_cap() -> None:
     member = flow(initial=1_000)
     member.sent(0.0)

@@ -60,6 +60,24 @@ def test_members_that_commit_rarely_do_not_wait_for_commits_while_there_is_more(
     assert jain_index([len(consumer.received) for consumer in members]) > 0.99
 
 
+def test_what_waits_goes_in_equal_parts_to_those_who_grow_together() -> None:
+    """Also the last of it, which was the part of whoever came first."""
+    world = World(PoolSettings(partition_budget=1 << 30, pool_budget=1 << 30))
+    members = [world.consumer(f"m{number}") for number in range(4)]
+    for consumer in members:
+        consumer.fetch(wait=0.0)
+    for _ in range(1_000):
+        world.produce(0, 100)
+    for _ in range(40):
+        for consumer in members:
+            take(consumer, 100_000)
+        world.advance(0.025)
+    shares = [len(consumer.received) for consumer in members]
+    assert sum(shares) == 100_000
+    assert max(shares) - min(shares) <= 400, shares
+    world.check()
+
+
 def test_a_full_window_does_not_grow_while_somebody_takes_below_its_cap() -> None:
     world = World(PoolSettings(partition_budget=1 << 30, pool_budget=1 << 30))
     slow, quick = world.consumer("slow"), world.consumer("quick")
@@ -106,3 +124,94 @@ def test_a_member_that_never_commits_gets_no_more_than_its_window() -> None:
         world.advance(0.05)
     assert len(stuck.received) <= 4_000  # the window of 500, doubled after 1, 2 and 7 seconds
     assert len(good.received) >= 6_000
+
+
+class Worker:
+    """A client that takes ahead whatever it gets, works on one record after the other, and commits after each poll."""
+
+    def __init__(self, consumer: Consumer, seconds_per_record: float, per_poll: int) -> None:
+        self.consumer = consumer
+        self._seconds_per_record = seconds_per_record
+        self._per_poll = per_poll
+        self._done = 0
+        self._polled_at: float | None = None
+
+    @property
+    def held(self) -> int:
+        return len(self.consumer.received) - self._done
+
+    def step(self, now: float) -> None:
+        if not self.consumer.is_parked:
+            self.consumer.fetch(wait=0.5)
+        polled = min(self._per_poll, self.held)
+        if polled and self._polled_at is None:
+            self._polled_at = now
+        if self._polled_at is not None and now >= self._polled_at + polled * self._seconds_per_record:
+            done = self.consumer.received[self._done : self._done + polled]
+            self.consumer.commit({partition: offset + 1 for partition, offset, _ in done})
+            self._done += polled
+            self._polled_at = None
+
+
+def burst(known: bool) -> tuple[int, int]:
+    """Ten thousand records at once, for two quick members and a slow one, which have committed before or are new.
+
+    Returns what the slow one has of them, and what the others have.
+    """
+    world = World(PoolSettings(partition_budget=1 << 30, pool_budget=1 << 30))
+    slow = Worker(world.consumer("slow"), 0.5, 1)
+    quick = [Worker(world.consumer(f"quick{number}"), 0.0002, 500) for number in (1, 2)]  # a poll takes them 0.1 s
+    workers = [slow, *quick]
+
+    def run(seconds: float) -> None:
+        for step in range(round(seconds / 0.005)):
+            for worker in workers:
+                worker.step(world.now)
+                if step % 200 == 0:
+                    worker.consumer.heartbeat()
+            world.advance(0.005)
+
+    run(0.1)
+    if known:
+        for _ in range(12):
+            world.produce(0, 10)
+            run(0.5)
+    before = slow.held, sum(len(worker.consumer.received) for worker in quick)
+    for _ in range(100):
+        world.produce(0, 100)
+    run(3.0)
+    world.check()
+    return slow.held - before[0], sum(len(worker.consumer.received) for worker in quick) - before[1]
+
+
+def test_who_is_known_to_be_slow_has_next_to_nothing_of_a_burst() -> None:
+    slow, quick = burst(known=True)
+    assert slow <= 50, slow
+    assert slow + quick >= 9_900, quick  # it may have settled some of its own
+
+
+def test_who_is_known_to_be_slow_does_not_hold_back_those_who_have_not_committed_yet() -> None:
+    world = World(PoolSettings(partition_budget=1 << 30, pool_budget=1 << 30))
+    slow = Worker(world.consumer("slow"), 0.5, 1)
+    quick = [world.consumer(f"quick{number}") for number in (1, 2, 3)]  # their first commit is five seconds away
+    for consumer in quick:
+        consumer.fetch(wait=0.0)
+    for step in range(600):
+        slow.step(world.now)
+        if step % 100 == 0:
+            world.produce(0, 10)
+        if step == 400:
+            for _ in range(300):
+                world.produce(0, 100)
+        for consumer in quick:
+            take(consumer, 30_000)
+        world.advance(0.005)
+    assert not [member for member in world.pool.members if member.flow.keeps_up], "what this is about"
+    assert sum(len(consumer.received) for consumer in quick) >= 29_000
+    world.check()
+
+
+def test_who_works_for_long_on_a_record_has_its_first_window_of_a_burst_and_no_more() -> None:
+    slow, quick = burst(known=False)
+    assert slow <= 500, slow
+    assert slow + quick >= 9_900, quick
