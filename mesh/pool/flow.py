@@ -36,7 +36,7 @@ class Flow:
         "_full_since",
         "_initial",
         "_interval",
-        "_is_behind",
+        "_is_slow",
         "_maximum",
         "_rate",
         "_told",
@@ -48,7 +48,7 @@ class Flow:
         self.cap = initial
         self._initial = initial
         self._maximum = maximum
-        self._is_behind = False
+        self._is_slow = False
         self._first_sent_at: float | None = None
         self._committed_at: float | None = None
         self._interval = 0.0
@@ -97,11 +97,13 @@ class Flow:
         self._rate = rate if self.never_committed else (self._rate + rate) / 2
         self._committed_at = now
         worth = max(2 * count, round(self._rate * SHORTEST_SUPPLY), SMALLEST_WINDOW)
-        # What is left is more than it works off between two commits, or in a second.
-        self._is_behind = in_flight > max(count, round(self._rate * SHORTEST_SUPPLY))
+        # What is left is more than it works off between two commits, or in a second. That this is over is no sign that
+        # it has become quicker; that it works off half of what it may hold is.
+        is_behind = in_flight > max(count, round(self._rate * SHORTEST_SUPPLY))
+        self._is_slow = is_behind or (self._is_slow and 2 * count < self.cap)
         if worth > self.cap:
             self.cap = min(worth, self._maximum)
-        elif self._was_full or self._is_behind:
+        elif self._was_full or is_behind:
             self.cap = (self.cap + worth) // 2
         self._was_full = False
         self._doublings = 0
@@ -126,18 +128,18 @@ class Flow:
 
     @property
     def keeps_up(self) -> bool:
-        """Whether it has committed, and left no more than it works off between two commits, or in a second."""
-        return not self.never_committed and not self._is_behind
+        """Whether it has committed, and is not known to be slow."""
+        return not self.never_committed and not self._is_slow
 
     def may_double(self, known: int | None) -> bool:
         """Whether its cap may grow with those of the others.
 
         known: the greatest cap of those that keep up, if any do. Who has not committed gets no more than that; and who
-        is behind is not helped by more.
+        is slow is not helped by more.
         """
         if self.never_committed and known is not None and self.cap >= known:
             return False
-        return self.cap < self._maximum and not self._is_behind
+        return self.cap < self._maximum and not self._is_slow
 
     def double(self, most: int) -> None:
         """Every window of the pool is full, and there is more: nobody would get less.

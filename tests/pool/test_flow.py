@@ -53,7 +53,9 @@ def test_one_that_is_behind_has_no_part_in_what_all_are_given() -> None:
     assert member.may_double(None)
     member.committed(10, 900, 5.0)
     assert not member.may_double(None)
-    member.committed(900, 0, 10.0)
+    member.committed(10, 0, 10.0)
+    assert not member.may_double(None), "that it has nothing left does not make it quick"
+    member.committed(900, 0, 15.0)
     assert member.may_double(None)
 
 
