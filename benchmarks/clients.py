@@ -25,15 +25,20 @@ Result = TypeVar("Result")
 EAGER = {"queued.min.messages": "1000000"}
 """For librdkafka's clients that are alone. By default one that has 100,000 records in its queue rests for a second
 (fetch.queue.backoff.ms): at 100 bytes a tenth of what it can take, and all that is measured is that rest."""
-SHARING = {"queued.min.messages": "20000", "fetch.queue.backoff.ms": "20"}
-"""For several of them: an eager one would hoard what the others are to have. Without the second they rest
-for a second after each answer that fills their queues, and what is measured is how much an answer holds."""
+SHARING = {"queued.min.messages": "20000"}
+"""For several of them: an eager one would hoard what the others are to have."""
+RESTLESS = {"fetch.queue.backoff.ms": "20"}
+"""For several of them whose librdkafka has it (2.2 and later; kcat's may not). Without it they rest for a second after
+each answer that fills their queues, and what is measured is how much an answer holds."""
 PATIENCE = 110.0
 """Seconds. A run that takes longer is a failure, not a slow one."""
 Client = Literal["kcat", "java", "confluent", "aiokafka", "share"]
 PART = 0.6
 """What several consumers take of a topic together: the partitions, and so the records, are not quite the same many; and
 those who are through keep what they had asked for beyond that, tens of thousands of small records each."""
+PART_OF_FEW = 0.25
+"""The same of a topic with fewer records than `FEW`, of which such queues may hold the most."""
+FEW = 200_000
 RESOLUTION = 0.02
 """Seconds between two samples: what came within one took no longer."""
 Samples: TypeAlias = Sequence[Sequence[float]]
@@ -51,7 +56,9 @@ class Consumed:
 def consume(client: Client, bed: Bed, targets: Sequence[Target], topic: Topic, consumers: int = 1) -> Consumed:
     """Consumers of one new group, the n-th on the n-th target. One takes the whole topic, several `PART` of it in
     equal shares. Raises RuntimeError when one does not get its share."""
-    count = bed.records(topic) if consumers == 1 else int(bed.records(topic) * PART / consumers)
+    records = bed.records(topic)
+    part = PART if records >= FEW else PART_OF_FEW
+    count = records if consumers == 1 else int(records * part / consumers)
     group = bed.group()
     places = [targets[number % len(targets)] for number in range(consumers)]
     properties = EAGER if consumers == 1 else SHARING
@@ -64,7 +71,8 @@ def consume(client: Client, bed: Bed, targets: Sequence[Target], topic: Topic, c
         case "kcat":
             return _kcat([_kcat_command(each, topic, group, count, properties) for each in places], count)
         case "confluent" | "aiokafka":
-            arguments = (group, topic.name, str(count), json.dumps(properties))
+            more = RESTLESS if client == "confluent" and consumers > 1 else {}
+            arguments = (group, topic.name, str(count), json.dumps(properties | more))
             module = f"benchmarks.{client}_consumer"
             return _python([(module, each.bootstrap_servers, *arguments) for each in places], count)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
@@ -47,6 +48,11 @@ class KafkaPythonConsumer(Consumer):
             max_poll_records=script.records_per_poll,
             **assignors,
         )
+        if script.assignor:
+            # One that leads its group on a cluster and does not know the topic yet assigns nothing, and may not see for
+            # the five minutes to its next look that it might: seen on Kafka itself, without a mesh.
+            while not self._consumer.partitions_for_topic(script.topic):
+                time.sleep(0.1)
         if not script.partitions:
             self._consumer.subscribe([script.topic], listener=_Listener())
         else:
