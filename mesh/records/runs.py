@@ -114,9 +114,10 @@ def keep_spans(batch: Batch, spans: Sequence[Span]) -> list[Batch]:
     """Batches of what lies in these spans only: ascending, all of them within [first, last]. Raises CorruptBatch.
 
     Also the front is really left out: librdkafka passes over what lies below the offset it asked for, but not over what
-    lies below the end of the batch before in the same answer. Batches that are kept whole stay a run.
+    lies below the end of the batch before in the same answer. Batches that are kept whole stay a run. One that counts
+    from its middle on is no whole one: where compaction left nothing behind that there is no record in it.
     """
-    if len(spans) == 1 and (spans[0].first, spans[0].last) == (batch.first, batch.last):
+    if len(spans) == 1 and (spans[0].first, spans[0].last) == (batch.first, batch.last) and batch.first == batch.base:
         return [batch]
     if not batch.marks:
         if spans and not is_intact(batch):
@@ -132,7 +133,7 @@ def _keep_of_run(run: Batch, span: Span) -> Iterator[Batch]:
         index = bisect_right(run.marks, span.last, key=lambda mark: mark[1])
         run = split(run, index)[0] if index < len(run.marks) else run
     run = from_offset(run, span.first)
-    if run.first < span.first:
+    if run.base < span.first:
         head, rest = split(run, 1) if run.marks else (run, None)
         yield from keep_spans(head, [Span(span.first, min(head.last, span.last))])
         if rest is None:

@@ -10,6 +10,7 @@ from mesh.records.batch import Batch, seal
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
 from mesh.records.runs import join_runs
+from mesh.records.spans import CommitPosition
 from tests.pool.harness import Consumer, World, source, value_of
 
 
@@ -112,3 +113,21 @@ def test_a_taster_does_not_wait_for_offsets_that_hold_nothing(replay: int) -> No
         world.check()
     assert [value for _, _, value in taster.received] == [value_of(source(0), offset) for offset in (0, 1, 2, 8)]
     assert world.stored == {source(0): 10}
+
+
+@pytest.mark.parametrize("behind", [(), (emptied(10, 14, 11),)], ids=["alone", "in a run"])
+def test_a_group_that_goes_on_in_a_gap_holds_nothing_of_it(behind: tuple[Batch, ...]) -> None:
+    """What was committed upstream stands behind the last record of a batch, and a broker gives all of that batch. Who
+    tastes what is left of it would wait for ever: its client has nothing to commit."""
+    world, consumer = begin(PoolSettings(redelivery=Redelivery(limit=2)))
+    world.upstreams[world.group].store({source(0): CommitPosition(6)})
+    batch = emptied(0, 9, 0, 1, 5)
+    batch.first = 6
+    receive(world, batch, *behind)
+    given(world, consumer)
+    assert [value for _, _, value in consumer.received] == [value_of(source(0), 11)] * len(behind)
+    assert world.pool.members.by_id[consumer.member_id].in_flight == 5 * len(behind)
+    if behind:
+        commit_what_was_processed(consumer)
+    assert world.stored == {source(0): 15 if behind else 10}
+    world.check()

@@ -138,3 +138,15 @@ def test_a_gap_between_batches_ends_a_run() -> None:
         data += encode_batch(offset, [(offset, 1, None, b"a", None)]).data
     first, second = cut_batches(memoryview(data), 0).batches
     assert [(each.first, each.last, len(each.marks)) for each in (first, second)] == [(0, 1, 2), (5, 5, 0)]
+
+
+@given(SIZES, st.data())
+def test_spans_of_what_counts_from_the_middle_of_a_batch_on_hold_nothing_from_before(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    whole = run_of(sizes)
+    run = run_of(sizes, data.draw(st.integers(whole.first, whole.last)))
+    first = data.draw(st.integers(run.first, run.last))
+    last = data.draw(st.integers(first, run.last))
+    pieces = keep_spans(run, [Span(first, last)])
+    assert [offset for piece in pieces for offset in offsets_of(piece)] == list(range(first, last + 1))
