@@ -109,7 +109,9 @@ class Caps:
             return
         known = max((member.flow.cap for member in self.members if member.flow.keeps_up), default=None)
         asking = [member for member in self.members if member.parked and member.flow.may_double(known)]
-        part = -(-self._waiting() // max(len(asking), 1))
+        if not asking:
+            return
+        part = -(-self._waiting() // len(asking))
         for member in asking:
             member.flow.double(member.in_flight + part)
         for member in sorted(asking, key=lambda member: member.served):
