@@ -130,9 +130,8 @@ class _Check:
 
     def _was_buffered(self, late: Delivery, at: float, taken: float) -> bool:
         """Its member had fetched it, lost it to the other one by a disturbance, and came to process it only afterwards:
-        it had not been given partitions anew since."""
-        given = [each for each in self._evidence.assignments.get(late.member, ()) if each <= at]
-        since = max(given[-1] if given else 0.0, at - BUFFERED)
+        it had not been given partitions anew since, or keeps what it has fetched all the same."""
+        since = max(self._emptied(late.member, at), at - BUFFERED)
         fetched = max(since, self._given.after(late))
         return fetched <= taken and any(
             each.touches((late.member,), fetched, taken) and each.begin >= since for each in self._evidence.disturbances
@@ -162,11 +161,14 @@ class _Check:
         assert before.at is not None
         if end >= self._evidence.clean_from:
             return False  # nobody held anything
-        begin = max(before.at - BUFFERED, self._given.after(before))
-        if before.member not in self._evidence.keeping:
-            given = [each for each in self._evidence.assignments.get(before.member, ()) if each <= before.at]
-            begin = max([begin, *given])
+        begin = max(before.at - BUFFERED, self._given.after(before), self._emptied(before.member, before.at))
         return any(each.begin <= end and begin <= each.end for each in self._evidence.disturbances)
+
+    def _emptied(self, member: str, at: float) -> float:
+        """When its client last threw away what it had fetched."""
+        if member in self._evidence.keeping:
+            return -inf
+        return max((each for each in self._evidence.assignments.get(member, ()) if each <= at), default=-inf)
 
     def _dead(self) -> Iterator[Finding]:
         found = {letter.id: letter for letter in self._evidence.dead_letters}

@@ -149,6 +149,18 @@ def test_what_a_member_had_fetched_and_lost_may_come_late(assigned: float, distu
 
 
 @pytest.mark.parametrize(
+    ("assigned", "disturbed", "is_cause"),
+    [(3.0, 2.0, True), (7.0, 2.0, True), (3.0, 6.0, False), (3.0, -50.0, False)],
+    ids=["given partitions since", "given partitions meanwhile", "lost after", "longer ago than a buffer lasts"],
+)
+def test_what_a_client_has_kept_may_come_late(assigned: float, disturbed: float, is_cause: bool) -> None:
+    """As before, but its client keeps what it has fetched when it is given partitions anew."""
+    evidence = replace(good(), assignments={"a": [assigned]}, disturbances=[killed("a", disturbed)])
+    evidence = with_deliveries(replace(evidence, keeping=frozenset({"a"})), delivered(5, "a", at=12.0))
+    assert found(evidence) == ([] if is_cause else [(Kind.ACKNOWLEDGED, IDS[5])])
+
+
+@pytest.mark.parametrize(
     ("number", "fed_at", "is_cause"),
     [(5, 4.9, True), (5, 5.1, False), (0, 5.1, False), (2, 5.1, True)],
     ids=["fed before", "fed since", "behind what was fed since", "before what was fed since"],
