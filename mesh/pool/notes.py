@@ -32,7 +32,7 @@ class Kind(Enum):
     """Two members were taken for each other: it is this one that holds it."""
     ACKNOWLEDGED = "acknowledged"
     RELEASED = "released"
-    """Given back by a member that left or went on elsewhere, or by a lease that was released."""
+    """Given back by a member that left, went on elsewhere or found no room for its commit, or by a lease."""
     EXPIRED = "expired"
     """Taken from a member that died, fell silent or held too long, or from a lease that was not renewed."""
     DEAD_LETTERED = "dead_lettered"

@@ -237,7 +237,8 @@ class Pool:
         """Partitions of a commit that has been repeated for `lock_timeout`, and still finds no room in the metadata.
 
         Some clients repeat it for ever and process nothing meanwhile, perhaps the very records without which there will
-        be no room. Who is asked to join again lets go of the commit, and is given what comes before it.
+        be no room. Who is asked to join again lets go of the commit; what it has not committed of such a partition is
+        taken from it, so that it is given what comes before that, and not asked again for the next hundred records.
         """
         full = [source for source, need in needs.items() if self.partitions[source].is_full and not need.is_stored]
         if goes_on or not full:
@@ -249,6 +250,7 @@ class Pool:
             if self.coordinator.ask_to_join_again(member.id):
                 fields = {"group": self.group, "member": member.name, "partitions": [str(each) for each in full]}
                 self._effects.append(Report("a member repeats a commit for which there is no room", fields, "warning"))
+                self.serving.forfeit(member, full, Cause.NO_ROOM, now)
                 return full
         return []
 

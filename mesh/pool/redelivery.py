@@ -25,6 +25,7 @@ class Cause(Enum):
     HELD = "it committed nothing for too long"
     NEVER_FETCHED = "it never fetched"
     SOUGHT = "it went on elsewhere"
+    NO_ROOM = "there was no room for its commit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Redelivery:
                 if len(span) == 1 or not can_be_cut():
                     return [(span, raised)]
                 return [(Span(span.first, span.first), raised), (Span(span.first + 1, span.last), same)]
-            case Cause.LEFT | Cause.NEVER_FETCHED | Cause.SOUGHT:
+            case Cause.LEFT | Cause.NEVER_FETCHED | Cause.SOUGHT | Cause.NO_ROOM:
                 return [(span, same)]
 
 

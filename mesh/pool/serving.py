@@ -191,6 +191,15 @@ class Serving:
         for slot in member.slots:
             self._slots.give_back(slot)
 
+    def forfeit(self, member: Member, sources: Iterable[UpstreamPartition], cause: Cause, now: float) -> None:
+        """A member that is asked to join again loses what it holds of these. What it commits when it has joined is
+        about what it is given from here on."""
+        for source in sources:
+            window = member.windows[source]
+            window.is_forfeited = True
+            window.acknowledged = None
+        self.giving_up.release(member, sources, cause, now)
+
     def void(self, partition: Partition, members: Iterable[Member]) -> None:
         """Everything known of a partition is void: it went to another process, or its offsets begin anew."""
         self.distribution.suspend(partition)

@@ -106,11 +106,9 @@ class _Check:
         killed before that is back; one that comes after its member lost the record changes nothing."""
         if self._was_kept(before):
             return True
-        if original.place is None:
-            return False
         for down in self._evidence.disturbances:
             stored = min(down.back + STORING, down.end)
-            if original.place[0] in down.clusters and down.begin <= answered <= stored:
+            if original.cluster in down.clusters and down.begin <= answered <= stored:
                 last = min(again, stored)
                 if any(
                     each.forgets and each.begin <= last and answered <= each.end for each in self._evidence.disturbances

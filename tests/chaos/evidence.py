@@ -39,7 +39,7 @@ class Original:
 
     hashes: of all that a client may show of it. copies: how often it is stored; 0 when its transaction was aborted, or
     compaction removed it. place, offset: of one copy. may_come: whether it was ever to be read. fed: it was not stored
-    before that.
+    before that. fed_to: the cluster, also of what is not stored any more.
     """
 
     hashes: frozenset[str]
@@ -48,6 +48,11 @@ class Original:
     offset: int = -1
     may_come: bool = True
     fed: float = -inf
+    fed_to: str = ""
+
+    @property
+    def cluster(self) -> str:
+        return self.fed_to if self.place is None else self.place[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class Plain:
     """An idempotent producer's records, a few hundred at a time."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, rate: int, shape: Callable[[str, int], Record]) -> None:
+        self.cluster = cluster.name
         self._feed = Feed(cluster, topic, shape)
         self._shape = shape
         self._rate = rate
@@ -63,6 +64,7 @@ class Transactions:
     def __init__(
         self, cluster: KafkaCluster, topic: str, seed: int, shape: Callable[[str, int], Record] = varied_record
     ) -> None:
+        self.cluster = cluster.name
         self._cluster = cluster
         self._topic = topic
         self._shape = shape

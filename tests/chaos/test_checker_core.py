@@ -224,6 +224,9 @@ def test_acknowledgement_while_the_cluster_is_down_lasts_as_long_as_the_mesh(clu
     again = delivered(5, "a", at=12.0)
     expected = [] if is_documented else [(Kind.ACKNOWLEDGED, IDS[5])]
     assert found(with_deliveries(replace(good(), disturbances=[down, dead]), again)) == expected
+    compacted = replace(good().originals[IDS[5]], copies=0, place=None, fed_to="eu")
+    evidence = replace(good(), originals={**good().originals, IDS[5]: compacted}, disturbances=[down, dead])
+    assert found(with_deliveries(evidence, again)) == expected, "it is not stored any more"
     assert found(with_deliveries(replace(good(), disturbances=[down]), again)) == [(Kind.ACKNOWLEDGED, IDS[5])]
 
 

@@ -233,6 +233,45 @@ def test_who_is_alone_and_repeats_a_commit_that_does_not_fit_is_asked_to_join_ag
     world.check()
 
 
+@pytest.mark.parametrize("keeps_its_position", [False, True])
+def test_who_joins_again_for_want_of_room_is_given_the_lowest_record_before_what_it_holds(
+    keeps_its_position: bool,
+) -> None:
+    """It holds more than it has tried to commit; one that commits every hundred records would be asked for each. Some
+    clients go on with what they had fetched."""
+    world, members = begin(PoolSettings(metadata_limit=FITS, lock_timeout=30.0), batches=4)
+    alone = members.pop(3)
+    processed = dict(alone.positions)
+    world.produce(0, 3)
+    alone.fetch(partitions=[0], wait=0.0)
+    assert error(world, commit(world, members[1])) is NONE
+    for other in members:
+        other.leave()
+    code, began = LATER, world.now
+    while code is LATER and world.now < began + 300.0:
+        ticket = alone.commit({0: processed[0]})
+        if ticket not in world.answers:
+            world.advance(3.0)
+        code = error(world, ticket)
+    assert code is ErrorCode.REBALANCE_IN_PROGRESS
+    held = values(alone)[3:]
+    assert held == expected(12, 13, 14)
+    fetched = dict(alone.positions)
+    assert error(world, alone.commit({0: processed[0]})) is ErrorCode.REBALANCE_IN_PROGRESS, "until it has"
+    alone.join()
+    if keeps_its_position:
+        assert error(world, alone.commit({0: processed[0] + 1})) is NONE
+        alone.positions.update(fetched)
+    alone.fetch(partitions=[0], wait=0.0)
+    assert values(alone)[6:] == expected(0, 1, 2, 6, 7, 8), "what lies above it would need room again"
+    assert error(world, commit(world, alone)) is NONE
+    alone.fetch(partitions=[0], wait=0.0)
+    assert values(alone)[12:] == held
+    assert error(world, commit(world, alone)) is NONE
+    assert world.stored[source(0)] == 15
+    world.check()
+
+
 def test_who_goes_on_meanwhile_is_not_asked_to_join_again() -> None:
     world, members = begin(PoolSettings(metadata_limit=FITS, lock_timeout=30.0), batches=4)
     commit(world, members[1])

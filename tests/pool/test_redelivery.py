@@ -58,8 +58,8 @@ def test_a_clean_leave_counts_for_the_first_record_only() -> None:
     assert [history.count for _, history in FIVE.given_up(Span(3, 3), UNSENT, True, "m", Cause.LEFT)] == [1]
 
 
-@pytest.mark.parametrize("cause", [Cause.SOUGHT, Cause.NEVER_FETCHED])
-def test_who_goes_on_elsewhere_is_no_sign_of_poison(cause: Cause) -> None:
+@pytest.mark.parametrize("cause", [Cause.SOUGHT, Cause.NEVER_FETCHED, Cause.NO_ROOM])
+def test_who_gives_up_without_having_failed_is_no_sign_of_poison(cause: Cause) -> None:
     assert [history.count for _, history in FIVE.given_up(Span(3, 9), UNSENT, True, "m", cause)] == [0]
 
 
