@@ -132,7 +132,9 @@ class _Check:
         since = max(self._emptied(late.member, at), at - BUFFERED)
         fetched = max(since, self._given.after(late))
         return fetched <= taken and any(
-            each.touches((late.member,), fetched, taken) and each.begin >= since for each in self._evidence.disturbances
+            # While partitions change hands they may do so more than once.
+            each.touches((late.member,), fetched, taken) and (each.forgets or each.begin >= since)
+            for each in self._evidence.disturbances
         )
 
     def _order(self) -> Iterator[Finding]:

@@ -148,6 +148,15 @@ def test_what_a_member_had_fetched_and_lost_may_come_late(assigned: float, distu
     assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == expected
 
 
+@pytest.mark.parametrize(("begin", "end", "is_cause"), [(2.0, 7.0, True), (2.0, 2.5, False), (6.0, 9.0, False)])
+def test_what_was_fetched_while_partitions_change_hands_may_come_late(begin: float, end: float, is_cause: bool) -> None:
+    """Given partitions at 3.0, a may have lost them again before b shows the record at 5.0."""
+    moving = Disturbance("all starts", begin, end, forgets=True)
+    evidence = replace(good(), assignments={"a": [3.0]}, disturbances=[moving])
+    expected = [] if is_cause else [(Kind.ACKNOWLEDGED, IDS[5])]
+    assert found(with_deliveries(evidence, delivered(5, "a", at=12.0))) == expected
+
+
 @pytest.mark.parametrize(
     ("assigned", "disturbed", "is_cause"),
     [(3.0, 2.0, True), (7.0, 2.0, True), (3.0, 6.0, False), (3.0, -50.0, False)],
