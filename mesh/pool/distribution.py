@@ -50,6 +50,7 @@ class Distribution:
         timers: Timers,
         effects: list[Effect],
         cutting: Cutting,
+        unread: Callable[[], int],
         answer: Callable[[Fetch, float], None],
     ) -> None:
         self.fetches: dict[Ticket, Fetch] = {}
@@ -58,7 +59,7 @@ class Distribution:
         self._served = 0
         self._freed: dict[Member, None] = {}
         self.caps = Caps(
-            group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, self.refill
+            group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, unread, self.refill
         )
         self.tasting = Tasting(settings.redelivery)
         self.backlogs = Backlogs(self.tasting, cutting)

@@ -54,7 +54,7 @@ class Serving:
         self.partitions: dict[UpstreamPartition, Partition] = {}
         self.notes = Notes(group, settings.journal, effects)
         self.cutting = Cutting(group, effects)
-        self.distribution = Distribution(group, settings, timers, effects, self.cutting, self.answer)
+        self.distribution = Distribution(group, settings, timers, effects, self.cutting, self._unread, self.answer)
         self.replays = Replays(settings.replay_budget)
         self._answers = Answers(group, slots, self.distribution, self.replays, self.notes)
         self.dead_letters = DeadLetters(group, settings.redelivery, timers, self.distribution, effects, self.notes)
@@ -241,6 +241,10 @@ class Serving:
         """What OffsetFetch answers: the committed position, never what was sent, never -1."""
         window = member.windows.get(source)
         return self._slots.start(member.slot) if window is None else window.committed
+
+    def _unread(self) -> int:
+        """Offsets that stand in the logs and have not come yet."""
+        return sum(max(each.end - each.ledger.received, 0) for each in self.partitions.values() if each.is_active)
 
     def _lanes(self, member: Member, request: FetchRequest, now: float) -> list[Lane]:
         seen: set[tuple[TopicName, int]] = set()

@@ -71,6 +71,39 @@ def test_what_it_held_before_counts() -> None:
     assert take(world, member) > 0
 
 
+def beside_one_at_work(batches: int) -> tuple[World, Consumer]:
+    """A member with a full window that asks for more; another one holds half of its own. So many batches are left."""
+    world, member = world_with_member()
+    other = world.consumer("other")
+    other.fetch(wait=0.0)
+    produce(world, 3 + batches)
+    assert (take(world, member), take(world, other, fetches=1)) == (WINDOW, WINDOW // 2)
+    member.fetch(partitions=[0], wait=1_000.0)
+    assert member.is_parked
+    return world, member
+
+
+def test_who_is_full_has_more_when_that_leaves_the_others_enough() -> None:
+    world, member = beside_one_at_work(batches=20)
+    world.advance(0.11)
+    assert not member.is_parked
+    take(world, member)
+    assert len(member.received) == 2 * WINDOW
+    member.fetch(partitions=[0], wait=1_000.0)
+    world.advance(0.5)
+    assert member.is_parked, "twice what the other may hold"
+
+
+def test_who_is_full_waits_for_those_who_may_take_what_is_left() -> None:
+    world, member = beside_one_at_work(batches=1)
+    world.advance(0.5)
+    assert member.is_parked
+    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 1_000}))
+    world.produce(0, 5)
+    world.advance(0.11)
+    assert not member.is_parked, "what stands in the log counts"
+
+
 def test_when_nobody_leases_any_more_it_takes_everything_again() -> None:
     world, member = world_with_member()
     lease(world)
