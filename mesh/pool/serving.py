@@ -195,9 +195,7 @@ class Serving:
         """A member that is asked to join again loses what it holds of these. What it commits when it has joined is
         about what it is given from here on."""
         for source in sources:
-            window = member.windows[source]
-            window.is_forfeited = True
-            window.acknowledged = None
+            member.windows[source].forfeit()
         self.giving_up.release(member, sources, cause, now)
 
     def void(self, partition: Partition, members: Iterable[Member]) -> None:
@@ -216,8 +214,9 @@ class Serving:
             if window is not None:
                 lost = window.release()
                 self.distribution.free(member, sum(len(delivery) for delivery in lost))
-                window.is_forfeited = window.is_forfeited or unstored or bool(lost)
                 window.acknowledged = None
+                if unstored or lost:
+                    window.forfeit()
         self.distribution.forget(partition)
         self.rereads.forget(partition.source)
 

@@ -188,6 +188,11 @@ class Window:
         self.committed = self.end
         return released
 
+    def forfeit(self) -> None:
+        """What it was sent, or has settled, is lost; until its member begins anew, its commits are about that."""
+        self.is_forfeited = True
+        self.acknowledged = None
+
     def move(self, start: int) -> None:
         """Go on at a new slot's start; only for a window that holds nothing."""
         if self.held:
