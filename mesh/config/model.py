@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, PrivateAttr, StringConstraints, Tag
 from mesh.config.base import Model
 from mesh.config.secrets import Environment
 from mesh.config.security import Authorization, ListenerTls, Sasl, Tls
-from mesh.config.values import Address, Count, Duration, Endpoint, GroupPattern, Scalar, Size, matching
+from mesh.config.values import Address, Count, Duration, Endpoint, GroupPattern, Scalar, SendBuffer, Size, matching
 from mesh.pool.settings import Acknowledge, Policy
 from mesh.records.spans import ClusterName, TopicName
 
@@ -262,6 +262,9 @@ class ClientLimits(Model):
     frame_timeout: Duration = Field(default=30.0, description="How long a request may take to arrive.")
     write_timeout: Duration = Field(default=60.0, description="How long a client may read nothing of its answers.")
     unread: Size = Field(default=64 << 20, description="Bytes of answers that clients have not read.")
+    send_buffer: SendBuffer = Field(
+        default=256 << 10, description="Bytes that the kernel keeps for each connection until its client has them."
+    )
     request_rate: Count = Field(default=1_000, description="Requests per second on one connection.")
     request_rate_per_address: Count = Field(default=2_000, description="Requests per second from one address.")
 

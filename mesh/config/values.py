@@ -24,6 +24,7 @@ _BYTES: Final = {
 }
 _LARGEST: Final = 1e18
 """Far above all limits; beyond it are infinity and what is no number at all."""
+SYSTEM: Final = "system"
 _WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
 
 
@@ -66,6 +67,15 @@ def parse_duration(value: object) -> float:
 def parse_size(value: object) -> int:
     """Bytes, whole. PydanticCustomError for what is not a number, or a number with a unit of bytes."""
     return round(_quantity(value, _BYTES, "a size like 4MiB, 64MB or 512KiB, or a number of bytes"))
+
+
+def parse_send_buffer(value: object) -> int | None:
+    """As `parse_size`; None for what the system does by itself."""
+    return None if value == SYSTEM else round(_quantity(value, _BYTES, f"a size like 256KiB, or {SYSTEM}"))
+
+
+def format_send_buffer(size: int | None) -> str:
+    return SYSTEM if size is None else format_size(size)
 
 
 def format_duration(seconds: float) -> str:
@@ -135,6 +145,11 @@ Duration = Annotated[
     float, Field(gt=0, le=86_400), BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)
 ]
 Size = Annotated[int, Field(ge=1, le=2**40), BeforeValidator(parse_size), PlainSerializer(format_size, return_type=str)]
+SendBuffer = Annotated[
+    Annotated[int, Field(ge=4096, le=2**30)] | None,
+    BeforeValidator(parse_send_buffer),
+    PlainSerializer(format_send_buffer, return_type=str),
+]
 Count = Annotated[int, Field(ge=1), BeforeValidator(_refuse_bool)]
 GroupPattern = Annotated[
     str,

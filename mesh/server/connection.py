@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 from collections import deque
 from collections.abc import Mapping
 from typing import Final, Protocol, cast
@@ -117,6 +118,7 @@ class DownstreamConnection(asyncio.Protocol):
             accepted.abort()
             return
         self._transport = accepted
+        self._bound_send_buffer(accepted)
         self._heard = self._server.now()
         self._watch_again()
         self._server.connected(self)
@@ -231,6 +233,11 @@ class DownstreamConnection(asyncio.Protocol):
         # One that is being closed, for it did not authenticate say, may still have a Fetch that ends.
         if buffers and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(buffers)
+
+    def _bound_send_buffer(self, transport: asyncio.Transport) -> None:
+        size, own = self._server.admission.limits.send_buffer, transport.get_extra_info("socket")
+        if size is not None and own is not None:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
 
     def _hold(self) -> None:
         if self._transport is not None:

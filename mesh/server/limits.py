@@ -50,6 +50,8 @@ class Limits:
     frame_timeout: float = 30.0
     write_timeout: float = 60.0
     unread: int = 64 << 20
+    send_buffer: int | None = 256 << 10
+    """Of each connection, in the kernel (SO_SNDBUF); None: as large as the system lets it become."""
     request_rate: int = 1_000
     request_rate_per_address: int = 2_000
 

@@ -8,9 +8,11 @@ from pydantic_core import PydanticCustomError
 from mesh.config.values import (
     Address,
     format_duration,
+    format_send_buffer,
     format_size,
     parse_address,
     parse_duration,
+    parse_send_buffer,
     parse_size,
 )
 
@@ -43,6 +45,17 @@ def test_no_durations(value: object) -> None:
 def test_no_sizes(value: object) -> None:
     with pytest.raises(PydanticCustomError, match="a size like"):
         parse_size(value)
+
+
+@given(st.none() | st.integers(1, 2**30))
+def test_a_send_buffer_survives_its_text(size: int | None) -> None:
+    assert parse_send_buffer(format_send_buffer(size)) == size
+
+
+@pytest.mark.parametrize("value", ["System", "", None, "256kb"])
+def test_no_send_buffers(value: object) -> None:
+    with pytest.raises(PydanticCustomError, match="a size like 256KiB, or system"):
+        parse_send_buffer(value)
 
 
 @given(st.integers(1, 86_400_000))

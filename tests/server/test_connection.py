@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import socket
+from collections.abc import Callable
+from typing import cast
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
@@ -19,6 +23,52 @@ from tests.apis.harness import join_values
 from tests.server.fake_time import in_fake_time
 from tests.server.harness import HIGH_WATER, Bench, Peer
 from tests.wire.entities import frame
+
+# What the kernel keeps of it
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", [64 << 10, None])
+async def test_the_kernel_keeps_no_more_of_a_connection_than_it_is_told(size: int | None) -> None:
+    """`system` leaves it as it is for any other server."""
+    bench = Bench(limits=Limits(send_buffer=size))
+    with socket.socket() as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+        bounded = plain.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    with anyio.fail_after(10):
+        usual = await send_buffer_of(Plain)
+        assert usual != bounded
+        assert await send_buffer_of(bench.server.accept) == (usual if size is None else bounded)
+
+
+class Plain(asyncio.Protocol):
+    """Any server's."""
+
+
+async def send_buffer_of(accept: Callable[[], asyncio.BaseProtocol]) -> int:
+    """Of a connection that this accepts."""
+    found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def watched() -> asyncio.BaseProtocol:
+        protocol = accept()
+        made = protocol.connection_made
+
+        def note(transport: asyncio.BaseTransport) -> None:
+            made(transport)
+            own = cast("socket.socket", transport.get_extra_info("socket"))
+            found.set_result(own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+
+        protocol.connection_made = note  # type: ignore[method-assign]
+        return protocol
+
+    server = await asyncio.get_running_loop().create_server(watched, "127.0.0.1", 0)
+    async with server:
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        size = await found
+        writer.close()
+        await writer.wait_closed()
+    return size
+
 
 # Order
 
