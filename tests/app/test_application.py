@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
+import anyio
+import pytest
 from structlog.testing import capture_logs
 
 from mesh.app import Application, Readiness
@@ -11,6 +14,7 @@ from mesh.config.model import ClientLimits, Config
 from mesh.configured import limits_of
 from mesh.server.limits import Limits
 from mesh.server.troubles import Troubles
+from tests.integration.processes import free_port
 
 
 def test_limits_are_those_of_the_configuration() -> None:
@@ -46,3 +50,24 @@ def test_one_line_names_the_property_for_which_librdkafka_reads_a_cluster() -> N
     (line,) = [entry for entry in logs if entry["event"] == "a cluster is read by librdkafka"]
     assert (line["log_level"], line["cluster"]) == ("warning", "us")
     assert line["reason"].startswith("sasl.mechanism is OAUTHBEARER")
+
+
+@pytest.mark.anyio
+async def test_what_is_there_before_clients_are_served_is_not_looked_through_again() -> None:
+    address = {name: f"127.0.0.1:{free_port()}" for name in ("listen", "coordinator")}
+    topic = {"name": "orders", "from": [{"cluster": "eu", "topic": "orders"}]}
+    config = Config.model_validate(
+        {
+            "clusters": [{"name": "eu", "bootstrap_servers": "127.0.0.1:1"}],
+            "virtual_clusters": [{"name": "shop", **address, "target": {"pool": {"topics": [topic], "groups": ["*"]}}}],
+        }
+    )
+    app = Application(config, Path("mesh.yaml"))
+    try:
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                await app.start(tasks)
+                assert gc.get_freeze_count() > 10_000
+                tasks.cancel_scope.cancel()
+    finally:
+        gc.unfreeze()
