@@ -68,6 +68,7 @@ async def test_what_is_there_before_clients_are_served_is_not_looked_through_aga
             async with anyio.create_task_group() as tasks:
                 await app.start(tasks)
                 assert gc.get_freeze_count() > 10_000
+                await app.drain()
                 tasks.cancel_scope.cancel()
     finally:
         gc.unfreeze()

@@ -1,11 +1,11 @@
-"""Records and their buffers are free when nothing refers to them: nothing on their way is part of a cycle."""
+"""Records and their buffers are free when nothing refers to them: what the core does with them makes no cycle."""
 
 from __future__ import annotations
 
 import gc
 
 from benchmarks.core import Core
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 
 GROUP = GroupId("shop")
 
