@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from mesh.pool.client import Client
 from mesh.pool.demand import MemoryBudget
-from mesh.pool.effects import Answer, CommitUpstream, ConnectionId, Effect, GroupId, MemberId, Report
+from mesh.pool.effects import Answer, CommitUpstream, Effect, Report
 from mesh.pool.fetching import FetchPartition, FetchRequest, FetchResult
+from mesh.pool.ids import ConnectionId, GroupId, MemberId
 from mesh.pool.inflow import Assignment
 from mesh.pool.membership import JoinRequest, SyncRequest
 from mesh.pool.pool import Pool

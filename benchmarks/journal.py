@@ -36,7 +36,8 @@ from benchmarks.core import Core
 from benchmarks.machine import cpu_seconds, describe
 from mesh.journal.pages import Page
 from mesh.pipelines.kafka import Stretch, logs, read_pages
-from mesh.pool.effects import Effect, GroupId
+from mesh.pool.effects import Effect
+from mesh.pool.ids import GroupId
 from mesh.pool.notes import Note
 from mesh.server.journal import Journal, Writer
 from mesh.server.metrics import Metrics

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from mesh.config.model import ClientLimits, Cluster, NamedTopic, PrefixRule
 from mesh.config.model import Pool as PoolConfig
 from mesh.pool import topics as pool_topics
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.redelivery import Redelivery
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings

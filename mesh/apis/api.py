@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from mesh.pool.client import Client
-from mesh.pool.effects import Answer, ConnectionId, Effect, Ticket
+from mesh.pool.effects import Answer, Effect
+from mesh.pool.ids import ConnectionId, Ticket
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.security.principals import ANONYMOUS
 from mesh.security.rules import UNLIMITED, Access

@@ -24,7 +24,8 @@ from collections.abc import Sequence
 
 from mesh.apis.api import Api, Context
 from mesh.apis.tools import is_tool, refusal
-from mesh.pool.effects import Answer, AskUpstream, Effect, GroupId, MemberId
+from mesh.pool.effects import Answer, AskUpstream, Effect
+from mesh.pool.ids import GroupId, MemberId
 from mesh.pool.questions import OffsetsSet, SetOffsets
 from mesh.pool.results import CommitResult, TopicPartition
 from mesh.records.spans import TopicName

@@ -23,7 +23,8 @@ from __future__ import annotations
 from mesh.apis.api import Api, Context
 from mesh.apis.authorization import may_take_part
 from mesh.apis.tools import ask_for_groups, committed, is_tool, notice
-from mesh.pool.effects import Effect, GroupId
+from mesh.pool.effects import Effect
+from mesh.pool.ids import GroupId
 from mesh.pool.questions import CommittedUpstream
 from mesh.records.spans import TopicName
 from mesh.wire.apis import APIS, ApiKey

@@ -15,7 +15,8 @@ Version notes:
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context
-from mesh.pool.effects import Effect, GroupId, MemberId
+from mesh.pool.effects import Effect
+from mesh.pool.ids import GroupId, MemberId
 from mesh.pool.membership import JoinRequest
 from mesh.pool.results import JoinResult
 from mesh.wire.apis import APIS, ApiKey

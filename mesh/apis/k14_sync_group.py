@@ -15,7 +15,8 @@ Ignored: assignments to other members.
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context
-from mesh.pool.effects import Answer, Effect, GroupId, MemberId
+from mesh.pool.effects import Answer, Effect
+from mesh.pool.ids import GroupId, MemberId
 from mesh.pool.membership import SyncRequest
 from mesh.pool.results import SyncResult
 from mesh.wire.apis import APIS, ApiKey

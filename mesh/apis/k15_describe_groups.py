@@ -23,7 +23,8 @@ from collections.abc import Iterable
 
 from mesh.apis.api import Api, Context
 from mesh.apis.tools import ask_for_groups, committed, notice, refusal
-from mesh.pool.effects import Effect, GroupId
+from mesh.pool.effects import Effect
+from mesh.pool.ids import GroupId
 from mesh.pool.inspection import attributed, state_of
 from mesh.pool.member import Member
 from mesh.pool.membership import CONSUMER_PROTOCOL

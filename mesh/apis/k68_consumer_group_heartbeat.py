@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from mesh.apis.api import Api, Context
 from mesh.pool.consumer_protocol import HEARTBEAT_INTERVAL, ConsumerHeartbeat
-from mesh.pool.effects import Effect, GroupId, MemberId
+from mesh.pool.effects import Effect
+from mesh.pool.ids import GroupId, MemberId
 from mesh.pool.results import ConsumerHeartbeatResult
 from mesh.records.spans import TopicName
 from mesh.wire.apis import APIS, ApiKey

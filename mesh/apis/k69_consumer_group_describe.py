@@ -18,7 +18,8 @@ from collections.abc import Iterable
 
 from mesh.apis.api import Api, Context, as_it_is
 from mesh.apis.tools import notice, refusal
-from mesh.pool.effects import Effect, GroupId
+from mesh.pool.effects import Effect
+from mesh.pool.ids import GroupId
 from mesh.pool.inspection import attributed, is_consumer_group, state_of
 from mesh.pool.member import Member
 from mesh.pool.pool import Pool

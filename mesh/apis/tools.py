@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mesh.apis.api import Context
-from mesh.pool.effects import Answer, AskUpstream, Effect, GroupId
+from mesh.pool.effects import Answer, AskUpstream, Effect
+from mesh.pool.ids import GroupId
 from mesh.pool.inspection import known_positions
 from mesh.pool.questions import CommittedUpstream, GroupOffsets
 from mesh.pool.results import TopicPartition

@@ -24,7 +24,7 @@ from mesh.config.model import VirtualCluster as VirtualClusterConfig
 from mesh.config.values import Address
 from mesh.configured import clusters_of, limits_of, rules_of, settings_of, topics_of
 from mesh.pool.demand import MemoryBudget
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.administration import UpstreamAdministration

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mesh.pool.distribution import Distribution
-from mesh.pool.effects import GroupId
 from mesh.pool.fetching import Delivered, FetchedPartition, FetchResult
+from mesh.pool.ids import GroupId
 from mesh.pool.member import Member
 from mesh.pool.notes import Kind, Notes
 from mesh.pool.partition import Fetch, Lane, Partition

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mesh.pool.effects import Effect, GroupId, Report
+from mesh.pool.effects import Effect, Report
+from mesh.pool.ids import GroupId
 from mesh.pool.member import Member
 from mesh.pool.partition import NO_LIMIT
 from mesh.pool.timers import Timers

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mesh.pool.acknowledged import ForeignMetadata, Packed, Unpacked, pack, unpack
-from mesh.pool.effects import Answer, CommitUpstream, Effect, GroupId, Report, Ticket
+from mesh.pool.effects import Answer, CommitUpstream, Effect, Report
+from mesh.pool.ids import GroupId, Ticket
 from mesh.pool.leased import StoredLease, stored_leases
 from mesh.pool.ledger import Ledger
 from mesh.pool.partition import Partition

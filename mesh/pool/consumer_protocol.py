@@ -17,7 +17,8 @@ from typing import Final
 
 from mesh.pool.client import Client
 from mesh.pool.coordinator import Coordinator
-from mesh.pool.effects import Answer, ConnectionId, Effect, MemberId, RefreshTopics, Ticket
+from mesh.pool.effects import Answer, Effect, RefreshTopics
+from mesh.pool.ids import ConnectionId, MemberId, Ticket
 from mesh.pool.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, Subscription
 from mesh.pool.results import ConsumerHeartbeatResult
 from mesh.pool.settings import PoolSettings

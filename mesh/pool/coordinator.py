@@ -10,7 +10,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 
-from mesh.pool.effects import Answer, ConnectionId, Effect, MemberId, Ticket
+from mesh.pool.effects import Answer, Effect
+from mesh.pool.ids import ConnectionId, MemberId, Ticket
 from mesh.pool.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, SyncRequest
 from mesh.pool.redelivery import Cause
 from mesh.pool.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult

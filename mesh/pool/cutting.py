@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mesh.pool.effects import Effect, GroupId, Report
+from mesh.pool.effects import Effect, Report
+from mesh.pool.ids import GroupId
 from mesh.pool.ledger import keep_unsettled
 from mesh.pool.partition import Partition
 from mesh.records.batch import Batch, CorruptBatch

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mesh.pool.distribution import Distribution
-from mesh.pool.effects import DeadLetterUpstream, Effect, GroupId, Report
+from mesh.pool.effects import DeadLetterUpstream, Effect, Report
+from mesh.pool.ids import GroupId
 from mesh.pool.notes import Holder, Kind, Notes
 from mesh.pool.partition import Partition, Standing
 from mesh.pool.redelivery import Redelivery

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mesh.pool.effects import ConsumeUpstream, Effect, GroupId, PauseUpstream, ResumeUpstream
+from mesh.pool.effects import ConsumeUpstream, Effect, PauseUpstream, ResumeUpstream
+from mesh.pool.ids import GroupId
 from mesh.pool.partition import Partition
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import ClusterName

@@ -14,7 +14,8 @@ from mesh.pool.absences import Absences
 from mesh.pool.backlogs import Backlogs
 from mesh.pool.caps import Caps
 from mesh.pool.cutting import Cutting
-from mesh.pool.effects import Effect, GroupId, Ticket
+from mesh.pool.effects import Effect
+from mesh.pool.ids import GroupId, Ticket
 from mesh.pool.member import Member
 from mesh.pool.partition import Fetch, Lane, Partition, Standing
 from mesh.pool.portions import Portions

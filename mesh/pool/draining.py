@@ -12,7 +12,8 @@ from enum import Enum
 
 from mesh.pool.commits import Commits
 from mesh.pool.demand import Demand
-from mesh.pool.effects import Effect, GroupId, LeaveUpstream, Report
+from mesh.pool.effects import Effect, LeaveUpstream, Report
+from mesh.pool.ids import GroupId
 from mesh.pool.inflow import Inflow
 from mesh.pool.member import Member
 from mesh.pool.serving import Serving

@@ -3,23 +3,16 @@ which they are to be carried out."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NewType, TypeAlias
+from typing import TypeAlias
 
+from mesh.pool.ids import GroupId, Ticket
 from mesh.pool.notes import Note
+from mesh.pool.questions import Question
 from mesh.pool.redelivery import History
 from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
-
-if TYPE_CHECKING:
-    from mesh.pool.questions import Question
-
-GroupId = NewType("GroupId", str)
-MemberId = NewType("MemberId", str)
-ConnectionId = NewType("ConnectionId", int)
-Ticket: TypeAlias = Hashable
-"""Names a request that waits for its answer; opaque to the pool."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer

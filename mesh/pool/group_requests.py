@@ -7,8 +7,9 @@ Every public method is one step and returns the effects to be carried out, in or
 from __future__ import annotations
 
 from mesh.pool.consumer_protocol import JOIN, ConsumerHeartbeat
-from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, Ticket
+from mesh.pool.effects import Answer, Effect
 from mesh.pool.identity import Connections
+from mesh.pool.ids import ConnectionId, GroupId, MemberId, Ticket
 from mesh.pool.member import Member
 from mesh.pool.membership import JoinRequest, SyncRequest
 from mesh.pool.pools import Pools

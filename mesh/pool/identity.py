@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 
 from mesh.pool.client import Client
 from mesh.pool.clients import Clients
-from mesh.pool.effects import ConnectionId, GroupId, MemberId
 from mesh.pool.fetching import FetchRequest
+from mesh.pool.ids import ConnectionId, GroupId, MemberId
 from mesh.pool.member import Member
 from mesh.pool.notes import Kind
 from mesh.pool.partition import Fetch

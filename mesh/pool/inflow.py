@@ -11,7 +11,8 @@ from typing import assert_never
 from mesh.pool.acknowledged import ForeignMetadata, Unpacked, unpack
 from mesh.pool.commits import Commits
 from mesh.pool.demand import Demand
-from mesh.pool.effects import Effect, Gone, GroupId, HurryUpstream, Report, SubscribeUpstream
+from mesh.pool.effects import Effect, Gone, HurryUpstream, Report, SubscribeUpstream
+from mesh.pool.ids import GroupId
 from mesh.pool.leases import Leases
 from mesh.pool.ledger import Ledger
 from mesh.pool.member import Member

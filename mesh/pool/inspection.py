@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mesh.pool.distribution import Obstacle
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.member import Member
 from mesh.pool.partition import Fetch, Lane
 from mesh.pool.pool import Pool

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NewType
+from typing import NewType
 
 from mesh.pool.notes import Holder
+from mesh.pool.redelivery import History
 from mesh.records.spans import Span, TopicName, UpstreamPartition
-
-if TYPE_CHECKING:
-    from mesh.pool.redelivery import History
 
 LeaseId = NewType("LeaseId", str)
 HolderId = NewType("HolderId", str)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from mesh.pool.acquiring import available_spans
 from mesh.pool.commits import Commits
-from mesh.pool.effects import Answer, Effect, GroupId, Report, Ticket
+from mesh.pool.effects import Answer, Effect, Report
 from mesh.pool.holdings import Chosen, Holdings
+from mesh.pool.ids import GroupId, Ticket
 from mesh.pool.leased import (
     Acknowledgement,
     Claim,

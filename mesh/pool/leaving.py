@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from mesh.pool.commits import Commits
 from mesh.pool.demand import Demand
-from mesh.pool.effects import Effect, GroupId, LeaveUpstream, Report
+from mesh.pool.effects import Effect, LeaveUpstream, Report
+from mesh.pool.ids import GroupId
 from mesh.pool.inflow import Inflow
 from mesh.pool.member import Member
 from mesh.pool.partition import Partition

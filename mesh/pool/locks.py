@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mesh.pool.effects import Effect, GroupId, Report
+from mesh.pool.effects import Effect, Report
+from mesh.pool.ids import GroupId
 from mesh.pool.member import Member
 from mesh.pool.redelivery import Cause
 from mesh.pool.serving import Serving

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from mesh.pool.client import Client
-from mesh.pool.effects import ConnectionId, GroupId, MemberId, Ticket
 from mesh.pool.flow import Flow
+from mesh.pool.ids import ConnectionId, GroupId, MemberId, Ticket
 from mesh.pool.notes import Holder
 from mesh.pool.settings import Acknowledge
 from mesh.pool.slots import Slot, Slots, slot_of

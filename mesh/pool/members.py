@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 from mesh.pool.client import Client
 from mesh.pool.clients import Clients
-from mesh.pool.effects import ConnectionId, Effect, GroupId, MemberId, Report
+from mesh.pool.effects import Effect, Report
 from mesh.pool.flow import Flow
+from mesh.pool.ids import ConnectionId, GroupId, MemberId
 from mesh.pool.member import Member
 from mesh.pool.membership import Membership
 from mesh.pool.redelivery import Cause

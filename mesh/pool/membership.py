@@ -8,7 +8,7 @@ from struct import error as StructError
 from struct import unpack_from
 
 from mesh.pool.client import Client
-from mesh.pool.effects import MemberId, Ticket
+from mesh.pool.ids import MemberId, Ticket
 from mesh.pool.timers import Timer
 from mesh.records.spans import TopicName
 

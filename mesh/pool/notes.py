@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mesh.pool.ids import GroupId
 from mesh.pool.redelivery import Cause
 from mesh.records.spans import Span, UpstreamPartition
 
 if TYPE_CHECKING:
-    from mesh.pool.effects import Effect, GroupId
+    from mesh.pool.effects import Effect
 
 
 class Kind(Enum):

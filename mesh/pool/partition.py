@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from sortedcontainers import SortedDict
 
-from mesh.pool.effects import ConnectionId, Ticket
 from mesh.pool.fetching import FetchRequest
+from mesh.pool.ids import ConnectionId, Ticket
 from mesh.pool.leased import Leased, common, cut_out
 from mesh.pool.ledger import Ledger
 from mesh.pool.member import Member

@@ -14,16 +14,9 @@ from mesh.pool.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
 from mesh.pool.coordinator import Coordinator
 from mesh.pool.demand import Demand, MemoryBudget
 from mesh.pool.draining import Draining, Duty
-from mesh.pool.effects import (
-    ConnectionId,
-    Effect,
-    GroupId,
-    LeaveUpstream,
-    MemberId,
-    Report,
-    Ticket,
-)
+from mesh.pool.effects import Effect, LeaveUpstream, Report
 from mesh.pool.fetching import FetchRequest
+from mesh.pool.ids import ConnectionId, GroupId, MemberId, Ticket
 from mesh.pool.inflow import Inflow
 from mesh.pool.leased import Acknowledgement, Claim, LeaseRequest, Range
 from mesh.pool.leases import Leases

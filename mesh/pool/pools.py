@@ -13,7 +13,8 @@ from mesh.pool.client import Client
 from mesh.pool.clients import Clients
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.draining import Duty
-from mesh.pool.effects import Effect, GroupId, Report, Ticket
+from mesh.pool.effects import Effect, Report
+from mesh.pool.ids import GroupId, Ticket
 from mesh.pool.member import Member
 from mesh.pool.partition import Fetch
 from mesh.pool.pool import Pool

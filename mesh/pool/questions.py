@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.records.spans import ClusterName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from mesh.pool.cutting import Cutting
 from mesh.pool.distribution import Distribution
-from mesh.pool.effects import Effect, Gone, GroupId, Report, RereadUpstream
+from mesh.pool.effects import Effect, Gone, Report, RereadUpstream
+from mesh.pool.ids import GroupId
 from mesh.pool.leased import cut_out
 from mesh.pool.member import Member
 from mesh.pool.notes import Kind, Notes

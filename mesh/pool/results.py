@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mesh.pool.effects import MemberId
+from mesh.pool.ids import MemberId
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
 

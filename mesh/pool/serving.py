@@ -9,9 +9,10 @@ from mesh.pool.answers import Answers
 from mesh.pool.cutting import Cutting
 from mesh.pool.dead_letters import DeadLetters
 from mesh.pool.distribution import Distribution
-from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, Ticket
+from mesh.pool.effects import Answer, Effect
 from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
 from mesh.pool.giving_up import GivingUp
+from mesh.pool.ids import ConnectionId, GroupId, Ticket
 from mesh.pool.member import Member
 from mesh.pool.notes import Kind, Notes
 from mesh.pool.partition import Fetch, Lane, Partition

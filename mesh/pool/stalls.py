@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mesh.pool.effects import Effect, GroupId, Report
+from mesh.pool.effects import Effect, Report
+from mesh.pool.ids import GroupId
 from mesh.pool.partition import Partition, Standing
 from mesh.pool.timers import Timers
 from mesh.records.spans import ClusterName, UpstreamPartition

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from mesh.pool.effects import Answer, Effect, Ticket
+from mesh.pool.effects import Answer, Effect
 from mesh.pool.fetching import FetchedPartition, FetchRequest, FetchResult
 from mesh.pool.identity import Connection, Connections
+from mesh.pool.ids import Ticket
 from mesh.pool.partition import Fetch, Lane
 from mesh.pool.timers import Timers
 from mesh.wire.errors import ErrorCode

@@ -14,10 +14,11 @@ from mesh.pool.client import Client
 from mesh.pool.clients import Clients
 from mesh.pool.demand import MemoryBudget
 from mesh.pool.draining import Duty
-from mesh.pool.effects import Answer, ConnectionId, Effect, GroupId, MemberId, RefreshTopics, Ticket
+from mesh.pool.effects import Answer, Effect, RefreshTopics
 from mesh.pool.fetching import FetchedPartition, FetchRequest, FetchResult
 from mesh.pool.group_requests import GroupRequests
 from mesh.pool.identity import Connections
+from mesh.pool.ids import ConnectionId, GroupId, MemberId, Ticket
 from mesh.pool.member import Member
 from mesh.pool.partition import Fetch
 from mesh.pool.pool import Pool

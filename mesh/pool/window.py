@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sortedcontainers import SortedDict
 
-from mesh.pool.effects import Ticket
+from mesh.pool.ids import Ticket
 from mesh.pool.nearest import around, before
 from mesh.pool.redelivery import UNSENT, History
 from mesh.pool.slots import Slot

@@ -18,7 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.questions import (
     CommittedUpstream,
     DeleteGroups,

@@ -17,13 +17,13 @@ from typing import TypeAlias, assert_never
 from mesh.pool.effects import (
     CommitUpstream,
     ConsumeUpstream,
-    GroupId,
     HurryUpstream,
     PauseUpstream,
     RereadUpstream,
     ResumeUpstream,
     SubscribeUpstream,
 )
+from mesh.pool.ids import GroupId
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
 from mesh.server.logs import get_logger

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mesh.pool.effects import GroupId, Ticket
+from mesh.pool.ids import GroupId, Ticket
 from mesh.pool.leased import (
     LONGEST_NAME,
     Acknowledgement,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, assert_never
 
-from mesh.pool.effects import DeadLetterUpstream, Effect, GroupId
+from mesh.pool.effects import DeadLetterUpstream, Effect
+from mesh.pool.ids import GroupId
 from mesh.pool.inflow import Assignment
 from mesh.pool.pool import Pool
 from mesh.pool.virtual_cluster import VirtualCluster

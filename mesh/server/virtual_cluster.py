@@ -25,18 +25,16 @@ from mesh.apis.dispatch import Work, begin
 from mesh.pool.effects import (
     Answer,
     AskUpstream,
-    ConnectionId,
     DeadLetterUpstream,
     Effect,
     Gone,
-    GroupId,
     LeaveUpstream,
     RefreshTopics,
     Report,
     SubscribeUpstream,
-    Ticket,
 )
 from mesh.pool.fetching import Delivered, FetchResult
+from mesh.pool.ids import ConnectionId, GroupId, Ticket
 from mesh.pool.notes import Note
 from mesh.pool.pool import Pool
 from mesh.pool.results import CommitResult

@@ -10,7 +10,7 @@ from mesh.apis import TABLE
 from mesh.apis.api import Address, Authentication, Context, Endpoint
 from mesh.apis.authorization import Refusal
 from mesh.apis.dispatch import Work, begin
-from mesh.pool.effects import ConnectionId, MemberId
+from mesh.pool.ids import ConnectionId, MemberId
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.records.decode import decode_records

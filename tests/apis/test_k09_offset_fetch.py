@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.rules import GroupRules
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode

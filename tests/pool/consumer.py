@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from mesh.pool.client import Client
 from mesh.pool.cutting import can_be_cut
-from mesh.pool.effects import ConnectionId, GroupId, MemberId
 from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.ids import ConnectionId, GroupId, MemberId
 from mesh.pool.membership import JoinRequest, SyncRequest
 from mesh.pool.results import HeartbeatResult, JoinResult, SyncResult
 from mesh.records.decode import decode_records

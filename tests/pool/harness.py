@@ -15,11 +15,9 @@ from mesh.pool.effects import (
     Answer,
     AskUpstream,
     CommitUpstream,
-    ConnectionId,
     ConsumeUpstream,
     DeadLetterUpstream,
     Effect,
-    GroupId,
     LeaveUpstream,
     PauseUpstream,
     Report,
@@ -28,6 +26,7 @@ from mesh.pool.effects import (
     SubscribeUpstream,
 )
 from mesh.pool.fetching import FetchResult
+from mesh.pool.ids import ConnectionId, GroupId
 from mesh.pool.inflow import Assignment
 from mesh.pool.ledger import Ledger
 from mesh.pool.notes import Note

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.leased import holder_of
 from mesh.pool.notes import Holder, Kind, Note
 from mesh.pool.partition import Partition, Standing

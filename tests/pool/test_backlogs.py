@@ -8,7 +8,7 @@ import pytest
 
 from mesh.pool.backlogs import Backlogs
 from mesh.pool.cutting import Cutting
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.partition import Partition
 from mesh.pool.redelivery import History, Redelivery
 from mesh.pool.tasting import Tasting

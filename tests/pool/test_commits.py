@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.effects import CommitUpstream, HurryUpstream, LeaveUpstream, MemberId
+from mesh.pool.effects import CommitUpstream, HurryUpstream, LeaveUpstream
+from mesh.pool.ids import MemberId
 from mesh.pool.results import CommitResult
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import TopicName

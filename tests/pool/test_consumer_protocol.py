@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mesh.pool import client as clients
 from mesh.pool.consumer_protocol import JOIN, LEAVE, LEAVE_FOR_A_WHILE, SESSION_TIMEOUT, ConsumerHeartbeat
-from mesh.pool.effects import ConnectionId, MemberId
+from mesh.pool.ids import ConnectionId, MemberId
 from mesh.pool.results import ConsumerHeartbeatResult
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode

@@ -10,7 +10,7 @@ import pytest
 
 from mesh.pool.client import Client
 from mesh.pool.coordinator import PROMISE
-from mesh.pool.effects import MemberId
+from mesh.pool.ids import MemberId
 from mesh.pool.membership import AT_REST, LARGEST_METADATA, SyncRequest, subscribed_topics
 from mesh.pool.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.rules import GroupRules

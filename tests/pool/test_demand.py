@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.pool.demand import Demand, MemoryBudget
-from mesh.pool.effects import ConsumeUpstream, Effect, GroupId, PauseUpstream, ResumeUpstream
+from mesh.pool.effects import ConsumeUpstream, Effect, PauseUpstream, ResumeUpstream
+from mesh.pool.ids import GroupId
 from mesh.pool.partition import Partition
 from mesh.pool.settings import PoolSettings
 from tests.pool.harness import EU, US, Consumer, World, source

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mesh.pool.client import Client
-from mesh.pool.effects import GroupId, LeaveUpstream, MemberId
+from mesh.pool.effects import LeaveUpstream
+from mesh.pool.ids import GroupId, MemberId
 from mesh.pool.membership import JoinRequest
 from mesh.pool.results import JoinResult
 from mesh.pool.rules import GROUP_LESS, GroupRules

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.leased import Acknowledgement, Claim, HolderId, LeaseGranted, LeaseId, LeaseRequest, LeaseSettled, Range
 from mesh.pool.pool import Pool
 from mesh.pool.settings import PoolSettings

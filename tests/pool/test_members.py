@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.effects import MemberId
+from mesh.pool.ids import MemberId
 from mesh.pool.settings import PoolSettings
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, World, source, value_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mesh.pool.acknowledged import pack
-from mesh.pool.effects import Effect, Gone, GroupId, LeaveUpstream, Report, SubscribeUpstream
+from mesh.pool.effects import Effect, Gone, LeaveUpstream, Report, SubscribeUpstream
+from mesh.pool.ids import GroupId
 from mesh.pool.inflow import Assignment
 from mesh.pool.notes import Kind
 from mesh.pool.partition import Standing, Violation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.rules import GROUP_LESS, GroupRules
 from mesh.pool.settings import Acknowledge, PoolSettings
 from tests.pool.harness import Consumer, World, source

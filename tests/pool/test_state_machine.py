@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mesh.pool.effects import ConnectionId, GroupId
+from mesh.pool.ids import ConnectionId, GroupId
 from mesh.pool.redelivery import Redelivery
 from mesh.pool.results import CommitResult
 from mesh.pool.rules import GROUP_LESS

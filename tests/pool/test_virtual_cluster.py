@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.effects import ConnectionId, GroupId, MemberId, Report
+from mesh.pool.effects import Report
+from mesh.pool.ids import ConnectionId, GroupId, MemberId
 from mesh.pool.results import CommitResult
 from mesh.pool.rules import GROUP_LESS, GroupRules
 from mesh.pool.settings import PoolSettings

@@ -26,7 +26,7 @@ from typing import Any
 import structlog
 import uvloop
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import TopicName, UpstreamPartition

@@ -11,7 +11,8 @@ from typing import Any, assert_never
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.pool.demand import MemoryBudget
-from mesh.pool.effects import DeadLetterUpstream, GroupId
+from mesh.pool.effects import DeadLetterUpstream
+from mesh.pool.ids import GroupId
 from mesh.pool.questions import (
     CommittedUpstream,
     DeleteGroups,

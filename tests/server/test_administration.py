@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.questions import CommittedUpstream, GroupOffsets
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.server.administration import UpstreamAdministration

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.records.spans import ClusterName, CommitPosition
 from mesh.server.troubles import SETTLED
 from mesh.upstream.engine import EngineEvent, EngineFailed, ReadingDown, ReadingUp, SourceDown, SourceUp

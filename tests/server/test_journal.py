@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mesh.journal.pages import Page, ReadPage, decode
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.notes import Holder, Kind, Note
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.server.journal import FULL, Journal

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from mesh.pool.effects import GroupId
+from mesh.pool.ids import GroupId
 from mesh.pool.rules import GroupRules
 from mesh.server.admin import AdminAccess, TokenGuard
 from mesh.server.lease_bodies import CreateBody

@@ -11,8 +11,8 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from mesh.pool.effects import GroupId
 from mesh.pool.flow import OVERDUE
+from mesh.pool.ids import GroupId
 from mesh.pool.redelivery import Redelivery
 from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
