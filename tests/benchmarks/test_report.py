@@ -56,7 +56,13 @@ def test_a_row_has_what_a_million_records_and_a_gigabyte_cost() -> None:
 def test_a_goal_is_reached_or_not(value: float, less_is_better: bool, reached: str) -> None:
     least, aim = (1.0, 0.9) if less_is_better else (0.9, 1.0)
     goal = Goal("case", least, aim, lambda _: value, less_is_better)
-    assert goal.row(Results())[-1] == reached
+    assert goal.row(Results())[4] == reached
+
+
+def test_beside_a_goal_stands_what_the_relay_has() -> None:
+    goal = Goal("case", 0.9, 1.0, lambda _: 0.8, relay=lambda _: 0.7)
+    assert goal.row(Results())[-1] == "0.7"
+    assert Goal("case", 0.9, 1.0, lambda _: 0.8).row(Results())[-1] == ""
 
 
 def test_a_goal_that_was_not_measured_says_so() -> None:
