@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import socket
+import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 import anyio
 import pytest
+import uvloop
 from structlog.testing import capture_logs
 
 from mesh.apis import TABLE
@@ -20,6 +23,7 @@ from mesh.server.limits import Limits
 from mesh.wire.apis import ApiKey
 from mesh.wire.messages import RequestMessage
 from tests.apis.harness import join_values
+from tests.integration.security.certificates import Authority
 from tests.server.fake_time import in_fake_time
 from tests.server.harness import HIGH_WATER, Bench, Peer
 from tests.wire.entities import frame
@@ -41,12 +45,33 @@ async def test_the_kernel_keeps_no_more_of_a_connection_than_it_is_told(size: in
         assert await send_buffer_of(bench.server.accept) == (usual if size is None else bounded)
 
 
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_it_keeps_no_more_of_one_with_tls(loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
+    """Both event loops answer for the socket beneath."""
+    authority = Authority(tmp_path)
+    pair = authority.issue("mesh")
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.load_cert_chain(pair.certificate, pair.key)
+    theirs = ssl.create_default_context(cafile=str(authority.certificate))
+    with asyncio.Runner(loop_factory=loop) as runner:
+        accept = runner.run(_bench(64 << 10)).server.accept
+        bounded = runner.run(asyncio.wait_for(send_buffer_of(accept), 10))
+        assert runner.run(asyncio.wait_for(send_buffer_of(accept, ours, theirs), 10)) == bounded
+        assert runner.run(asyncio.wait_for(send_buffer_of(Plain, ours, theirs), 10)) != bounded
+
+
+async def _bench(send_buffer: int) -> Bench:
+    return Bench(limits=Limits(send_buffer=send_buffer))
+
+
 class Plain(asyncio.Protocol):
     """Any server's."""
 
 
-async def send_buffer_of(accept: Callable[[], asyncio.BaseProtocol]) -> int:
-    """Of a connection that this accepts."""
+async def send_buffer_of(
+    accept: Callable[[], asyncio.BaseProtocol], ours: ssl.SSLContext | None = None, theirs: ssl.SSLContext | None = None
+) -> int:
+    """Of a connection that this accepts, with TLS if there are contexts for it."""
     found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def watched() -> asyncio.BaseProtocol:
@@ -61,9 +86,11 @@ async def send_buffer_of(accept: Callable[[], asyncio.BaseProtocol]) -> int:
         protocol.connection_made = note  # type: ignore[method-assign]
         return protocol
 
-    server = await asyncio.get_running_loop().create_server(watched, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(watched, "127.0.0.1", 0, ssl=ours)
     async with server:
-        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        port = server.sockets[0].getsockname()[1]
+        name = "localhost" if theirs is not None else None
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=theirs, server_hostname=name)
         size = await found
         writer.close()
         await writer.wait_closed()
