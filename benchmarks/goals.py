@@ -23,7 +23,7 @@ Measure = Callable[[Results], float | None]
 class Goal:
     """least, aim: what the value has to be, and is meant to be; more is better unless `less_is_better`.
 
-    relay: the same of the TCP relay, which does nothing but pass bytes on; where it falls short, any hop does.
+    relay: the same of the TCP relay, which does nothing but pass bytes on; None where that says nothing.
     """
 
     case: str

@@ -1,4 +1,4 @@
-"""What the parts of a pool are called by each other."""
+"""What groups, members, connections and requests are called in the decisions of a pool."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ def _references(buffers: deque[bytearray]) -> int:
 
 _UNUSED: Final = _references(deque([bytearray(1)]))
 """Of a buffer that nothing but its deque refers to. Measured, for interpreters differ: CPython 3.14 does without some
-references that 3.11 takes while it looks, and so does compiled code. A number that is one too high would give out a
-buffer that still holds somebody's records."""
+references that 3.11 takes while it looks (python/cpython#130704), and so does compiled code. A number that is one too
+high would give out a buffer that still holds somebody's records."""
 
 
 class ReceiveBuffers:
