@@ -27,6 +27,9 @@ EAGER = {"queued.min.messages": "1000000"}
 (fetch.queue.backoff.ms): at 100 bytes a tenth of what it can take, and all that is measured is that rest."""
 SHARING = {"queued.min.messages": "20000"}
 """For several of them: an eager one would hoard what the others are to have."""
+SHARING_FEW = {"queued.min.messages": "2000", "fetch.max.bytes": "1000000"}
+"""For several of them that share fewer records than `FEW`: three would have all of them in their queues, and hold them
+until they end, when the fourth begins a few seconds late."""
 RESTLESS = {"fetch.queue.backoff.ms": "20"}
 """For several of them whose librdkafka has it (2.2 and later; kcat's may not). Without it they rest for a second after
 each answer that fills their queues, and what is measured is how much an answer holds."""
@@ -57,11 +60,11 @@ def consume(client: Client, bed: Bed, targets: Sequence[Target], topic: Topic, c
     """Consumers of one new group, the n-th on the n-th target. One takes the whole topic, several `PART` of it in
     equal shares. Raises RuntimeError when one does not get its share."""
     records = bed.records(topic)
-    part = PART if records >= FEW else PART_OF_FEW
+    part, sharing = (PART, SHARING) if records >= FEW else (PART_OF_FEW, SHARING_FEW)
     count = records if consumers == 1 else int(records * part / consumers)
     group = bed.group()
     places = [targets[number % len(targets)] for number in range(consumers)]
-    properties = EAGER if consumers == 1 else SHARING
+    properties = EAGER if consumers == 1 else sharing
     match client:
         case "java":
             return _performance([_java(bed, each, topic, group, count) for each in places], count)
