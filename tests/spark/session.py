@@ -46,6 +46,13 @@ def land(spark: Any, options: Mapping[str, str], folder: Path) -> Any:
     )
 
 
+def landed_so_far(query: Any) -> int:
+    """Records of the batches that are done, as Spark counts them."""
+    if (problem := query.exception()) is not None:
+        raise problem
+    return sum(progress["sources"][0]["numInputRows"] for progress in query.recentProgress)
+
+
 def finish(start: Callable[[], Any], seconds: float = 240) -> Any:
     """The query that `start` returns, once it has ended by itself; it goes on where it was if Spark did not wait long
     enough for a Python process."""

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.bench import Bench
 from tests.integration.processes import eventually
 from tests.integration.records import Stored
-from tests.spark.session import finish, land
+from tests.spark.session import finish, land, landed_so_far
 
 pytestmark = pytest.mark.long
 Place = tuple[str, str, int, int]
@@ -95,13 +95,6 @@ def test_a_stream_and_members_share_the_records(bench: Bench, spark: Any, tmp_pa
     assert set(landed) | set(delivered) == stored_places(stored)
     assert sum(landed.values()) + sum(delivered.values()) == len(stored)
     assert delivered, "the member got a share, too"
-
-
-def landed_so_far(query: Any) -> int:
-    """Records of the batches that are done, as Spark counts them."""
-    if (problem := query.exception()) is not None:
-        raise problem
-    return sum(progress["sources"][0]["numInputRows"] for progress in query.recentProgress)
 
 
 def test_a_wrong_option_is_named(spark: Any, tmp_path: Path) -> None:
