@@ -214,7 +214,7 @@ class VirtualClusters:
         """setup: None where nothing about its security has changed. left: clusters that were left before."""
         running = self._running[configured.name]
         server, pool, running.configured = running.server, configured.target.pool, configured
-        server.endpoint = _endpoint(configured)
+        server.change_endpoint(_endpoint(configured))
         server.change_limits(limits_of(configured.limits))
         server.questions.change(_administration(configured, clusters))
         if setup is not None:

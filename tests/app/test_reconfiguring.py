@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.app.running import Member, MockCluster, RunningMesh, cluster_of, virtual_cluster
 from tests.integration.processes import eventually
@@ -56,6 +57,19 @@ def test_clusters_come_and_go_under_a_member(eu: tuple[RunningMesh, MockCluster]
     mesh.reload()
     member.until(late)
     assert len(member.values) == len(set(member.values)) == 200
+    member.close()
+
+
+def test_another_advertised_address_is_told_from_then_on(eu: tuple[RunningMesh, MockCluster]) -> None:
+    mesh, cluster = eu
+    member = Member(mesh.shop["listen"])
+    member.until(cluster.produce(records("a")))
+    mesh.shop["advertise"] = {"listen": "mesh.example:9092", "coordinator": "mesh.example:9093"}
+    assert mesh.reload() == ["virtual cluster shop: changed (advertise)"]
+    told = AdminClient({"bootstrap.servers": mesh.shop["listen"]}).list_topics(timeout=30).brokers.values()
+    assert {f"{broker.host}:{broker.port}" for broker in told} >= {"mesh.example:9092", "mesh.example:9093"}
+    member.until(cluster.produce(records("b")))
+    assert not member.troubles, "nobody is disconnected for it"
     member.close()
 
 
