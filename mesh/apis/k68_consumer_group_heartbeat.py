@@ -5,7 +5,8 @@ Behaviour:
   member that comes back) by it. It is assigned every partition of the topics it subscribes to, and shares nothing but
   records with the others of its pool; classic members may be in the same pool.
 * Its epoch rises when its assignment changes and when it joins again. FENCED_MEMBER_EPOCH for another epoch than its
-  own, unless an answer was lost; UNKNOWN_MEMBER_ID for a member that is not known, also if its group is not.
+  own, unless an answer was lost, and for a member that has to join again, since what it committed is lost
+  (docs/decisions/0049); UNKNOWN_MEMBER_ID for a member that is not known, also if its group is not.
 * UNRELEASED_INSTANCE_ID for a static member while another lives under its instance id; UNSUPPORTED_ASSIGNOR for an
   assignor that brokers do not have.
 * A subscription by regular expression is refused with INVALID_REGULAR_EXPRESSION and a message.

@@ -66,11 +66,15 @@ class Need:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A member's commit that waits until the upstream group has stored what it needs of each partition."""
+    """A member's commit that waits until the upstream group has stored what it needs of each partition.
+
+    lost: the error for a partition that goes elsewhere before that.
+    """
 
     ticket: Ticket
     errors: dict[TopicPartition, ErrorCode]
     needed: dict[UpstreamPartition, Need]
+    lost: ErrorCode
     timer: Timer
 
 
@@ -124,9 +128,10 @@ class Commits:
         ticket: Ticket,
         errors: dict[TopicPartition, ErrorCode],
         needs: Mapping[UpstreamPartition, Need],
+        lost: ErrorCode,
         now: float,
     ) -> None:
-        """Answer a member's commit when what it needs is stored.
+        """Answer a member's commit when what it needs is stored. lost: as in `Pending`.
 
         What a cluster cannot store because it is down is not waited for: some clients repeat a commit that failed for
         one partition until it succeeds, and take nothing meanwhile, also of the clusters that are up.
@@ -138,7 +143,7 @@ class Commits:
             self._effects.append(Answer(ticket, CommitResult(errors)))
             return
         timer = self._timers.at(now + self._timeout, lambda _: self._time_out(pending))
-        pending = Pending(ticket, errors, open_ones, timer)
+        pending = Pending(ticket, errors, open_ones, lost, timer)
         self._pending.add(pending)
 
     def send(self) -> list[Partition]:
@@ -226,7 +231,7 @@ class Commits:
         gone = set(sources)
         for pending in list(self._pending) if gone else ():
             for source in gone & pending.needed.keys():
-                pending.errors[pending.needed.pop(source).name] = ErrorCode.REBALANCE_IN_PROGRESS
+                pending.errors[pending.needed.pop(source).name] = pending.lost
             self._answer_if_done(pending)
         for source in gone:
             self._dirty.get(source.cluster, {}).pop(source, None)

@@ -153,6 +153,8 @@ class ConsumerProtocol:
     ) -> ErrorCode:
         subscription = known.subscription
         assert subscription is not None
+        if known.has_forfeited:
+            return ErrorCode.FENCED_MEMBER_EPOCH  # what it holds is lost: it joins again, and asks where it stands
         if epoch == known.generation:
             return ErrorCode.NONE
         # Behind by one, and owning nothing else: the answer that raised its epoch was lost.

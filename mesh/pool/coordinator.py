@@ -125,13 +125,19 @@ class Coordinator:
             membership.outdated_since = now
 
     def ask_to_join_again(self, member_id: MemberId) -> bool:
-        """Let a member begin anew from what is committed; False when it cannot be asked: it is in no group, or its
-        protocol knows no such thing."""
+        """Let a member begin anew from what is committed; False when it cannot be asked: it is in no group."""
         membership = self._members.get(member_id)
-        if membership is None or membership.subscription is not None:
+        if membership is None:
             return False
         membership.has_forfeited = membership.joining is None
         return True
+
+    def lost(self, member_id: MemberId) -> ErrorCode:
+        """What tells a member, in the answer to its commit, that it does not hold any more what it commits."""
+        membership = self._members.get(member_id)
+        is_classic = membership is None or membership.subscription is None
+        # Clients of the consumer protocol do not expect the other one, and fail of it (Java: "Unexpected error").
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     def leave(self, ticket: Ticket, members: tuple[tuple[str, str | None], ...], now: float) -> None:
         """(member id, instance id) of each; an empty member id with an instance id removes a static member."""
@@ -175,6 +181,7 @@ class Coordinator:
             return self._add(request, now)
         self._answer_join(membership, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, membership.member_id))
         membership.request = request
+        membership.has_forfeited = False
         return membership
 
     def admit(self, membership: Membership, connection: ConnectionId, now: float) -> None:

@@ -221,8 +221,8 @@ class Pool:
         if total:
             member.flow.committed(total, member.in_flight, now)
         for source in self._unstorable(member, needs, total > 0, now):
-            errors[needs.pop(source).name] = ErrorCode.REBALANCE_IN_PROGRESS
-        self.commits.await_stored(ticket, errors, needs, now)
+            errors[needs.pop(source).name] = self.coordinator.lost(member.id)
+        self.commits.await_stored(ticket, errors, needs, self.coordinator.lost(member.id), now)
 
     def _unstorable(
         self, member: Member, needs: Mapping[UpstreamPartition, Need], goes_on: bool, now: float
@@ -258,7 +258,7 @@ class Pool:
         if window is not None and window.is_forfeited:
             # Told also for what it was sent since: it has processed the rest before that.
             window.is_forfeited = self.coordinator.ask_to_join_again(member.id)
-            return ErrorCode.REBALANCE_IN_PROGRESS, 0
+            return self.coordinator.lost(member.id), 0
         if owner is member and window is not None and committed < offset <= end:
             return ErrorCode.NONE, self.serving.settle(member, source, offset, now)
         if owner is member and offset > end and not is_end(offset):

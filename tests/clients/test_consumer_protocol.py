@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.clients.bench import Client, ClientBench
+from tests.integration.bench import until_members
+from tests.integration.moments import Moment
 from tests.integration.processes import eventually
 
 WITH_CONSUMER_PROTOCOL = (Client.CONFLUENT, Client.JAVA)
@@ -64,6 +66,36 @@ def test_static_member_of_the_consumer_protocol(bench: ClientBench, client: Clie
     bench.feed(1_000)
     bench.joined(client, "second", protocol="consumer", instance_id="pod-1", commit="sync")
     bench.account().assert_each_once()
+    bench.close_members()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("client", [pytest.param(each, id=each.value) for each in WITH_CONSUMER_PROTOCOL])
+def test_who_loses_records_to_another_process_joins_again(bench: ClientBench, client: Client) -> None:
+    """Another process of the mesh takes a half of the partitions from under members that hold records of them. As by a
+    broker they are fenced, lose what they are assigned, and go on; no commit is answered that came too late."""
+    bench.start_mesh(name="one", process={})
+    slow = {"protocol": "consumer", "commit": "sync", "records_per_poll": 20, "seconds_per_record": 0.01}
+    members = [bench.joined(client, name, **slow) for name in ("member-1", "member-2")]
+    bench.feed(4_000)  # more than they work off until the partitions move: each holds something of all of them
+    with bench.feeding_throughout(rate=200):
+        for member in members:
+            member.until_delivered(100)
+        bench.start_mesh(name="two", process={})
+        bench.joined(Client.CONFLUENT, "other", commit="sync")
+        for cluster in bench.clusters:
+            until_members(cluster, bench.group, 2)
+        moment = Moment.of(bench.members)
+        for member in members:
+            eventually(f"{member.name} loses its assignment", lambda member=member: member.events["lost"])  # type: ignore[misc]
+            before = member.events["committed"]
+            member.until_committed(before + 3)
+    bench.account(timeout=120).assert_nothing_lost_or_altered()
+    assert not moment.broken_by(bench.members)
+    for member in bench.members:
+        member.assert_running()
+    bench.until_all_committed()
     bench.close_members()
 
 

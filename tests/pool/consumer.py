@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from mesh.pool.client import Client
+from mesh.pool.consumer_protocol import JOIN, LEAVE, ConsumerHeartbeat
 from mesh.pool.cutting import can_be_cut
 from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
 from mesh.pool.ids import ConnectionId, GroupId, MemberId
 from mesh.pool.membership import JoinRequest, SyncRequest
-from mesh.pool.results import HeartbeatResult, JoinResult, SyncResult
+from mesh.pool.results import ConsumerHeartbeatResult, HeartbeatResult, JoinResult, SyncResult
 from mesh.records.decode import decode_records
+from mesh.records.spans import TopicName
 from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.errors import ErrorCode
 from tests.pool.names import GROUP, HOST, MAXIMUM, NOBODY, ORDERS
@@ -20,6 +22,8 @@ from tests.records.reading import split_batches
 
 if TYPE_CHECKING:
     from tests.pool.harness import World
+
+Protocol: TypeAlias = Literal["classic", "consumer"]
 
 
 @dataclass(slots=True)
@@ -42,6 +46,11 @@ class Consumer:
     """Batches that it could not read: there it stops."""
     ticket: object | None = None
     """Of the Fetch that is parked."""
+
+    @property
+    def asks_to_join_again(self) -> ErrorCode:
+        """Of a heartbeat: that it is to begin anew."""
+        return ErrorCode.REBALANCE_IN_PROGRESS
 
     @property
     def client(self) -> Client:
@@ -201,3 +210,48 @@ class Consumer:
         self.ticket = None
         for connection in (self.fetching, self.coordinator):
             self.world.disconnect(connection)
+
+
+@dataclass(slots=True)
+class EpochConsumer(Consumer):
+    """One of the consumer protocol (KIP-848): its generation is its epoch."""
+
+    assigned: dict[TopicName, int] = field(default_factory=dict)
+
+    @property
+    def asks_to_join_again(self) -> ErrorCode:
+        return ErrorCode.FENCED_MEMBER_EPOCH
+
+    def join(self, **changes: object) -> JoinResult:
+        assert not changes
+        self.member_id = self.member_id or MemberId(f"{self.name}-of-its-own")
+        self.assigned = {}
+        result = self._beat(JOIN)
+        if result.error is ErrorCode.NONE:
+            self.reset()
+        return JoinResult(result.error, result.member_id, result.epoch)
+
+    def heartbeat(self) -> ErrorCode:
+        return self._beat(self.generation).error
+
+    def leave(self) -> None:
+        self._beat(LEAVE)
+
+    def _beat(self, epoch: int) -> ConsumerHeartbeatResult:
+        heartbeat = ConsumerHeartbeat(
+            member_id=self.member_id,
+            epoch=epoch,
+            instance_id=self.instance_id,
+            rebalance_timeout=60.0,
+            topics=(ORDERS,),
+            assignor=None,
+            owned={name: frozenset(range(count)) for name, count in self.assigned.items()},
+            client=self.client,
+        )
+        world, ticket = self.world, self.world.ticket()
+        world.do(world.cluster.groups.consumer_heartbeat(self.coordinator, ticket, self.group, heartbeat, world.now))
+        result = world.answer(ticket, ConsumerHeartbeatResult)
+        if result.error is ErrorCode.NONE:
+            self.generation = result.epoch
+            self.assigned = dict(result.assignment) if result.assignment is not None else self.assigned
+        return result

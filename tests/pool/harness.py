@@ -54,7 +54,7 @@ from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, UpstreamP
 from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.errors import ErrorCode
 from tests.pool.checks import check_pool
-from tests.pool.consumer import Consumer
+from tests.pool.consumer import Consumer, EpochConsumer, Protocol
 from tests.pool.journal_model import JournalModel
 from tests.pool.names import EU, GROUP, HOST, MAXIMUM, NOBODY, ORDERS, US, batch_of, source, value_of
 
@@ -195,10 +195,12 @@ class World:
         instance_id: str | None = None,
         positions: Mapping[int, int] | None = None,
         principal: Principal = ANONYMOUS,
+        protocol: Protocol = "classic",
     ) -> Consumer:
         """positions: where a consumer begins that does not join."""
         connections = self.connect(principal), self.connect(principal)
-        consumer = Consumer(self, name, *connections, group=group, instance_id=instance_id, principal=principal)
+        kind = Consumer if protocol == "classic" else EpochConsumer
+        consumer = kind(self, name, *connections, group=group, instance_id=instance_id, principal=principal)
         consumer.positions.update(positions or {})
         if joined:
             assert consumer.join().error is ErrorCode.NONE

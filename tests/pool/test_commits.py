@@ -10,16 +10,20 @@ from mesh.pool.results import CommitResult
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
+from tests.pool.consumer import Protocol
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, offsets, source
 
 NONE, LATER, MOVED = ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS
+STALE, FENCED = ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.FENCED_MEMBER_EPOCH
 BROKER_AWAY = 14
 
 
-def begin(store: bool = False, count: int = 6, indexes: tuple[int, ...] = (0,)) -> tuple[World, Consumer]:
+def begin(
+    store: bool = False, count: int = 6, indexes: tuple[int, ...] = (0,), protocol: Protocol = "classic"
+) -> tuple[World, Consumer]:
     """A member that was sent `count` records of each of these partitions."""
     world = World(auto_store=store)
-    consumer = world.consumer()
+    consumer = world.consumer(protocol=protocol)
     for index in indexes:
         world.produce(index, count)
     consumer.fetch()
@@ -150,28 +154,46 @@ def test_a_commit_of_a_partition_that_moves_away_while_it_waits_is_answered_so()
     assert errors(world, ticket) == {0: MOVED, 1: NONE}
 
 
-def test_a_commit_whose_partitions_have_all_moved_away_is_answered_in_that_step() -> None:
-    world, consumer = begin()
+@pytest.mark.parametrize(("protocol", "moved"), [("classic", MOVED), ("consumer", STALE)], ids=str)
+def test_a_commit_whose_partitions_have_all_moved_away_is_answered_in_that_step(
+    protocol: Protocol, moved: ErrorCode
+) -> None:
+    world, consumer = begin(protocol=protocol)
     ticket = consumer.commit({0: consumer.positions[0]})
     world.upstream(lambda pool: pool.inflow.lost([source(0)]))
-    assert errors(world, ticket) == {0: MOVED}
+    assert errors(world, ticket) == {0: moved}
     assert world.pool.commits.waiting == 0
 
 
-def test_a_member_is_told_that_what_it_holds_has_moved_away_until_it_joins_again() -> None:
+@pytest.mark.parametrize(
+    ("protocol", "moved", "join_again"), [("classic", MOVED, MOVED), ("consumer", STALE, FENCED)], ids=str
+)
+def test_a_member_is_told_that_what_it_holds_has_moved_away_until_it_joins_again(
+    protocol: Protocol, moved: ErrorCode, join_again: ErrorCode
+) -> None:
     """Some clients repeat a commit that failed before they join again; then nothing may look acknowledged that others
     get. Told also afterwards, a client that keeps its position would join again for ever."""
-    world, consumer = begin(store=True)
+    world, consumer = begin(store=True, protocol=protocol)
     world.assign(EU, indexes=[1])
     position = {0: consumer.positions[0]}
     assert consumer.heartbeat() is NONE
     for _ in range(3):
-        assert errors(world, consumer.commit(position)) == {0: MOVED}
-        assert consumer.heartbeat() is MOVED
+        assert errors(world, consumer.commit(position)) == {0: moved}
+        assert consumer.heartbeat() is join_again
     consumer.join()
     assert consumer.heartbeat() is NONE
     assert errors(world, consumer.commit(position)) == {0: NONE}
     assert not world.stored
+    consumer.leave()
+
+
+def test_a_member_that_is_to_join_again_may_leave() -> None:
+    world, consumer = begin(store=True, protocol="consumer")
+    world.assign(EU, indexes=[1])
+    consumer.commit()
+    assert consumer.heartbeat() is FENCED
+    consumer.leave()
+    assert consumer.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_is_told_also_when_the_partition_is_back_already() -> None:

@@ -11,6 +11,7 @@ from mesh.pool.results import CommitResult
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import CommitPosition, Span
 from mesh.wire.errors import ErrorCode
+from tests.pool.consumer import Protocol
 from tests.pool.harness import Consumer, World, source, value_of
 
 NONE, LATER = ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -19,13 +20,13 @@ FITS = len("kafka-mesh/1 0 AAAA 01234567")
 
 
 def begin(
-    settings: PoolSettings | None = None, auto_store: bool = True, batches: int = 2
+    settings: PoolSettings | None = None, auto_store: bool = True, batches: int = 2, protocol: Protocol = "classic"
 ) -> tuple[World, list[Consumer]]:
     """Members that were sent three records of one partition each, one after the other."""
     world = World(settings, auto_store=auto_store)
     members = []
     for number in range(batches):
-        members.append(world.consumer(f"c{number}"))
+        members.append(world.consumer(f"c{number}", protocol=protocol))
         world.produce(0, 3)
         members[-1].fetch(partitions=[0], wait=0.0)
     return world, members
@@ -233,13 +234,15 @@ def test_who_is_alone_and_repeats_a_commit_that_does_not_fit_is_asked_to_join_ag
     world.check()
 
 
-@pytest.mark.parametrize("keeps_its_position", [False, True])
+@pytest.mark.parametrize(
+    ("protocol", "keeps_its_position"), [("classic", False), ("classic", True), ("consumer", False)]
+)
 def test_who_joins_again_for_want_of_room_is_given_the_lowest_record_before_what_it_holds(
-    keeps_its_position: bool,
+    protocol: Protocol, keeps_its_position: bool
 ) -> None:
     """It holds more than it has tried to commit; one that commits every hundred records would be asked for each. Some
     clients go on with what they had fetched."""
-    world, members = begin(PoolSettings(metadata_limit=FITS, lock_timeout=30.0), batches=4)
+    world, members = begin(PoolSettings(metadata_limit=FITS, lock_timeout=30.0), batches=4, protocol=protocol)
     alone = members.pop(3)
     processed = dict(alone.positions)
     world.produce(0, 3)
@@ -253,11 +256,12 @@ def test_who_joins_again_for_want_of_room_is_given_the_lowest_record_before_what
         if ticket not in world.answers:
             world.advance(3.0)
         code = error(world, ticket)
-    assert code is ErrorCode.REBALANCE_IN_PROGRESS
+    asked = ErrorCode.REBALANCE_IN_PROGRESS if protocol == "classic" else ErrorCode.STALE_MEMBER_EPOCH
+    assert code is asked
     held = values(alone)[3:]
     assert held == expected(12, 13, 14)
     fetched = dict(alone.positions)
-    assert error(world, alone.commit({0: processed[0]})) is ErrorCode.REBALANCE_IN_PROGRESS, "until it has"
+    assert error(world, alone.commit({0: processed[0]})) is asked, "until it has"
     alone.join()
     if keeps_its_position:
         assert error(world, alone.commit({0: processed[0] + 1})) is NONE
