@@ -145,6 +145,7 @@ class Members:
             topic=TOPIC,
             commit="auto" if kind.commits_by_itself else "positions",
             commit_interval=300,
+            protocol="consumer" if kind.is_of_the_consumer_protocol else "classic",
             session_timeout=6_000,
             dies_of="" if kind is Kind.KCAT or not self.setup.poison else POISON,
             seconds_per_record=self.setup.seconds_per_record,

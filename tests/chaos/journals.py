@@ -26,6 +26,8 @@ _CLIENTS = {
     Kind.JAVA: Client.JAVA,
     Kind.KCAT: Client.KCAT,
     Kind.AUTOMATIC: Client.CONFLUENT,
+    Kind.CONFLUENT_CONSUMER_PROTOCOL: Client.CONFLUENT,
+    Kind.JAVA_CONSUMER_PROTOCOL: Client.JAVA,
 }
 
 
@@ -71,8 +73,16 @@ class ChaosMember:
                 yield Commit(self.name, report["at"], offsets)
 
     def assignments(self) -> Iterator[float]:
-        """When it was given partitions."""
-        return (report["at"] for report in self._reports() if report["event"] == "assigned")
+        """When it was given partitions anew, not only more of them."""
+        has_some = False
+        for report in self._reports():
+            match report["event"]:
+                case "assigned":
+                    if not (has_some and self.kind.is_of_the_consumer_protocol):
+                        yield report["at"]
+                    has_some = True
+                case "revoked" | "lost":
+                    has_some = False
 
     def deliveries(self) -> Iterator[Delivery]:
         """In the order of its journal."""

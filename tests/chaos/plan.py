@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 
 SECONDS_PER_STEP = 2.5
@@ -20,11 +20,25 @@ class Kind(Enum):
     JAVA = "kafka-clients"
     KCAT = "kcat"
     AUTOMATIC = "confluent-kafka, by itself"
+    CONFLUENT_CONSUMER_PROTOCOL = "confluent-kafka, group.protocol=consumer"
+    JAVA_CONSUMER_PROTOCOL = "kafka-clients, group.protocol=consumer"
+
+    @property
+    def is_of_the_consumer_protocol(self) -> bool:
+        """Its assignment grows without being taken back before, as that of KIP-848 does."""
+        return self in (Kind.CONFLUENT_CONSUMER_PROTOCOL, Kind.JAVA_CONSUMER_PROTOCOL)
 
     @property
     def commits_by_itself(self) -> bool:
         """Its library commits what the application may not have seen yet: killed, it loses records by its own doing."""
         return self in (Kind.KCAT, Kind.AUTOMATIC)
+
+
+_CONSUMER_PROTOCOL = {
+    Kind.CONFLUENT: Kind.CONFLUENT_CONSUMER_PROTOCOL,
+    Kind.JAVA: Kind.JAVA_CONSUMER_PROTOCOL,
+}
+"""The same clients, by the other protocol."""
 
 
 class Fault(Enum):
@@ -119,7 +133,7 @@ class Plan:
 def plan(seed: int, seconds: float) -> Plan:
     """The same seed gives the same setup, and the same steps as far as they go."""
     chance = random.Random(seed)
-    setup = _setup(chance)
+    setup = _with_protocols(_setup(chance), random.Random(seed + 2))
     faults = _faults(random.Random(seed + 1))
     steps = tuple(
         _step(number, next(faults), chance, setup) for number in range(max(1, int(seconds / SECONDS_PER_STEP)))
@@ -148,6 +162,12 @@ def _setup(chance: random.Random) -> Setup:
         replay=chance.choice((16 << 10, 1 << 20, 64 << 20)),
         seconds_per_record=chance.choice((0.0, 0.0005, 0.002)),
     )
+
+
+def _with_protocols(setup: Setup, chance: random.Random) -> Setup:
+    """Each of those that have it is of the consumer protocol, or is not."""
+    members = (_CONSUMER_PROTOCOL.get(kind, kind) if chance.random() < 0.4 else kind for kind in setup.members)
+    return replace(setup, members=tuple(members))
 
 
 def _faults(chance: random.Random) -> Iterator[Fault]:

@@ -223,7 +223,7 @@ class Run:
         self._clean_from = time.monotonic()
         for mesh in self._meshes:
             mesh.mesh.restart()
-        for kind in (Client.CONFLUENT, Client.AIOKAFKA, Client.KAFKA_PYTHON):
+        for kind in (Client.CONFLUENT, Client.CONFLUENT_CONSUMER_PROTOCOL, Client.AIOKAFKA, Client.KAFKA_PYTHON):
             self._members.start(kind)
         # Partitions move until each mesh has its members; what is fed then comes once.
         eventually("all have joined", self._have_all_joined, timeout=60)

@@ -42,4 +42,7 @@ def test_every_run_has_a_mix() -> None:
     for seed in SEEDS:
         each = plan(seed, 60.0)
         assert len({step.fault for step in each.steps}) >= 8
-        assert {Kind.CONFLUENT, Kind.KAFKA_PYTHON, Kind.AIOKAFKA, Kind.JAVA} <= set(each.setup.members)
+        members = set(each.setup.members)
+        assert {Kind.KAFKA_PYTHON, Kind.AIOKAFKA} <= members
+        assert members & {Kind.CONFLUENT, Kind.CONFLUENT_CONSUMER_PROTOCOL}
+        assert members & {Kind.JAVA, Kind.JAVA_CONSUMER_PROTOCOL}
