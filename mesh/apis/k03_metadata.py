@@ -57,7 +57,7 @@ def handle(context: Context, request: MetadataRequest) -> list[Effect]:
 
 
 def _asked(context: Context, topic: MetadataTopic, effects: list[Effect]) -> MetadataTopicResponse:
-    if topic.name is None:
+    if topic.name is None or (not topic.name and topic.topic_id is not None):  # Java's client sends "" beside an id
         name = context.cluster.topics.name_of(topic.topic_id) if topic.topic_id is not None else None
         if name is None:
             return MetadataTopicResponse(name=None, topic_id=topic.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)

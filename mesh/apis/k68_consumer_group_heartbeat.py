@@ -9,7 +9,9 @@ Behaviour:
   (docs/decisions/0049); UNKNOWN_MEMBER_ID for a member that is not known, also if its group is not.
 * UNRELEASED_INSTANCE_ID for a static member while another lives under its instance id; UNSUPPORTED_ASSIGNOR for an
   assignor that brokers do not have.
-* A subscription by regular expression is refused with INVALID_REGULAR_EXPRESSION and a message.
+* A subscription by regular expression is one of RE2, as on brokers: it stands for the topics whose whole names match
+  and that its user may see (DESCRIBE), beside those that it names. INVALID_REGULAR_EXPRESSION with a message for one
+  that is none, or is longer than 4,096 characters.
 
 Version notes:
 * v0: a member without an id is given one. v1: it has made one itself; regular expressions (KIP-848).
@@ -20,11 +22,14 @@ Ignored: rack_id, server_assignor (everything is assigned to everybody).
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context
+from mesh.apis.verdicts import may_topic
 from mesh.pool.consumer_protocol import HEARTBEAT_INTERVAL, ConsumerHeartbeat
 from mesh.pool.effects import Effect
 from mesh.pool.ids import GroupId, MemberId
+from mesh.pool.patterns import InvalidPattern, pattern_of
 from mesh.pool.results import ConsumerHeartbeatResult
 from mesh.records.spans import TopicName
+from mesh.security.rules import Operation
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import (
@@ -35,7 +40,6 @@ from mesh.wire.messages import (
 )
 
 FIRST_VERSION_WITH_OWN_MEMBER_ID = 1
-NO_REGULAR_EXPRESSIONS = "kafka-mesh does not serve subscriptions by regular expression: name the topics"
 
 
 def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> list[Effect]:
@@ -45,9 +49,11 @@ def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> list[Eff
         instance_id=request.instance_id,
         rebalance_timeout=request.rebalance_timeout_ms / 1000 if request.rebalance_timeout_ms >= 0 else None,
         topics=_names(request.subscribed_topic_names),
+        pattern=request.subscribed_topic_regex,
         assignor=request.server_assignor,
         owned=_owned(context, request.topic_partitions),
         client=context.client,
+        sees=lambda name: may_topic(context, Operation.DESCRIBE, name),
     )
     error, message = _problem(context, request)
     if error is ErrorCode.NONE and heartbeat.problem is not None:
@@ -68,7 +74,10 @@ def _problem(context: Context, request: ConsumerGroupHeartbeatRequest) -> tuple[
         return ErrorCode.INVALID_REQUEST, "the rack id is empty"
     # Java's client sends "" for "none any more".
     if request.subscribed_topic_regex:
-        return ErrorCode.INVALID_REGULAR_EXPRESSION, NO_REGULAR_EXPRESSIONS
+        try:
+            pattern_of(request.subscribed_topic_regex)
+        except InvalidPattern as problem:
+            return ErrorCode.INVALID_REGULAR_EXPRESSION, str(problem)
     return ErrorCode.NONE, ""
 
 

@@ -78,6 +78,7 @@ def _member(context: Context, pool: Pool, member: Member, numbers: Iterable[Topi
         client_id=member.client.id,
         client_host=f"/{member.client.host}",
         subscribed_topic_names=subscription.topics if subscription is not None else (),
+        subscribed_topic_regex=(subscription.pattern or None) if subscription is not None else None,
         assignment=assignment,
         target_assignment=assignment,
         member_type=CLASSIC_MEMBER if subscription is None else CONSUMER_MEMBER,

@@ -11,7 +11,7 @@ GROUP_ID_NOT_FOUND, which ends its client; after a restart of the mesh it comes 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +40,9 @@ ASSIGNORS: Final = frozenset({"uniform", "range"})
 class ConsumerHeartbeat:
     """Without a `problem`. None means: as before.
 
-    rebalance_timeout: seconds. owned: partitions by topic; topics that are not known are left out.
+    rebalance_timeout: seconds. pattern: a regular expression of RE2 that `pattern_of` takes, "" for none any more.
+    owned: partitions by topic; topics that are not known are left out. sees: whether it may know of a topic that it
+    does not name.
     """
 
     member_id: MemberId
@@ -48,14 +50,20 @@ class ConsumerHeartbeat:
     instance_id: str | None
     rebalance_timeout: float | None
     topics: tuple[TopicName, ...] | None
+    pattern: str | None = None
     assignor: str | None
     owned: Mapping[TopicName, frozenset[int]] | None
     client: Client
+    sees: Callable[[TopicName], bool] = lambda _: True
 
     @property
     def is_full(self) -> bool:
         """Whether it says everything, as the first one does, and one after an answer that was lost."""
-        return self.rebalance_timeout is not None and self.topics is not None and self.owned is not None
+        return self.rebalance_timeout is not None and self._subscribes and self.owned is not None
+
+    @property
+    def _subscribes(self) -> bool:
+        return self.topics is not None or bool(self.pattern)
 
     @property
     def problem(self) -> str | None:
@@ -73,7 +81,7 @@ class ConsumerHeartbeat:
                 return "a member that joins needs a rebalance timeout"
             if self.owned is None or self.owned:
                 return "a member that joins owns nothing, and says so"
-            if self.topics is None:
+            if not self._subscribes:
                 return "a member that joins subscribes to topics"
         if sum(map(len, self.topics or ())) > LARGEST_METADATA:
             return "too many topics"
@@ -109,7 +117,7 @@ class ConsumerProtocol:
                 membership = self._coordinator.members[request.member_id]
                 self._update(membership, request)
                 self._coordinator.heard(membership, now)
-        is_changed = self._assign(membership)
+        is_changed = self._assign(membership, request.sees)
         subscription = membership.subscription
         assert subscription is not None
         tell = is_changed or request.is_full or request.epoch != membership.generation
@@ -179,7 +187,8 @@ class ConsumerProtocol:
         # One that was away for a while goes on above the epoch that it had.
         before = max(membership.generation, known.previous if known is not None else 0)
         membership.generation = before + 1
-        membership.subscription = Subscription(membership.generation, before, request.topics or ())
+        topics, pattern = request.topics or (), request.pattern or ""
+        membership.subscription = Subscription(membership.generation, before, topics, pattern)
         self._coordinator.admit(membership, connection, now)
         self._look_for(membership.subscription)
         return membership
@@ -187,21 +196,22 @@ class ConsumerProtocol:
     def _update(self, membership: Membership, request: ConsumerHeartbeat) -> None:
         subscription = membership.subscription
         assert subscription is not None
-        if request.topics is not None and request.topics != subscription.topics:
-            subscription.topics = request.topics
+        if subscription.subscribe(request.topics, request.pattern):
             self._look_for(subscription)
 
     def _look_for(self, subscription: Subscription) -> None:
         """Topics that are not known here may be new upstream."""
         missing = [name for name in subscription.topics if name not in self._topics]
-        if any(self._topics.might_exist(name) for name in missing):
+        if subscription.pattern or any(self._topics.might_exist(name) for name in missing):
             self._effects.append(RefreshTopics())
 
-    def _assign(self, membership: Membership) -> bool:
+    def _assign(self, membership: Membership, sees: Callable[[TopicName], bool]) -> bool:
         """Everything it subscribes to, as it is now; whether that is another assignment than before."""
         subscription = membership.subscription
         assert subscription is not None
-        target = {name: len(self._topics.partitions(name)) for name in subscription.topics if name in self._topics}
+        names = {name for name in subscription.topics if name in self._topics}
+        names.update(filter(sees, subscription.matched(self._topics)))
+        target = {name: len(self._topics.partitions(name)) for name in names}
         if target == subscription.assigned:
             return False
         if subscription.assigned or membership.generation != subscription.joined:

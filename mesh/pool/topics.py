@@ -65,6 +65,8 @@ class VirtualTopics:
         self._numbers: dict[UpstreamPartition, tuple[TopicName, int]] = {}
         self._ids: dict[uuid.UUID, TopicName] = {}
         self._upstream: dict[ClusterName, Mapping[TopicName, int]] = {}
+        self.version = 0
+        """Another one when clients would see a difference."""
 
     def _configure(self, topics: Iterable[ExplicitTopic], rules: Iterable[PrefixRule]) -> None:
         self._explicit = {topic.name: topic for topic in topics}
@@ -154,7 +156,9 @@ class VirtualTopics:
         for name in list(self._partitions):
             if not any(map(self._count, self._sources(name))):
                 self._forget(name)
-        return before != self.counts()
+        is_different = before != self.counts()
+        self.version += is_different
+        return is_different
 
     def _sources(self, name: TopicName) -> tuple[Source, ...]:
         """What feeds a topic, or would."""

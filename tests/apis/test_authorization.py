@@ -296,6 +296,20 @@ def test_members_of_the_consumer_protocol(version: int) -> None:
     assert join(client(**MEMBER), SECRET, ORDERS) == GROUP_REFUSED
 
 
+def test_a_regular_expression_finds_only_what_one_may_see() -> None:
+    values = {"member_id": "m", "member_epoch": 0, "rebalance_timeout": 1_000, "topic_partitions": ()}
+
+    def assigned(**names: tuple[str, ...]) -> int:
+        asked = client(**names)
+        answer = asked.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id=GROUP, subscribed_topic_regex=".*", **values)
+        assert answer.error_code == 0
+        assert not asked.refusals, "what is not found is not refused"
+        return len(answer.assignment.topic_partitions)
+
+    assert assigned(**MEMBER) == 1
+    assert assigned(group=(GROUP,)) == 0
+
+
 @pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_DESCRIBE))
 def test_describing_consumer_groups(version: int) -> None:
     mesh = Mesh()

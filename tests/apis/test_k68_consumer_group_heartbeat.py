@@ -104,15 +104,21 @@ def test_v0_gives_an_id_and_v1_wants_one() -> None:
         ({"member_epoch": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"server_assignor": "mine"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
         ({"server_assignor": "range"}, None),
-        ({"subscribed_topic_regex": "ord.*"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "ord.*"}, None),
+        ({"subscribed_topic_regex": "ord.*", "subscribed_topic_names": None}, None),
         ({"subscribed_topic_regex": ""}, None),
+        ({"subscribed_topic_regex": "", "subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
+        ({"subscribed_topic_regex": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "(?=ord).*"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "\\d{1000}{1000}"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "o" * 4_097}, ErrorCode.INVALID_REGULAR_EXPRESSION),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], error: ErrorCode | None) -> None:
     answer = beat(Client(Mesh()), **changes)
     assert answer.error_code == (error or ErrorCode.NONE)
     if error is ErrorCode.INVALID_REGULAR_EXPRESSION:
-        assert "name the topics" in answer.error_message
+        assert "regular expression" in answer.error_message
 
 
 def test_new_partitions_raise_the_epoch() -> None:
@@ -129,6 +135,43 @@ def test_new_partitions_raise_the_epoch() -> None:
     too_much = ({"topic_id": mesh.cluster.topics.topic_id(ORDERS), "partitions": (5,)},)
     refused = client.ask(HEARTBEAT, 1, **values(member_epoch=1, topic_partitions=too_much))
     assert refused.error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize("pattern", [".*", "ord.*", "^orders$", "(^orders$|^invoices$)", "o[a-z]+s"])
+def test_a_regular_expression_stands_for_the_topics_whose_whole_names_match(pattern: str) -> None:
+    mesh = Mesh()
+    answer = beat(Client(mesh), subscribed_topic_regex=pattern, subscribed_topic_names=())
+    assert (answer.error_code, assigned(answer)) == (0, everything(mesh))
+
+
+@pytest.mark.parametrize("pattern", ["order", "rders", "payments.*", "Orders", "^$"])
+def test_a_regular_expression_that_matches_nothing(pattern: str) -> None:
+    answer = beat(Client(Mesh()), subscribed_topic_regex=pattern, subscribed_topic_names=())
+    assert (answer.error_code, assigned(answer)) == (0, {})
+
+
+def test_topics_that_come_later_match_as_well_and_a_pattern_can_be_given_up() -> None:
+    mesh = Mesh()
+    client = consumer(mesh, subscribed_topic_regex="ord.*|pay.*", subscribed_topic_names=())
+    mesh.do(mesh.cluster.topics_changed(EU, {ORDERS: 3}, mesh.now))
+    answer = client.ask(HEARTBEAT, 1, **later(1))
+    assert (answer.member_epoch, assigned(answer)) == (2, everything(mesh, 5))
+    answer = client.ask(HEARTBEAT, 1, **later(2))
+    assert (answer.member_epoch, assigned(answer)) == (2, None)
+    answer = client.ask(HEARTBEAT, 1, **later(2, subscribed_topic_regex="pay.*"))
+    assert (answer.member_epoch, assigned(answer)) == (3, {})
+    answer = client.ask(HEARTBEAT, 1, **later(3, subscribed_topic_regex="", subscribed_topic_names=(ORDERS,)))
+    assert (answer.member_epoch, assigned(answer)) == (4, everything(mesh, 5))
+
+
+def test_a_member_that_lost_records_joins_again_with_its_pattern() -> None:
+    mesh = Mesh()
+    client = consumer(mesh, subscribed_topic_regex="ord.*", subscribed_topic_names=())
+    mesh.pool.coordinator.ask_to_join_again(member_of(mesh, client).id)
+    assert client.ask(HEARTBEAT, 1, **later(1)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    answer = beat(client, subscribed_topic_regex="ord.*", subscribed_topic_names=())
+    assert (answer.error_code, answer.member_epoch, assigned(answer)) == (0, 2, everything(mesh))
+    assert client.ask(HEARTBEAT, 1, **later(2)).error_code == ErrorCode.NONE
 
 
 def test_another_subscription() -> None:

@@ -18,7 +18,7 @@ def describe(mesh: Mesh, version: int, *groups: str) -> Any:
 @pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_DESCRIBE))
 def test_both_kinds_of_members(version: int) -> None:
     mesh = Mesh()
-    new, classic = consumer(mesh, instance_id="pod-1"), joined(mesh)
+    new, classic = consumer(mesh, instance_id="pod-1", subscribed_topic_regex="ord.*"), joined(mesh)
     for client in (new, classic):
         client.send(ApiKey.FETCH, 12, **fetch_values(mesh, client.positions()))
     (group,) = describe(mesh, version, GROUP)
@@ -27,7 +27,8 @@ def test_both_kinds_of_members(version: int) -> None:
     assert members.keys() == {new.member_id, classic.member_id}
     described = members["m-1"]
     assert (described.instance_id, described.member_epoch, described.client_host) == ("pod-1", 1, "/10.0.0.1")
-    assert described.subscribed_topic_names == (ORDERS,)
+    assert (described.subscribed_topic_names, described.subscribed_topic_regex) == ((ORDERS,), "ord.*")
+    assert members[classic.member_id].subscribed_topic_regex is None
     if version >= 1:
         assert (described.member_type, members[classic.member_id].member_type) == (1, 0)
     assert described.assignment == described.target_assignment

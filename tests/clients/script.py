@@ -18,6 +18,8 @@ class Script:
     """group: None for a consumer without one. partitions: to assign itself so many instead of subscribing.
     Times in milliseconds, seconds where the name says so.
 
+    pattern: a regular expression of what it subscribes to, in place of `topic`; "" for none (confluent-kafka,
+    kafka-clients).
     assignor: the only one it offers to its group (confluent-kafka, kafka-python, kafka-clients); "" for its own choice.
     protocol: `consumer` is that of KIP-848, for clients that have it; `session_timeout` is the coordinator's then.
     commit: `auto` is the client's own, every `commit_interval`; `sync` after each poll; `async` after each poll,
@@ -36,6 +38,7 @@ class Script:
     client_id: str
     group: str | None
     topic: str
+    pattern: str = ""
     partitions: int = 0
     assignor: Literal["", "range", "roundrobin", "cooperative-sticky"] = ""
     reset: Literal["earliest", "latest", "none"] = "earliest"

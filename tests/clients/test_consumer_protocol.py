@@ -70,6 +70,22 @@ def test_static_member_of_the_consumer_protocol(bench: ClientBench, client: Clie
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("client", [pytest.param(each, id=each.value) for each in WITH_CONSUMER_PROTOCOL])
+def test_a_subscription_by_regular_expression(bench: ClientBench, client: Client) -> None:
+    """The coordinator finds the topic, and a member that names it shares its records."""
+    bench.start_mesh()
+    bench.feed(500)
+    pattern = bench.joined(client, "pattern", protocol="consumer", pattern=f"^{bench.topic[:-1]}.$")
+    named = bench.joined(client, "named", protocol="consumer")
+    with bench.feeding_throughout(rate=1_000):
+        for member in (pattern, named):
+            member.until_delivered(600)
+    bench.account().assert_each_once()
+    bench.until_all_committed()
+    bench.close_members()
+
+
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("client", [pytest.param(each, id=each.value) for each in WITH_CONSUMER_PROTOCOL])
 def test_who_loses_records_to_another_process_joins_again(bench: ClientBench, client: Client) -> None:

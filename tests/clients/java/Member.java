@@ -17,6 +17,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.TimeoutException;
@@ -105,7 +106,9 @@ public final class Member {
         }
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties, bytes, bytes);
-        if (script.get("partitions").asInt() == 0) {
+        if (!text("pattern").isEmpty()) {
+            consumer.subscribe(new SubscriptionPattern(text("pattern")), new Reporter());
+        } else if (script.get("partitions").asInt() == 0) {
             consumer.subscribe(List.of(text("topic")), new Reporter());
         } else {
             consumer.assign(IntStream.range(0, script.get("partitions").asInt())
