@@ -15,7 +15,7 @@ from mesh.records.spans import TopicName
 
 LONGEST: Final = 4_096
 """Characters. Brokers have no limit but that of a request."""
-_MEMORY: Final = 1 << 20
+_MEMORY: Final = 512 << 10
 """Bytes that one may take, compiled and at work."""
 
 
@@ -44,7 +44,7 @@ class TopicPattern:
         return self._compiled.fullmatch(name) is not None
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def pattern_of(text: str) -> TopicPattern:
     """Members of a group have the same one. Raises InvalidPattern."""
     return TopicPattern(text)

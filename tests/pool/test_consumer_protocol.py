@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from tests.pool.names import HOST
 
 OTHER = TopicName("payments")
 SUBSCRIPTIONS = st.sampled_from([(), (ORDERS,), (OTHER,), (ORDERS, OTHER), (TopicName("unknown"), ORDERS)])
+PATTERNS = st.sampled_from(["", "", "ord.*", ".*", "pay", "[a-z]*s"])
 NUMBER = st.integers(0, 3)
 LONG_AGO = -1.0
 
@@ -33,6 +35,7 @@ class Client:
     instance_id: str | None
     epoch: int = JOIN
     topics: tuple[TopicName, ...] = ()
+    pattern: str = ""
     assigned: dict[TopicName, int] = field(default_factory=dict)
     heard: float = LONG_AGO
     unsure: bool = False
@@ -68,6 +71,7 @@ class ConsumerProtocolMachine(RuleBasedStateMachine):
             instance_id=client.instance_id,
             rebalance_timeout=60.0 if full or joins else None,
             topics=client.topics if full or joins else None,
+            pattern=client.pattern if full or joins else None,
             assignor=None,
             owned={} if joins else owned if full else None,
             client=clients.Client(str(client.member_id), HOST),
@@ -86,15 +90,14 @@ class ConsumerProtocolMachine(RuleBasedStateMachine):
         return set(pool.coordinator.members) if pool is not None else set()
 
     def expected(self, client: Client) -> dict[TopicName, int]:
-        world = self.world
-        return {
-            name: len(world.cluster.topics.partitions(name)) for name in client.topics if name in world.cluster.topics
-        }
+        topics = self.world.cluster.topics
+        wanted = {*client.topics, *(name for name in topics.names() if re.fullmatch(client.pattern or "-", name))}
+        return {name: len(topics.partitions(name)) for name in wanted if name in topics}
 
-    @rule(number=NUMBER, topics=SUBSCRIPTIONS)
-    def join(self, number: int, topics: tuple[TopicName, ...]) -> None:
+    @rule(number=NUMBER, topics=SUBSCRIPTIONS, pattern=PATTERNS)
+    def join(self, number: int, topics: tuple[TopicName, ...], pattern: str) -> None:
         client = self.clients[number]
-        client.topics = topics
+        client.topics, client.pattern = topics, pattern
         other = self.clients[1 - number] if number < 2 else None
         result = self.beat(client, JOIN)
         if result.error is ErrorCode.UNRELEASED_INSTANCE_ID:
@@ -131,11 +134,11 @@ class ConsumerProtocolMachine(RuleBasedStateMachine):
                 result = self.beat(client, known + distance, told=False)
                 assert result.error is ErrorCode.FENCED_MEMBER_EPOCH
 
-    @rule(number=NUMBER, topics=SUBSCRIPTIONS)
-    def subscribe_otherwise(self, number: int, topics: tuple[TopicName, ...]) -> None:
+    @rule(number=NUMBER, topics=SUBSCRIPTIONS, pattern=PATTERNS)
+    def subscribe_otherwise(self, number: int, topics: tuple[TopicName, ...], pattern: str) -> None:
         client = self.clients[number]
         if client.epoch > 0 and not client.unsure:
-            client.topics = topics
+            client.topics, client.pattern = topics, pattern
             if self.beat(client, client.epoch).error is ErrorCode.NONE:
                 assert client.assigned == self.expected(client)
 
