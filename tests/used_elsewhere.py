@@ -108,11 +108,13 @@ NAMES: Final = (
     # Clients call them on a listener for rebalances.
     _.on_partitions_assigned,
     _.on_partitions_revoked,
-    # Read by what they are set on: a frame that is traced, a logger, a browser's options.
+    # Read by what they are set on: a frame that is traced, a logger, the options of a browser or of RE2.
     _.f_trace_lines,
     _.f_trace_opcodes,
     _.disabled,
     _.binary_location,
+    _.log_errors,
+    _.max_mem,
     # tests/wire/test_schema.py: fields of messages that are wrong on purpose.
     _.grop_instance_id,
     _.nullable,
