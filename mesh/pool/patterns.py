@@ -35,9 +35,9 @@ class TopicPattern:
         options.max_mem = _MEMORY
         try:
             self._compiled = re2.compile(text, options)
-        except (re2.error, UnicodeEncodeError) as problem:
-            (said,) = problem.args[:1]
-            raise InvalidPattern(f"not a regular expression of RE2: {_text(said)}") from None
+        except re2.error as problem:
+            (said,) = problem.args
+            raise InvalidPattern(f"not a regular expression of RE2: {said.decode(errors='replace')}") from None
 
     def matches(self, name: TopicName) -> bool:
         """The whole of it."""
@@ -48,7 +48,3 @@ class TopicPattern:
 def pattern_of(text: str) -> TopicPattern:
     """Members of a group have the same one. Raises InvalidPattern."""
     return TopicPattern(text)
-
-
-def _text(said: object) -> str:
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
