@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from confluent_kafka import TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
@@ -220,9 +220,14 @@ class ReplicatedCluster(KafkaCluster):
         self._relay.cut()
 
     def led_by_second(self, topic: str) -> int:
-        """How many partitions of a topic the second broker leads."""
+        """How many partitions of a topic the second broker leads, as far as a broker knows that has just started."""
         admin = self.admin()
-        described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+        try:
+            described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            return 0
         return sum(partition.leader is not None and partition.leader.id == 2 for partition in described.partitions)
 
     def create_topic(
