@@ -90,11 +90,11 @@ def test_a_subscription_by_regular_expression(bench: ClientBench, client: Client
 @pytest.mark.parametrize("client", [pytest.param(each, id=each.value) for each in WITH_CONSUMER_PROTOCOL])
 def test_who_loses_records_to_another_process_joins_again(bench: ClientBench, client: Client) -> None:
     """Another process of the mesh takes a half of the partitions from under members that hold records of them. As by a
-    broker they are fenced, lose what they are assigned, and go on; no commit is answered that came too late."""
+    broker who does is fenced, loses what it is assigned, and goes on; no commit is answered that came too late."""
     bench.start_mesh(name="one", process={})
     slow = {"protocol": "consumer", "commit": "sync", "records_per_poll": 20, "seconds_per_record": 0.01}
     members = [bench.joined(client, name, **slow) for name in ("member-1", "member-2")]
-    bench.feed(4_000)  # more than they work off until the partitions move: each holds something of all of them
+    bench.feed(4_000)  # more than they work off until the partitions move
     with bench.feeding_throughout(rate=200):
         for member in members:
             member.until_delivered(100)
@@ -103,10 +103,10 @@ def test_who_loses_records_to_another_process_joins_again(bench: ClientBench, cl
         for cluster in bench.clusters:
             until_members(cluster, bench.group, 2)
         moment = Moment.of(bench.members)
+        # Which of them holds something of what moves is chance.
+        eventually("one loses its assignment", lambda: any(member.events["lost"] for member in members))
         for member in members:
-            eventually(f"{member.name} loses its assignment", lambda member=member: member.events["lost"])  # type: ignore[misc]
-            before = member.events["committed"]
-            member.until_committed(before + 3)
+            member.until_committed(member.events["committed"] + 3)
     bench.account(timeout=120).assert_nothing_lost_or_altered()
     assert not moment.broken_by(bench.members)
     for member in bench.members:
