@@ -31,7 +31,7 @@ from mesh.pool.rules import GroupRules
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.server.limits import Limits
-from mesh.server.virtual_cluster import VirtualClusterServer
+from mesh.server.requests import Requests
 from mesh.wire.apis import ApiKey
 from tests.apis.messages import request
 from tests.pool.harness import GROUP, MAXIMUM
@@ -283,7 +283,7 @@ def let_failures_through() -> None:
         assert problem is not None
         raise problem
 
-    setattr(VirtualClusterServer, "_failed", failed)  # noqa: B010 - of another signature
+    setattr(Requests, "_failed", failed)  # noqa: B010 - of another signature
 
 
 # Over sockets
