@@ -4,7 +4,7 @@ Behaviour:
 * Settles what the member's slot still holds below the offset; answered when what can be stored of it is stored in the
   upstream group: NONE, or within 3 s COORDINATOR_LOAD_IN_PROGRESS (clients retry), or REBALANCE_IN_PROGRESS for a
   partition that moved to another process, until the member has joined again (docs/decisions/0028). Members of the
-  consumer protocol are told the latter by STALE_MEMBER_EPOCH (docs/decisions/0049).
+  consumer protocol are told the latter by UNKNOWN_MEMBER_ID (docs/decisions/0049).
 * Below the committed position, or an offset of a member that is gone: NONE, no effect. Above what was sent, or an
   offset of another member: OFFSET_OUT_OF_RANGE, nothing settled.
 * A tool (mesh/pool/tools.py) sets the upstream offsets of a group that has no members, here or upstream:

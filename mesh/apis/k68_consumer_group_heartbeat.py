@@ -11,7 +11,7 @@ Behaviour:
   assignor that brokers do not have.
 * A subscription by regular expression is one of RE2, as on brokers: it stands for the topics whose whole names match
   and that its user may see (DESCRIBE), beside those that it names. INVALID_REGULAR_EXPRESSION with a message for one
-  that is none, or is longer than 4,096 characters.
+  that is none, is longer than 1,024 characters, or repeats too much.
 
 Version notes:
 * v0: a member without an id is given one. v1: it has made one itself; regular expressions (KIP-848).
@@ -26,7 +26,7 @@ from mesh.apis.verdicts import may_topic
 from mesh.pool.consumer_protocol import HEARTBEAT_INTERVAL, ConsumerHeartbeat
 from mesh.pool.effects import Effect
 from mesh.pool.ids import GroupId, MemberId
-from mesh.pool.patterns import InvalidPattern, pattern_of
+from mesh.pool.patterns import InvalidPattern, TopicPattern
 from mesh.pool.results import ConsumerHeartbeatResult
 from mesh.records.spans import TopicName
 from mesh.security.rules import Operation
@@ -75,7 +75,7 @@ def _problem(context: Context, request: ConsumerGroupHeartbeatRequest) -> tuple[
     # Java's client sends "" for "none any more".
     if request.subscribed_topic_regex:
         try:
-            pattern_of(request.subscribed_topic_regex)
+            TopicPattern(request.subscribed_topic_regex)
         except InvalidPattern as problem:
             return ErrorCode.INVALID_REGULAR_EXPRESSION, str(problem)
     return ErrorCode.NONE, ""

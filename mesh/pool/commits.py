@@ -9,7 +9,7 @@ into the metadata.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -68,13 +68,13 @@ class Need:
 class Pending:
     """A member's commit that waits until the upstream group has stored what it needs of each partition.
 
-    lost: the error for a partition that goes elsewhere before that.
+    lost: tells the member, if a partition goes elsewhere before that, and returns the error for it.
     """
 
     ticket: Ticket
     errors: dict[TopicPartition, ErrorCode]
     needed: dict[UpstreamPartition, Need]
-    lost: ErrorCode
+    lost: Callable[[], ErrorCode]
     timer: Timer
 
 
@@ -128,7 +128,7 @@ class Commits:
         ticket: Ticket,
         errors: dict[TopicPartition, ErrorCode],
         needs: Mapping[UpstreamPartition, Need],
-        lost: ErrorCode,
+        lost: Callable[[], ErrorCode],
         now: float,
     ) -> None:
         """Answer a member's commit when what it needs is stored. lost: as in `Pending`.
@@ -231,7 +231,7 @@ class Commits:
         gone = set(sources)
         for pending in list(self._pending) if gone else ():
             for source in gone & pending.needed.keys():
-                pending.errors[pending.needed.pop(source).name] = pending.lost
+                pending.errors[pending.needed.pop(source).name] = pending.lost()
             self._answer_if_done(pending)
         for source in gone:
             self._dirty.get(source.cluster, {}).pop(source, None)

@@ -20,6 +20,7 @@ from mesh.pool.coordinator import Coordinator
 from mesh.pool.effects import Answer, Effect, RefreshTopics
 from mesh.pool.ids import ConnectionId, MemberId, Ticket
 from mesh.pool.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, Subscription
+from mesh.pool.patterns import MatchingTopics
 from mesh.pool.results import ConsumerHeartbeatResult
 from mesh.pool.settings import PoolSettings
 from mesh.pool.topics import VirtualTopics
@@ -40,7 +41,7 @@ ASSIGNORS: Final = frozenset({"uniform", "range"})
 class ConsumerHeartbeat:
     """Without a `problem`. None means: as before.
 
-    rebalance_timeout: seconds. pattern: a regular expression of RE2 that `pattern_of` takes, "" for none any more.
+    rebalance_timeout: seconds. pattern: a regular expression of RE2 that `TopicPattern` takes, "" for none any more.
     owned: partitions by topic; topics that are not known are left out. sees: whether it may know of a topic that it
     does not name.
     """
@@ -98,6 +99,7 @@ class ConsumerProtocol:
         self._topics = topics
         self._settings = settings
         self._effects = effects
+        self._matching = MatchingTopics(topics)
 
     def heartbeat(
         self, ticket: Ticket, request: ConsumerHeartbeat, connection: ConnectionId, now: float
@@ -210,7 +212,8 @@ class ConsumerProtocol:
         subscription = membership.subscription
         assert subscription is not None
         names = {name for name in subscription.topics if name in self._topics}
-        names.update(filter(sees, subscription.matched(self._topics)))
+        if subscription.pattern:
+            names.update(filter(sees, self._matching.of(subscription.pattern)))
         target = {name: len(self._topics.partitions(name)) for name in names}
         if target == subscription.assigned:
             return False

@@ -133,11 +133,13 @@ class Coordinator:
         return True
 
     def lost(self, member_id: MemberId) -> ErrorCode:
-        """What tells a member, in the answer to its commit, that it does not hold any more what it commits."""
+        """What a commit is answered of a member that does not hold any more what it commits. One of the consumer
+        protocol joins again when its next heartbeat tells it to (docs/decisions/0049)."""
         membership = self._members.get(member_id)
-        is_classic = membership is None or membership.subscription is None
-        # Clients of the consumer protocol do not expect the other one, and fail of it (Java: "Unexpected error").
-        return ErrorCode.REBALANCE_IN_PROGRESS if is_classic else ErrorCode.STALE_MEMBER_EPOCH
+        if membership is None or membership.subscription is None:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        membership.has_forfeited = True
+        return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(self, ticket: Ticket, members: tuple[tuple[str, str | None], ...], now: float) -> None:
         """(member id, instance id) of each; an empty member id with an instance id removes a static member."""

@@ -9,9 +9,7 @@ from struct import unpack_from
 
 from mesh.pool.client import Client
 from mesh.pool.ids import MemberId, Ticket
-from mesh.pool.patterns import pattern_of
 from mesh.pool.timers import Timer
-from mesh.pool.topics import VirtualTopics
 from mesh.records.spans import TopicName
 
 CONSUMER_PROTOCOL = "consumer"
@@ -71,25 +69,12 @@ class Subscription:
     topics: tuple[TopicName, ...]
     pattern: str = ""
     assigned: Mapping[TopicName, int] = field(default_factory=dict)
-    _matched: tuple[int, list[TopicName]] = (-1, [])
-
-    def matched(self, topics: VirtualTopics) -> list[TopicName]:
-        """The topics that match its pattern; looked for again when there are others."""
-        if not self.pattern:
-            return []
-        version, found = self._matched
-        if version != topics.version:
-            pattern = pattern_of(self.pattern)
-            found = [name for name in topics.names() if pattern.matches(name)]
-            self._matched = topics.version, found
-        return found
 
     def subscribe(self, topics: tuple[TopicName, ...] | None, pattern: str | None) -> bool:
         """What is None stays as it is. Whether anything is different."""
         before = self.topics, self.pattern
         self.topics = self.topics if topics is None else topics
-        if pattern is not None and pattern != self.pattern:
-            self.pattern, self._matched = pattern, (-1, [])
+        self.pattern = self.pattern if pattern is None else pattern
         return before != (self.topics, self.pattern)
 
     def owns(self, owned: Mapping[TopicName, frozenset[int]] | None) -> bool:

@@ -7,6 +7,7 @@ checked (`finish`). Nothing here does IO or reads a clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from mesh.pool.clients import Clients
 from mesh.pool.commits import Commits, Need
@@ -222,7 +223,7 @@ class Pool:
             member.flow.committed(total, member.in_flight, now)
         for source in self._unstorable(member, needs, total > 0, now):
             errors[needs.pop(source).name] = self.coordinator.lost(member.id)
-        self.commits.await_stored(ticket, errors, needs, self.coordinator.lost(member.id), now)
+        self.commits.await_stored(ticket, errors, needs, partial(self.coordinator.lost, member.id), now)
 
     def _unstorable(
         self, member: Member, needs: Mapping[UpstreamPartition, Need], goes_on: bool, now: float

@@ -111,7 +111,9 @@ def test_v0_gives_an_id_and_v1_wants_one() -> None:
         ({"subscribed_topic_regex": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION),
         ({"subscribed_topic_regex": "(?=ord).*"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
         ({"subscribed_topic_regex": "\\d{1000}{1000}"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
-        ({"subscribed_topic_regex": "o" * 4_097}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "o" * 1_024}, None),
+        ({"subscribed_topic_regex": "o" * 1_025}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "(?:[a-z.]?){1000}z"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], error: ErrorCode | None) -> None:

@@ -14,6 +14,7 @@ from math import inf
 
 from tests.chaos.evidence import (
     BUFFERED,
+    IN_HAND,
     SLOT_BITS,
     STORING,
     Delivery,
@@ -165,10 +166,11 @@ class _Check:
         return any(each.begin <= end and begin <= each.end for each in self._evidence.disturbances)
 
     def _emptied(self, member: str, at: float) -> float:
-        """When its client last threw away what it had fetched."""
+        """When its client last threw away what it had fetched, before it was polled for what is shown at that time."""
         if member in self._evidence.keeping:
             return -inf
-        return max((each for each in self._evidence.assignments.get(member, ()) if each <= at), default=-inf)
+        given = self._evidence.assignments.get(member, ())
+        return max((each for each in given if each <= at - IN_HAND), default=-inf)
 
     def _dead(self) -> Iterator[Finding]:
         found = {letter.id: letter for letter in self._evidence.dead_letters}

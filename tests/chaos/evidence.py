@@ -15,6 +15,9 @@ SLOT_BITS = 32
 """A commit is about the offsets of one slot: those that agree above these bits."""
 
 
+IN_HAND = 1.0
+"""Seconds for which an application may go on with what it had polled before its client was given partitions: aiokafka's
+is, while records are handled."""
 BUFFERED = 60.0
 """Seconds for which a client may keep what it fetched before it shows it: while a commit waits for an answer, on a
 busy machine."""

@@ -20,21 +20,23 @@ class Kind(Enum):
     JAVA = "kafka-clients"
     KCAT = "kcat"
     AUTOMATIC = "confluent-kafka, by itself"
+    AUTOMATIC_CONSUMER_PROTOCOL = "confluent-kafka, group.protocol=consumer, by itself"
     CONFLUENT_CONSUMER_PROTOCOL = "confluent-kafka, group.protocol=consumer"
     JAVA_CONSUMER_PROTOCOL = "kafka-clients, group.protocol=consumer"
 
     @property
     def is_of_the_consumer_protocol(self) -> bool:
         """Its assignment grows without being taken back before, as that of KIP-848 does."""
-        return self in (Kind.CONFLUENT_CONSUMER_PROTOCOL, Kind.JAVA_CONSUMER_PROTOCOL)
+        return self in _CONSUMER_PROTOCOL.values()
 
     @property
     def commits_by_itself(self) -> bool:
         """Its library commits what the application may not have seen yet: killed, it loses records by its own doing."""
-        return self in (Kind.KCAT, Kind.AUTOMATIC)
+        return self in (Kind.KCAT, Kind.AUTOMATIC, Kind.AUTOMATIC_CONSUMER_PROTOCOL)
 
 
 _CONSUMER_PROTOCOL = {
+    Kind.AUTOMATIC: Kind.AUTOMATIC_CONSUMER_PROTOCOL,
     Kind.CONFLUENT: Kind.CONFLUENT_CONSUMER_PROTOCOL,
     Kind.JAVA: Kind.JAVA_CONSUMER_PROTOCOL,
 }

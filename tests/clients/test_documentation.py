@@ -42,6 +42,8 @@ PARTIAL: dict[str, Collection[Client]] = {
     "test_without_group": WITHOUT_GROUP,
     "test_consumer_protocol": WITH_CONSUMER_PROTOCOL,
     "test_static_member_of_the_consumer_protocol": WITH_CONSUMER_PROTOCOL,
+    "test_a_subscription_by_regular_expression": WITH_CONSUMER_PROTOCOL,
+    "test_who_loses_records_to_another_process_joins_again": WITH_CONSUMER_PROTOCOL,
     "test_assigned_with_group": ASSIGNS_WITH_GROUP,
     "test_kcat_until_the_end": (Client.KCAT,),
     "test_codecs_that_a_client_does_not_know": JAVASCRIPT,

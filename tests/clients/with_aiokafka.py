@@ -16,30 +16,18 @@ Result = TypeVar("Result")
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Called while records are being handled that were polled before. So what it is told is reported at the next poll:
-    nobody is to think that those came after it."""
-
-    def __init__(self) -> None:
-        self._told: list[tuple[str, set[TopicPartition]]] = []
-
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        self._told.append(("assigned", assigned))
+        report("assigned", (each.partition for each in assigned))
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         if revoked:
-            self._told.append(("revoked", revoked))
-
-    def report(self) -> None:
-        told, self._told = self._told, []
-        for event, partitions in told:
-            report(event, (each.partition for each in partitions))
+            report("revoked", (each.partition for each in revoked))
 
 
 class AiokafkaConsumer(Consumer):
     def __init__(self, script: Script) -> None:
         self._loop = asyncio.new_event_loop()
         self._script = script
-        self._listener = _Listener()
         self._consumer = self._wait(self._started(script))
 
     async def _started(self, script: Script) -> AIOKafkaConsumer:
@@ -55,7 +43,7 @@ class AiokafkaConsumer(Consumer):
             max_poll_interval_ms=script.max_poll_interval,
         )
         if not script.partitions:
-            consumer.subscribe([script.topic], listener=self._listener)
+            consumer.subscribe([script.topic], listener=_Listener())
         await consumer.start()
         if script.partitions:
             consumer.assign([TopicPartition(script.topic, partition) for partition in range(script.partitions)])
@@ -63,7 +51,6 @@ class AiokafkaConsumer(Consumer):
 
     def poll(self) -> Sequence[Seen]:
         records = self._wait(self._consumer.getmany(timeout_ms=200, max_records=self._script.records_per_poll))
-        self._listener.report()
         return [
             Seen(each.partition, each.offset, each.timestamp, each.timestamp_type, each.key, each.value, each.headers)
             for several in records.values()
@@ -104,7 +91,6 @@ class AiokafkaConsumer(Consumer):
 
     def close(self) -> None:
         self._wait(self._consumer.stop())
-        self._listener.report()
         self._loop.close()
 
     def sleep(self, seconds: float) -> None:

@@ -14,7 +14,7 @@ from tests.pool.consumer import Protocol
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, offsets, source
 
 NONE, LATER, MOVED = ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS
-STALE, FENCED = ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.FENCED_MEMBER_EPOCH
+UNKNOWN, FENCED = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH
 BROKER_AWAY = 14
 
 
@@ -154,19 +154,23 @@ def test_a_commit_of_a_partition_that_moves_away_while_it_waits_is_answered_so()
     assert errors(world, ticket) == {0: MOVED, 1: NONE}
 
 
-@pytest.mark.parametrize(("protocol", "moved"), [("classic", MOVED), ("consumer", STALE)], ids=str)
+@pytest.mark.parametrize(
+    ("protocol", "moved", "then"), [("classic", MOVED, NONE), ("consumer", UNKNOWN, FENCED)], ids=str
+)
 def test_a_commit_whose_partitions_have_all_moved_away_is_answered_in_that_step(
-    protocol: Protocol, moved: ErrorCode
+    protocol: Protocol, moved: ErrorCode, then: ErrorCode
 ) -> None:
+    """By the classic protocol clients join again for that answer, by the other for that of their heartbeat."""
     world, consumer = begin(protocol=protocol)
     ticket = consumer.commit({0: consumer.positions[0]})
     world.upstream(lambda pool: pool.inflow.lost([source(0)]))
     assert errors(world, ticket) == {0: moved}
     assert world.pool.commits.waiting == 0
+    assert consumer.heartbeat() is then
 
 
 @pytest.mark.parametrize(
-    ("protocol", "moved", "join_again"), [("classic", MOVED, MOVED), ("consumer", STALE, FENCED)], ids=str
+    ("protocol", "moved", "join_again"), [("classic", MOVED, MOVED), ("consumer", UNKNOWN, FENCED)], ids=str
 )
 def test_a_member_is_told_that_what_it_holds_has_moved_away_until_it_joins_again(
     protocol: Protocol, moved: ErrorCode, join_again: ErrorCode

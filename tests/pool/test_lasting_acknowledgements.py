@@ -256,7 +256,7 @@ def test_who_joins_again_for_want_of_room_is_given_the_lowest_record_before_what
         if ticket not in world.answers:
             world.advance(3.0)
         code = error(world, ticket)
-    asked = ErrorCode.REBALANCE_IN_PROGRESS if protocol == "classic" else ErrorCode.STALE_MEMBER_EPOCH
+    asked = ErrorCode.REBALANCE_IN_PROGRESS if protocol == "classic" else ErrorCode.UNKNOWN_MEMBER_ID
     assert code is asked
     held = values(alone)[3:]
     assert held == expected(12, 13, 14)

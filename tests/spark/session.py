@@ -20,6 +20,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.fileSink.log.compactInterval": "3",
 }
