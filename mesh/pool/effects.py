@@ -74,7 +74,10 @@ class CommitUpstream:
 
 @dataclass(frozen=True, slots=True)
 class RereadUpstream:
+    """Read a span again; what comes is told to `Inflow.reread` with the same token."""
+
     group: GroupId
+    token: int
     partition: UpstreamPartition
     span: Span
 

@@ -281,7 +281,7 @@ class Inflow:
     def reread(
         self,
         source: UpstreamPartition,
-        span: Span,
+        token: int,
         batches: tuple[Batch, ...],
         complete: bool,
         error: str,
@@ -289,7 +289,7 @@ class Inflow:
     ) -> None:
         partition = self._serving.partitions.get(source)
         if partition is not None:
-            self._serving.rereads.arrived(partition, span, batches, complete, error, now)
+            self._serving.rereads.arrived(partition, token, batches, complete, error, now)
 
     def dead_letter_ended(self, source: UpstreamPartition, offset: int, error: str, now: float) -> None:
         """An attempt to write a dead letter; error: why it failed, "" if it did not."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import itertools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -77,8 +78,13 @@ class Owner:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A span that is being read again: for a member's replay (delivery, in window), or for anybody (released)."""
+    """A span that is being read again: for a member's replay (delivery, in window), or for anybody (released).
 
+    token: names it to the engine. What comes for another token was asked for before its partition was lost, or by way
+    of an engine that is gone.
+    """
+
+    token: int
     span: Span
     purpose: tuple[Owner, Delivery] | Released
     batches: list[Batch] = field(default_factory=list)
@@ -112,8 +118,7 @@ class Rereads:
         self._put_back = put_back
         self._under_way: dict[UpstreamPartition, Request] = {}
         self._wanted: dict[UpstreamPartition, dict[Delivery, Owner]] = {}
-        self._void: Counter[UpstreamPartition] = Counter()
-        """Rereads under way of which nothing is wanted any more: their answers are still to come, in order."""
+        self._tokens = itertools.count(1)
         self._resting: set[UpstreamPartition] = set()
 
     def want(self, partition: Partition, owner: Owner, delivery: Delivery) -> None:
@@ -129,23 +134,20 @@ class Rereads:
         request = self._next(partition)
         if request is not None:
             self._under_way[source] = request
-            self._effects.append(RereadUpstream(self._group, source, request.span))
+            self._effects.append(RereadUpstream(self._group, request.token, source, request.span))
 
     def forget(self, source: UpstreamPartition) -> None:
-        if self._under_way.pop(source, None) is not None:
-            self._void[source] += 1
+        self._under_way.pop(source, None)
         self._wanted.pop(source, None)
 
     def arrived(
-        self, partition: Partition, span: Span, batches: tuple[Batch, ...], complete: bool, error: str, now: float
+        self, partition: Partition, token: int, batches: tuple[Batch, ...], complete: bool, error: str, now: float
     ) -> None:
         source = partition.source
-        if self._void[source]:
-            self._void[source] -= complete
-            return
         request = self._under_way.get(source)
-        if request is None or request.span != span:
+        if request is None or request.token != token:
             return
+        span = request.span
         request.batches.extend(batches)
         if not complete:
             return
@@ -180,11 +182,11 @@ class Rereads:
             delivery, owner = next(iter(wanted.items()))
             del wanted[delivery]
             if delivery.held and delivery.batch is None:
-                return Request(_chunk(Span(delivery.first, delivery.last)), (owner, delivery))
+                return Request(next(self._tokens), _chunk(Span(delivery.first, delivery.last)), (owner, delivery))
         has_room = partition.backlog_bytes * 2 < self._settings.partition_budget
         if partition.released and (has_room or partition.is_full):  # what fills it may not be given before these
             released: Released = partition.released.peekitem(0)[1]
-            return Request(_chunk(released.span), released)
+            return Request(next(self._tokens), _chunk(released.span), released)
         return None
 
     def _back_to_backlog(

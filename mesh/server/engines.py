@@ -27,7 +27,7 @@ from mesh.pool.ids import GroupId
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
 from mesh.server.logs import get_logger
-from mesh.upstream.engine import CommitToken, Engine, EngineEvent
+from mesh.upstream.engine import CommitToken, Engine, EngineEvent, RereadToken
 
 log = get_logger(__name__)
 
@@ -94,8 +94,9 @@ class Engines:
                 self._call((group, partition.cluster), lambda engine: engine.pause(frozenset([partition])))
             case ResumeUpstream(group, partition):
                 self._call((group, partition.cluster), lambda engine: engine.resume(frozenset([partition])))
-            case RereadUpstream(group, partition, span):
-                self._call((group, partition.cluster), lambda engine: engine.reread(partition, span))
+            case RereadUpstream(group, token, partition, span):
+                name = RereadToken(token)
+                self._call((group, partition.cluster), lambda engine: engine.reread(name, partition, span))
             case _:
                 assert_never(effect)
 

@@ -17,6 +17,8 @@ from mesh.upstream.trouble import Trouble
 
 CommitToken = NewType("CommitToken", int)
 """Names one `commit` command, so that its `Committed` event can be told from others."""
+RereadToken = NewType("RereadToken", int)
+"""The same of a `reread` command and its `Reread` events."""
 EngineName = Literal["raw", "librdkafka"]
 
 
@@ -145,14 +147,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """Part of the answer to a `reread` command, in upstream order; the last one has `complete`.
+    """Part of the answer to the `reread` command with this token, in upstream order; the last one has `complete`.
 
-    What is not in any of the batches of a span is gone upstream. error: why it ended early, "" if it did not; what was
-    not covered may be asked for again.
+    An offset of the span that is in none of the batches has no record upstream. error: why it ended early, "" if it did
+    not; what was not covered may be asked for again.
     """
 
     partition: UpstreamPartition
-    span: Span
+    token: RereadToken
     batches: tuple[Batch, ...]
     complete: bool
     error: str = ""
@@ -235,8 +237,9 @@ class Engine(Protocol):
     def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         """Store these in the upstream group; `Committed` with this token tells how it ended, always."""
 
-    def reread(self, partition: UpstreamPartition, span: Span) -> None:
-        """Read a span of an assigned partition again, beside the normal reading; `Reread` events bring it."""
+    def reread(self, token: RereadToken, partition: UpstreamPartition, span: Span) -> None:
+        """Read a span of an assigned partition again, beside the normal reading; `Reread` events with this token bring
+        it."""
 
     def set_eager(self, eager: bool) -> None:
         """True while something is un-acknowledged: commands are then looked at every 1-2 ms, else every 50 ms."""

@@ -15,7 +15,7 @@ from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartitio
 from mesh.upstream.access import own_access
 from mesh.upstream.commits import REBALANCE_IN_PROGRESS, REQUEST_TIMED_OUT
 from mesh.upstream.consumer_thread import ConsumerThread
-from mesh.upstream.engine import CommitToken, EngineEvent, EngineOptions
+from mesh.upstream.engine import CommitToken, EngineEvent, EngineOptions, RereadToken
 from mesh.upstream.events import EventChannel
 from mesh.upstream.groups import GroupsByLinks
 from mesh.upstream.nodes import Nodes
@@ -73,11 +73,11 @@ class LibrdkafkaEngine:
         deadline = time.monotonic() + COMMIT_TIMEOUT
         self._consumer.command(lambda: self._consumer.commit(token, positions, deadline))
 
-    def reread(self, partition: UpstreamPartition, span: Span) -> None:
+    def reread(self, token: RereadToken, partition: UpstreamPartition, span: Span) -> None:
         if self._reader is None:
             self._reader = ReaderThread(self._cluster, self._reader_properties, self._channel)
             self._reader.start()
-        self._reader.read(partition, span)
+        self._reader.read(token, partition, span)
 
     def set_eager(self, eager: bool) -> None:
         self._consumer.command(lambda: self._consumer.set_eager(eager))

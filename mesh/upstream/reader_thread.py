@@ -5,11 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from typing import TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mesh.records.spans import ClusterName, Span, UpstreamPartition
-from mesh.upstream.engine import EngineEvent, Reread
+from mesh.upstream.engine import EngineEvent, Reread, RereadToken
 from mesh.upstream.events import EventChannel
 from mesh.upstream.properties import Properties
 from mesh.upstream.runs import batches_of, offset_of, size_of
@@ -24,6 +25,8 @@ REQUEST_TIMEOUT = 5.0
 GIVE_UP = 15.0
 """Seconds without any progress after which a span is reported as not readable now."""
 
+_Wanted: TypeAlias = tuple[RereadToken, UpstreamPartition, Span]
+
 
 class ReaderThread(threading.Thread):
     """Reads one span after the other."""
@@ -32,12 +35,12 @@ class ReaderThread(threading.Thread):
         super().__init__(name=f"reader of {properties['group.id']} on {cluster}", daemon=True)
         self._properties = properties
         self._channel = channel
-        self._spans: queue.SimpleQueue[tuple[UpstreamPartition, Span] | None] = queue.SimpleQueue()
+        self._spans: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
 
-    def read(self, partition: UpstreamPartition, span: Span) -> None:
+    def read(self, token: RereadToken, partition: UpstreamPartition, span: Span) -> None:
         """From any thread."""
-        self._spans.put((partition, span))
+        self._spans.put((token, partition, span))
 
     def stop(self) -> None:
         """From any thread: deliver nothing more, and end."""
@@ -48,18 +51,18 @@ class ReaderThread(threading.Thread):
         while not self._stopping.is_set():
             self._read_until_idle(self._spans.get())
 
-    def _read_until_idle(self, wanted: tuple[UpstreamPartition, Span] | None) -> None:
+    def _read_until_idle(self, wanted: _Wanted | None) -> None:
         # A consumer that nobody polls keeps its connections and all lines of its log.
         consumer: Consumer | None = None
         while wanted is not None and not self._stopping.is_set():
-            partition, span = wanted
+            token, partition, span = wanted
             try:
                 consumer = consumer or Consumer(dict(self._properties))
-                _Reading(consumer, partition, span, self._channel).read(self._stopping)
+                _Reading(consumer, token, partition, span, self._channel).read(self._stopping)
             except KafkaException as problem:
-                self._channel.put(Reread(partition, span, (), True, problem.args[0].str()))
+                self._channel.put(Reread(partition, token, (), True, problem.args[0].str()))
             except Exception as problem:  # noqa: BLE001 - told to the pool, which tries again; the thread must live on
-                self._channel.put(Reread(partition, span, (), True, repr(problem)))
+                self._channel.put(Reread(partition, token, (), True, repr(problem)))
             try:
                 wanted = self._spans.get(timeout=IDLE)
             except queue.Empty:
@@ -72,9 +75,15 @@ class _Reading:
     """One span that is being read."""
 
     def __init__(
-        self, consumer: Consumer, partition: UpstreamPartition, span: Span, channel: EventChannel[EngineEvent]
+        self,
+        consumer: Consumer,
+        token: RereadToken,
+        partition: UpstreamPartition,
+        span: Span,
+        channel: EventChannel[EngineEvent],
     ) -> None:
         self._consumer = consumer
+        self._token = token
         self._partition = partition
         self._span = span
         self._channel = channel
@@ -142,4 +151,4 @@ class _Reading:
     def _deliver(self, complete: bool, error: str = "") -> None:
         batches = tuple(batches_of(self._piece))
         self._piece, self._size = [], 0
-        self._channel.put(Reread(self._partition, self._span, batches, complete, error))
+        self._channel.put(Reread(self._partition, self._token, batches, complete, error))

@@ -50,7 +50,7 @@ from mesh.pool.settings import PoolSettings
 from mesh.pool.states import State
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
-from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, UpstreamPartition
+from mesh.records.spans import ClusterName, CommitPosition, Gap, UpstreamPartition
 from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.errors import ErrorCode
 from tests.pool.checks import check_pool
@@ -454,9 +454,7 @@ class World:
         batches = tuple(batch_of(wanted.partition, run[0], run[-1], self.batch_size) for run in runs)
         with self.of(wanted.group):
             self.upstream(
-                lambda pool: pool.inflow.reread(
-                    wanted.partition, Span(wanted.span.first, wanted.span.last), batches, True, error, self.now
-                )
+                lambda pool: pool.inflow.reread(wanted.partition, wanted.token, batches, True, error, self.now)
             )
 
     # What must hold

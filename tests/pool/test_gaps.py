@@ -105,7 +105,7 @@ def test_a_taster_does_not_wait_for_offsets_that_hold_nothing(replay: int) -> No
             again = emptied(0, 9, 0, 1, 2, 8)
             world.upstream(
                 lambda pool, wanted=wanted, again=again: pool.inflow.reread(
-                    source(0), wanted.span, (again,), True, "", world.now
+                    source(0), wanted.token, (again,), True, "", world.now
                 )
             )
         taster.fetch(partitions=[0], wait=0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from mesh.pool.effects import Answer, Gone, Report, RereadUpstream
@@ -9,7 +11,7 @@ from mesh.pool.fetching import FetchResult
 from mesh.pool.replays import CHUNK, SWEEP
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import Span
-from tests.pool.harness import EU, Consumer, World, batch_of, source, value_of
+from tests.pool.harness import EU, GROUP, Consumer, World, batch_of, source, value_of
 
 
 def begin(replay: int, batches: int = 1, count: int = 5, auto_reread: bool = False) -> tuple[World, Consumer]:
@@ -217,7 +219,7 @@ def test_an_answer_to_a_reread_that_is_void_is_not_taken_for_the_next_ones() -> 
     consumer.fetch(partitions=[0], wait=30.0)
     first, second = world.pending_rereads
     assert first.span == second.span
-    world.upstream(lambda pool: pool.inflow.reread(source(0), first.span, (), True, "", world.now))
+    world.upstream(lambda pool: pool.inflow.reread(source(0), first.token, (), True, "", world.now))
     assert not consumer.received, "all of it would have been taken for gone"
     world.pending_rereads.pop(0)
     world.reread()
@@ -281,7 +283,7 @@ def test_the_parts_of_an_answer_are_put_together() -> None:
     world.pending_rereads.clear()
     for first, last in ((0, 1), (2, 4)):
         batch = batch_of(source(0), first, last)
-        world.upstream(lambda pool: pool.inflow.reread(source(0), wanted.span, (batch,), last == 4, "", world.now))  # noqa: B023
+        world.upstream(lambda pool: pool.inflow.reread(source(0), wanted.token, (batch,), last == 4, "", world.now))  # noqa: B023
     assert consumer.received == expected
 
 
@@ -293,7 +295,7 @@ def test_what_an_error_left_out_is_asked_for_again() -> None:
     other = world.consumer("other")
     other.fetch(partitions=[0], wait=30.0)
     batch = batch_of(source(0), 0, 1)
-    world.upstream(lambda pool: pool.inflow.reread(source(0), wanted.span, (batch,), True, "broker away", world.now))
+    world.upstream(lambda pool: pool.inflow.reread(source(0), wanted.token, (batch,), True, "broker away", world.now))
     assert len(other.received) == 2
     other.fetch(partitions=[0], wait=30.0)
     world.advance(1.0)
@@ -364,3 +366,44 @@ def test_more_is_to_come_while_a_replay_is_read_again() -> None:
     (result,) = [e.result for e in world.effects if isinstance(e, Answer) and e.ticket == ticket]
     assert isinstance(result, FetchResult)
     assert result.partitions[0].high_watermark == consumer.positions[0] + 1
+
+
+def drain_and_serve_again(world: World) -> None:
+    world.do(world.cluster.drain_pool(GROUP, 6.0, world.now))
+    world.advance(7.0)
+    world.do(world.cluster.serve_again(GROUP, world.now))
+
+
+def leave_and_come_back(world: World) -> None:
+    world.do(world.cluster.leave_cluster(EU, 6.0, world.now))
+    world.advance(7.0)
+    world.do(world.cluster.come_back_to(EU, world.now))
+
+
+def renew_the_engine(world: World) -> None:
+    world.upstream(lambda pool: pool.inflow.engine_failed(EU))
+
+
+@pytest.mark.parametrize("end", [drain_and_serve_again, leave_and_come_back, renew_the_engine])
+def test_a_reread_whose_engine_is_gone_holds_up_no_later_one(end: Callable[[World], None]) -> None:
+    """Nobody answers it; what is asked of the next engine is another one."""
+    world, first = begin(replay=0, batches=1, count=10)
+    second = world.consumer("second")
+    second.fetch(partitions=[0])
+    first.disconnect()
+    world.advance(5.0)
+    assert len(world.pending_rereads) == 1
+    end(world)
+    second.fetch(partitions=[0])
+    world.pending_rereads.clear()
+    world.ends.clear()
+    world.assign(EU)
+    world.produce(0)
+    assert [value for _, _, value in second.received] == [value_of(source(0), offset) for offset in range(10)]
+    third = world.consumer("third")
+    third.fetch(partitions=[0], wait=30.0)
+    world.auto_reread = True
+    second.disconnect()
+    world.advance(5.0)
+    assert [value for _, _, value in third.received] == [value_of(source(0), offset) for offset in range(10)]
+    world.check()

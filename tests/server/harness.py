@@ -38,7 +38,7 @@ from mesh.server.metrics import Metrics
 from mesh.server.samples import samples_of
 from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer
-from mesh.upstream.engine import Assigned, AssignedPartition, Committed, CommitToken, EngineEvent, Received
+from mesh.upstream.engine import Assigned, AssignedPartition, Committed, CommitToken, EngineEvent, Received, RereadToken
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.apis.harness import ENDPOINT, join_values
@@ -231,7 +231,7 @@ class FakeEngine:
         if self.store_at_once:
             asyncio.get_running_loop().call_soon(self.store)
 
-    def reread(self, partition: UpstreamPartition, span: Span) -> None:
+    def reread(self, token: RereadToken, partition: UpstreamPartition, span: Span) -> None:
         self.commands.append(("reread", (partition, span)))
 
     def set_eager(self, eager: bool) -> None:

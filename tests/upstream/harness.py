@@ -29,6 +29,7 @@ from mesh.upstream.engine import (
     EngineOptions,
     Received,
     Reread,
+    RereadToken,
 )
 
 CLUSTER = ClusterName("eu")
@@ -149,11 +150,11 @@ class RunningEngine:
     async def reread(self, partition: UpstreamPartition, span: Span) -> tuple[list[Reread], list[Batch]]:
         """All that a command to read again brings, and the batches of it."""
         self.events = [event for event in self.events if not isinstance(event, Reread)]
-        self.engine.reread(partition, span)
+        self.engine.reread(RereadToken(1), partition, span)
         await self.until(lambda: any(event.complete for event in self.all(Reread)))
         pieces = self.all(Reread)
         assert [piece.complete for piece in pieces] == [*[False] * (len(pieces) - 1), True]
-        assert all(piece.span == span for piece in pieces)
+        assert all(piece.token == 1 for piece in pieces)
         return pieces, [batch for piece in pieces for batch in piece.batches]
 
 

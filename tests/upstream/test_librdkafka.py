@@ -19,6 +19,7 @@ from mesh.upstream.engine import (
     EngineFailed,
     Received,
     Reread,
+    RereadToken,
     SourceDown,
 )
 from mesh.upstream.trouble import Trouble
@@ -163,10 +164,10 @@ def test_a_span_is_read_again_beside_the_normal_reading(kafka: KafkaCluster) -> 
         async with engine(kafka.bootstrap_servers, new_name("group"), topic, reads_with="librdkafka") as running:
             await running.ends(PARTITIONS)
             running.events.clear()
-            running.engine.reread(source(topic), Span(100, 149))
-            running.engine.reread(source(topic), Span(490, 600))
+            running.engine.reread(RereadToken(1), source(topic), Span(100, 149))
+            running.engine.reread(RereadToken(2), source(topic), Span(490, 600))
             first, second = await running.next(Reread), await running.next(Reread)
-            assert (first.span, first.complete, first.error) == (Span(100, 149), True, "")
+            assert (first.token, first.complete, first.error) == (1, True, "")
             assert [(batch.first, batch.last) for batch in first.batches] == [(100, 149)]
             assert [(batch.first, batch.last) for batch in second.batches] == [(490, 499)]
             assert running.all(Received) == []
@@ -207,7 +208,7 @@ def test_a_cluster_that_is_not_there_is_told_once() -> None:
         running = RunningEngine("127.0.0.1:1", new_name("group"))
         running.engine.subscribe(frozenset([source("any").topic]))
         await running.next(SourceDown)
-        running.engine.reread(source("any"), Span(0, 1))
+        running.engine.reread(RereadToken(1), source("any"), Span(0, 1))
         assert await running.engine.close({source("any"): CommitPosition(1)}) == {source("any"): 27}
         assert running.all(SourceDown) == []
 
@@ -280,7 +281,7 @@ def test_the_embedded_cluster_will_do(mock_cluster: str) -> None:
             await running.ends(PARTITIONS)
             assert [record.value for record in running.records(topic, 1)] == [b"%d" % n for n in range(300)]
             assert await running.commit({source(topic, 1): CommitPosition(7)}) == {source(topic, 1): 0}
-            running.engine.reread(source(topic, 1), Span(10, 19))
+            running.engine.reread(RereadToken(1), source(topic, 1), Span(10, 19))
             again = await running.next(Reread)
             assert [(batch.first, batch.last) for batch in again.batches] == [(10, 19)]
             assert await running.engine.close({source(topic, 1): CommitPosition(8)}) == {source(topic, 1): 0}

@@ -10,7 +10,7 @@ import pytest
 from mesh.records.spans import Span
 from mesh.upstream import librdkafka_log
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, TopicCatalog
-from mesh.upstream.engine import SourceDown
+from mesh.upstream.engine import RereadToken, SourceDown
 from mesh.upstream.librdkafka_log import AT_MOST_EVERY, LibrdkafkaLog
 from mesh.upstream.properties import connection_properties, consumer_properties, reader_properties
 from tests.upstream.harness import CLUSTER, engine, new_name, run, source
@@ -110,7 +110,7 @@ def test_an_outage_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
         try:
             catalog = TopicCatalog(CLUSTER, NOWHERE, {}, 600, told.put_nowait, asyncio.get_running_loop())
             async with engine(NOWHERE, new_name("group"), "any", reads_with="librdkafka") as running:
-                running.engine.reread(source("any"), Span(0, 1))
+                running.engine.reread(RereadToken(1), source("any"), Span(0, 1))
                 await running.next(SourceDown)
                 async with asyncio.timeout(30):
                     assert isinstance(await told.get(), CatalogUnreachable)

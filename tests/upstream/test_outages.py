@@ -12,7 +12,7 @@ from mesh.upstream import catalog as catalog_module
 from mesh.upstream import groups, librdkafka, reader_thread
 from mesh.upstream.access import access_of
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
-from mesh.upstream.engine import PositionReset, Reread, SourceDown, SourceUp
+from mesh.upstream.engine import PositionReset, Reread, RereadToken, SourceDown, SourceUp
 from mesh.upstream.nodes import Nodes
 from mesh.wire.client import groups as messages_of_groups
 from mesh.wire.client.connection import ClientRequest
@@ -71,7 +71,7 @@ def test_a_broker_that_hangs(broker: KafkaCluster, topic: str, monkeypatch: pyte
             broker.freeze()
             try:
                 pending = asyncio.ensure_future(running.commit({source(topic): CommitPosition(7)}))  # noqa: TID251
-                running.engine.reread(source(topic), Span(0, 9))
+                running.engine.reread(RereadToken(1), source(topic), Span(0, 9))
                 failed = (await running.until(lambda: running.all(Reread)))[-1]
                 assert (failed.batches, failed.complete) == ((), True)
                 assert failed.error

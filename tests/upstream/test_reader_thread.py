@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mesh.records.spans import ClusterName, Span
-from mesh.upstream.engine import EngineEvent, Reread
+from mesh.upstream.engine import EngineEvent, Reread, RereadToken
 from mesh.upstream.events import EventChannel
 from mesh.upstream.reader_thread import ReaderThread, _Reading
 from tests.upstream.fakes import message
@@ -59,7 +59,9 @@ def read(log: Log) -> Reread:
         def __len__(self) -> int:
             return 0
 
-    reading = _Reading(cast(Consumer, log), source("orders"), SPAN, cast("EventChannel[EngineEvent]", Channel()))
+    reading = _Reading(
+        cast(Consumer, log), RereadToken(1), source("orders"), SPAN, cast("EventChannel[EngineEvent]", Channel())
+    )
     reading.read(threading.Event())
     assert log.assigned is None, "it would prefetch live traffic"
     (event,) = events
@@ -133,7 +135,7 @@ def test_a_reader_survives_what_it_did_not_expect(monkeypatch: pytest.MonkeyPatc
     reader = ReaderThread(ClusterName("eu"), {"group.id": "g", "bootstrap.servers": "127.0.0.1:1"}, channel)
     reader.start()
     for _ in range(2):
-        reader.read(source("orders"), SPAN)
+        reader.read(RereadToken(1), source("orders"), SPAN)
         event = told.get(timeout=30.0)
         assert isinstance(event, Reread)
         assert (event.complete, event.error) == (True, "ValueError('a record that cannot be encoded')")

@@ -28,6 +28,7 @@ from mesh.upstream.engine import (
     PositionReset,
     Received,
     Reread,
+    RereadToken,
     Revoked,
     SourceDown,
     SourceUp,
@@ -100,12 +101,12 @@ class RawEngine:
         self._group.advance({each.source: each.position for each in self._readings.values() if not each.delegated})
         self._group.commit(token, self._with_epochs(positions))
 
-    def reread(self, partition: UpstreamPartition, span: Span) -> None:
+    def reread(self, token: RereadToken, partition: UpstreamPartition, span: Span) -> None:
         reading = self._readings.get(partition)
         if reading is not None and reading.delegated:
-            self._group.reread(partition, span)
+            self._group.reread(token, partition, span)
         else:
-            self._rereading.read(partition, span)
+            self._rereading.read(token, partition, span)
 
     def set_eager(self, eager: bool) -> None:
         self._group.set_eager(eager)

@@ -11,7 +11,7 @@ from mesh.records.batch import Batch, CorruptBatch
 from mesh.records.runs import fitting, split
 from mesh.records.spans import Span, UpstreamPartition
 from mesh.upstream.connection import Unreachable
-from mesh.upstream.engine import EngineEvent, Reread
+from mesh.upstream.engine import EngineEvent, Reread, RereadToken
 from mesh.upstream.nodes import Node, Nodes
 from mesh.upstream.raw.bounds import EARLIEST, LATEST, offset_of
 from mesh.upstream.raw.reading import NotTheLeader, OutOfRange, Progress, Reading, outcome_of
@@ -47,18 +47,18 @@ class Rereading:
         self._read_committed = read_committed
         self._tell = tell
         self._lost = lost
-        self._spans: asyncio.Queue[tuple[UpstreamPartition, Span]] = asyncio.Queue()
+        self._spans: asyncio.Queue[tuple[RereadToken, UpstreamPartition, Span]] = asyncio.Queue()
 
-    def read(self, source: UpstreamPartition, span: Span) -> None:
-        self._spans.put_nowait((source, span))
+    def read(self, token: RereadToken, source: UpstreamPartition, span: Span) -> None:
+        self._spans.put_nowait((token, source, span))
 
     async def run(self) -> None:
         while True:
-            source, span = await self._spans.get()
-            error = await self._read(source, span)
-            self._tell(Reread(source, span, (), True, error))
+            token, source, span = await self._spans.get()
+            error = await self._read(token, source, span)
+            self._tell(Reread(source, token, (), True, error))
 
-    async def _read(self, source: UpstreamPartition, span: Span) -> str:
+    async def _read(self, token: RereadToken, source: UpstreamPartition, span: Span) -> str:
         """Why it ended early, "" if it did not."""
         position = span.first
         reason = f"nothing came within {GIVE_UP:g} s"
@@ -73,7 +73,7 @@ class Rereading:
                 await asyncio.sleep(REST)
                 continue
             try:
-                after, is_end = await self._piece(reading, node, position, span)
+                after, is_end = await self._piece(reading, node, position, token, span)
             except (Unreachable, ProtocolError, CorruptBatch) as problem:
                 reason = str(problem)
                 self._lost(reading, None)
@@ -87,7 +87,9 @@ class Rereading:
                 await asyncio.sleep(REST)
         return reason
 
-    async def _piece(self, reading: Reading, node: Node, position: int, span: Span) -> tuple[int, bool]:
+    async def _piece(
+        self, reading: Reading, node: Node, position: int, token: RereadToken, span: Span
+    ) -> tuple[int, bool]:
         """The next position, and whether nothing of the span can follow."""
         source = reading.source
         served = (await node.asking.versions()).get(messages.FETCH)
@@ -108,7 +110,7 @@ class Rereading:
             outcome = outcome_of(fetched, position, self._read_committed, copied=True)
             match outcome:
                 case Progress(batches, after):
-                    self._deliver(source, span, batches)
+                    self._deliver(source, token, span, batches)
                     if after == position and not batches:
                         return await self._at_end(reading, node, position, span)
                     return after, False
@@ -130,11 +132,11 @@ class Rereading:
         after = max(position, low)
         return after, after >= min(span.last + 1, high)
 
-    def _deliver(self, source: UpstreamPartition, span: Span, batches: tuple[Batch, ...]) -> None:
+    def _deliver(self, source: UpstreamPartition, token: RereadToken, span: Span, batches: tuple[Batch, ...]) -> None:
         # Batches are whole: who asked cuts them to the span, unless they are damaged.
         within = tuple(_begun_within(batch, span) for batch in batches if batch.first <= span.last)
         if within:
-            self._tell(Reread(source, span, within, False))
+            self._tell(Reread(source, token, within, False))
 
 
 def _begun_within(run: Batch, span: Span) -> Batch:

@@ -23,6 +23,7 @@ from mesh.upstream.engine import (
     ReadingUp,
     Received,
     Reread,
+    RereadToken,
 )
 from mesh.upstream.nodes import Nodes
 from mesh.upstream.raw import fetching as fetching_module
@@ -138,7 +139,7 @@ def test_nothing_is_asked_for_while_nothing_is_consumed() -> None:
         async with fake_cluster(1) as cluster, reading(cluster) as reader:
             reader.fetching.set_consuming(False)
             await cluster.append(0, 1)
-            reader.rereading.read(source(0), Span(0, 0))  # for which the leader has to be known
+            reader.rereading.read(RereadToken(1), source(0), Span(0, 0))  # for which the leader has to be known
             await reader.until(lambda: any(isinstance(event, Reread) and event.complete for event in reader.events))
             assert cluster.fetched == [(1, {0: 0}, 10)]
             reader.fetching.set_consuming(True)
@@ -289,7 +290,7 @@ def test_a_span_is_read_again() -> None:
                 for span, expected in ((Span(4, 7), list(range(3, 9))), (Span(9, 30), [9, 10, 11])):
                     reader.events.clear()
                     # The fake answers from whole batches on, so the first batch is asked for by its own offset.
-                    reader.rereading.read(source(0), Span(expected[0], span.last))
+                    reader.rereading.read(RereadToken(1), source(0), Span(expected[0], span.last))
                     await reader.until(lambda: any(isinstance(e, Reread) and e.complete for e in reader.events))
                     again = [e for e in reader.events if isinstance(e, Reread)]
                     assert again[-1].error == ""
