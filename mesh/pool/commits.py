@@ -27,7 +27,9 @@ from mesh.wire.errors import ErrorCode
 
 RETRY_AFTER = 0.2
 """Seconds between a failed upstream commit and the next attempt."""
-
+PASS_AFTER = 5.0
+"""Seconds after which a committed offset moves past offsets without records, when nothing is acknowledged that would
+take it along: as often as consumers commit by default."""
 
 FULL = 0.75
 """The part of the metadata above which a partition delivers nothing new: the rest is for what was delivered already."""
@@ -93,6 +95,8 @@ class Commits:
         self._under_way: dict[ClusterName, tuple[int, _Going]] = {}
         self._retrying: set[ClusterName] = set()
         self._pending: set[Pending] = set()
+        self._behind: set[Partition] = set()
+        """Partitions of which all is settled, with offsets without records behind what is stored."""
         self._down: set[ClusterName] = set()
 
     def metadata_limit(self, cluster: ClusterName) -> int:
@@ -118,10 +122,16 @@ class Commits:
             or any(source.cluster == cluster for source in waited_for)
         )
 
-    def changed(self, partition: Partition) -> None:
+    def changed(self, partition: Partition, now: float) -> None:
         """Something of it may have been settled: store that with the next commit of its cluster."""
-        if partition.is_active and partition.ledger.needs_storing:
-            self._dirty.setdefault(partition.source.cluster, {})[partition.source] = partition
+        if not partition.is_active:
+            return
+        if partition.ledger.needs_storing:
+            self._mark(partition)
+        elif partition.ledger.is_behind:
+            if not self._behind:
+                self._timers.at(now + PASS_AFTER, self._pass)
+            self._behind.add(partition)
 
     def await_stored(
         self,
@@ -184,7 +194,7 @@ class Commits:
                 snapshot.store()
             else:
                 # One that is suspended may come back: then it is touched, and stored again from there.
-                self.changed(snapshot.partition)
+                self.changed(snapshot.partition, now)
                 failed[source] = error
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE.value
         if refused := [under_way[1][source] for source, error in failed.items() if error == too_large]:
@@ -246,9 +256,21 @@ class Commits:
 
     def _snapshots(self, partitions: Iterable[Partition], relieved: list[Partition]) -> _Going:
         """Of those that have something to store, and room for it."""
-        wanted = [each for each in partitions if each.is_active and each.ledger.needs_storing]
+        wanted = [
+            each for each in partitions if each.is_active and (each.ledger.needs_storing or each.ledger.is_behind)
+        ]
         found = {partition.source: self._snapshot(partition, relieved) for partition in wanted}
         return {source: snapshot for source, snapshot in found.items() if snapshot is not None}
+
+    def _mark(self, partition: Partition) -> None:
+        self._dirty.setdefault(partition.source.cluster, {})[partition.source] = partition
+
+    def _pass(self, now: float) -> None:
+        """Store where those stand that no acknowledgement has taken along."""
+        behind, self._behind = self._behind, set()
+        for partition in behind:
+            if partition.is_active and partition.ledger.is_behind:
+                self._mark(partition)
 
     def _snapshot(self, partition: Partition, relieved: list[Partition]) -> Snapshot | None:
         """None when no commit could hold what is stored already: then the older one stays until its lowest runs are
@@ -256,7 +278,8 @@ class Commits:
         ledger = partition.ledger
         limit = self.metadata_limit(partition.source.cluster)
         leases = stored_leases(partition.leased.values(), self._epoch)
-        packed = pack(partition.source, ledger.committable, ledger, limit, leases, ledger.counts, int(FULL * limit))
+        runs = ledger.acknowledged
+        packed = pack(partition.source, ledger.committable, runs, limit, leases, ledger.counts, int(FULL * limit))
         is_full = packed.covered is not None or packed.used > FULL * limit
         if partition.is_full and not is_full:
             relieved.append(partition)
@@ -319,7 +342,7 @@ def _keep_stored(partition: Partition, packed: Packed, leases: Sequence[StoredLe
     if again.covered is not None:
         return None
     told = Ledger(ledger.committable, settled=runs)
-    new = (part for run in ledger for part in told.unsettled(run.first, run.last))
+    new = (part for run in ledger.acknowledged for part in told.unsettled(run.first, run.last))
     return Packed(again.text, next(new).first, packed.used)
 
 

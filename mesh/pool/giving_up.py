@@ -73,6 +73,7 @@ class GivingUp:
                         cause,
                         partial(_can_be_cut, delivery),
                         held == len(delivery),
+                        partial(_first_record_of, delivery),
                     )
                     self.give_up(partition, delivery, parts, shunned, now)
             if deliveries:
@@ -127,6 +128,10 @@ class GivingUp:
             del partition.resting[released.span.first]
             partition.released[released.span.first] = released
             self._rereads.pump(partition)
+
+
+def _first_record_of(delivery: Delivery) -> int:
+    return delivery.first_record
 
 
 def _can_be_cut(delivery: Delivery) -> bool:

@@ -23,7 +23,7 @@ from mesh.pool.serving import Serving
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Available
 from mesh.records.batch import Batch
-from mesh.records.runs import singles
+from mesh.records.runs import count_with, singles
 from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, TopicName, UpstreamPartition
 
 
@@ -184,7 +184,9 @@ class Inflow:
             partition.weigh(len(batch.data), batch.last - batch.first + 1)
             if batch.first > partition.ledger.received:
                 self._passed(partition, batch.first, gap)
-            spans = partition.unleased(partition.ledger.receive(batch.first, batch.last))
+            spans = partition.unleased(partition.ledger.receive(batch.first, batch.last, partition.is_leased))
+            if spans:
+                count_with(batch, spans[0].first)
             if partition.ahead:
                 fresh += self._given_up_ahead(partition, batch, spans)
             elif spans:
@@ -223,7 +225,7 @@ class Inflow:
         if partition is not None and partition.standing is not Standing.ABSENT:
             if offset > partition.ledger.received:
                 self._passed(partition, offset, gap)
-            partition.ledger.reach(offset)
+            partition.ledger.reach(offset, partition.is_leased)
             self._serving.distribution.touched.add(partition)
 
     def _passed(self, partition: Partition, offset: int, gap: Gap) -> None:
@@ -237,6 +239,7 @@ class Inflow:
                 self._serving.notes.add(Kind.DELETED, source, spans)
                 if count := sum(map(len, spans)):
                     self._effects.append(Gone(self.group, source, Span(first, last), count, was_read=False))
+                partition.ledger.reach(offset, at_once=True)
             case Gap.UNKNOWN:
                 pass
             case _:
@@ -285,11 +288,13 @@ class Inflow:
         batches: tuple[Batch, ...],
         complete: bool,
         error: str,
+        log_start: int,
         now: float,
     ) -> None:
+        """Part of what was asked for by this token; see `mesh.upstream.engine.Reread`."""
         partition = self._serving.partitions.get(source)
         if partition is not None:
-            self._serving.rereads.arrived(partition, token, batches, complete, error, now)
+            self._serving.rereads.arrived(partition, token, batches, complete, error, log_start, now)
 
     def dead_letter_ended(self, source: UpstreamPartition, offset: int, error: str, now: float) -> None:
         """An attempt to write a dead letter; error: why it failed, "" if it did not."""

@@ -1,18 +1,22 @@
 """The ledger of one upstream partition: what of it was received, and what of that is settled.
 
-An offset is *settled* when nobody has to process it any more: its record was acknowledged, or there is no record
-(control records, aborted data, compaction gaps). The lowest offset that is not settled is the committable one. Every
-operation costs O(log spans).
+An offset is *settled* when nobody has to process it any more: its record was acknowledged, or there is no record. The
+lowest offset that is not settled is the committable one. Every operation costs O(log spans).
 
-Every change of what is settled, or leased, makes a new *version*. A version is stored when a commit that was made of
-it, or of a later one, is stored upstream; what did not fit into the metadata of that commit is not.
+An offset without a record (a control record, aborted data, a gap that compaction left) counts with the batch behind it,
+so that small transactions make no run of their own each. It is settled by itself only where nothing below it is open,
+where there are very many of them, and where leases hold some of what comes, or gave it back.
+
+Every acknowledgement, and every change of what is leased or counted, makes a new *version*. A version is stored when a
+commit that was made of it, or of a later one, is stored upstream; what did not fit into the metadata of that commit is
+not. Offsets without records make none: a reader of the log finds out about them by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedDict, SortedSet
 
 from mesh.pool.counts import Counted, Counts
 from mesh.pool.nearest import around, before
@@ -21,6 +25,9 @@ from mesh.records.runs import keep_spans
 from mesh.records.spans import CommitPosition, Span
 
 NOTHING = CommitPosition(-1)
+MOST_EMPTY = 10_000
+"""Offsets without records that count with the batch behind them, at most: they count as held, and use up virtual
+offsets."""
 
 
 class Ledger:
@@ -32,8 +39,10 @@ class Ledger:
     """
 
     __slots__ = (
+        "_acknowledged",
         "_counts",
         "_covered",
+        "_empty_from",
         "_known",
         "_settled",
         "_stored_version",
@@ -57,6 +66,10 @@ class Ledger:
         self.stored = stored
         self.version = 0
         self._settled: SortedDict[int, int] = SortedDict()
+        self._acknowledged: SortedSet[int] = SortedSet()
+        """Where those runs begin in which something was acknowledged; the others are empty."""
+        self._empty_from: int | None = None
+        """Where the offsets without records begin that end at `received`, and count with what comes next."""
         self._covered: int | None = None
         self._counts = Counts(counts)
         for span in settled:
@@ -73,9 +86,19 @@ class Ledger:
         return (Span(first, last) for first, last in self._settled.items())
 
     @property
+    def acknowledged(self) -> Iterator[Span]:
+        """Those of the settled spans in which something was acknowledged, ascending."""
+        return (Span(first, self._settled[first]) for first in self._acknowledged)
+
+    @property
     def highest(self) -> int:
         """The highest settled offset, or the one below the committable."""
         return int(self._settled.peekitem(-1)[1]) if self._settled else self.committable - 1
+
+    @property
+    def highest_acknowledged(self) -> int:
+        """The end of the highest run in which something was acknowledged, or the offset below the committable."""
+        return int(self._settled[self._acknowledged[-1]]) if self._acknowledged else self.committable - 1
 
     @property
     def is_read(self) -> bool:
@@ -83,47 +106,75 @@ class Ledger:
         return self.highest < max(self.received, self._known + 1)
 
     @property
-    def outstanding(self) -> int:
-        """How many received offsets are not settled."""
-        return sum(len(span) for span in self.unsettled(self.committable, self.received - 1))
+    def waits_for_next(self) -> Span | None:
+        """The offsets without records that count with the next batch."""
+        return None if self._empty_from is None else Span(self._empty_from, self.received - 1)
 
-    def receive(self, first: int, last: int) -> list[Span]:
-        """Take note of a batch that holds [first, last]; returns what of it is new and to be processed.
+    def receive(self, first: int, last: int, at_once: bool = False) -> list[Span]:
+        """Take note of a batch that holds [first, last]; returns what of it is new and to be processed, with the
+        offsets in front of it that have no record.
 
-        Offsets that were left out between the last batch and this one do not exist upstream: they are settled.
+        at_once: settle those, instead of counting them with the batch.
         """
         if last < self.received:
             return []
-        first = max(first, self.received)
-        if first > self.received:
-            self.settle(self.received, first - 1)
+        begin = first = max(first, self.received)
+        if (empty_from := self._take_empty()) < first:
+            if at_once or empty_from <= self.committable or first - empty_from > MOST_EMPTY:
+                self.settle_empty(empty_from, first - 1)
+            else:
+                begin = empty_from
         self.received = last + 1
-        return self.unsettled(first, last)
+        return self.unsettled(begin, last)
 
-    def reach(self, offset: int) -> None:
-        """Everything below `offset` was received or does not exist."""
-        if offset > self.received:
-            self.settle(self.received, offset - 1)
-            self.received = offset
+    def reach(self, offset: int, at_once: bool = False) -> None:
+        """Everything below `offset` was received or does not exist. at_once: settle what does not exist, instead of
+        counting it with the batch that comes next."""
+        if offset <= self.received:
+            return
+        empty_from, self.received = self._take_empty(), offset
+        if at_once or empty_from <= self.committable or offset - empty_from > MOST_EMPTY:
+            self.settle_empty(empty_from, offset - 1)
+        else:
+            self._empty_from = empty_from
 
     def settle(self, first: int, last: int) -> None:
-        """Mark [first, last] as settled; what already is stays so."""
-        if last < self.committable:
-            return
-        self.version += 1
+        """Nobody has to process [first, last] any more; what is settled already stays so."""
+        if last >= self.committable:
+            self.version += 1
+            self._settle(first, last, True)
+
+    def settle_empty(self, first: int, last: int) -> None:
+        """There is no record in [first, last], or none any more."""
+        if last >= self.committable:
+            self._settle(first, last, False)
+
+    def _take_empty(self) -> int:
+        """Where the offsets begin that were not received, or were and have no record."""
+        empty_from, self._empty_from = self._empty_from, None
+        return self.received if empty_from is None else empty_from
+
+    def _settle(self, first: int, last: int, acknowledged: bool) -> None:
         first = max(first, self.committable)
         if self._counts:
             self._counts.forget(Span(first, last))
         spans = self._settled
         lower = before(spans, first)
         if lower is not None and spans[lower] >= first - 1:
-            first, last = lower, max(last, spans.pop(lower))
+            first = lower
         while (start := next(spans.irange(first, last + 1), None)) is not None:
             last = max(last, spans.pop(start))
-        if first == self.committable:
-            self.committable = last + 1
-        else:
+            if start in self._acknowledged:
+                self._acknowledged.remove(start)
+                acknowledged = True
+        if first > self.committable:
             spans[first] = last
+            if acknowledged:
+                self._acknowledged.add(first)
+            return
+        self.committable = last + 1
+        if self._empty_from is not None and self._empty_from <= self.committable:
+            self.settle_empty(self._take_empty(), self.received - 1)
 
     def is_settled(self, offset: int) -> bool:
         return self.is_all_settled(Span(offset, offset))
@@ -169,7 +220,13 @@ class Ledger:
 
     @property
     def needs_storing(self) -> bool:
+        """Whether there is something that the commit which is stored does not say, and no reader of the log finds."""
         return self._stored_version < self.version
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether all that was received is settled, and the offset that is stored lies below it."""
+        return self.stored.offset < self.committable >= self.received
 
     def is_stored(self, version: int, offset: int) -> bool:
         """Whether an offset that was settled in `version` is stored as settled."""
@@ -192,9 +249,9 @@ def keep_unsettled(ledger: Ledger, batch: Batch, spans: Sequence[Span]) -> list[
         position = span.first
         while piece is not None and piece.first <= span.last:
             if piece.first > position:
-                ledger.settle(position, piece.first - 1)
+                ledger.settle_empty(position, piece.first - 1)
             position = piece.last + 1
             piece = next(left, None)
         if position <= span.last:
-            ledger.settle(position, span.last)
+            ledger.settle_empty(position, span.last)
     return pieces

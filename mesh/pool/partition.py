@@ -130,6 +130,11 @@ class Partition:
         self.mean_size = (3 * self.mean_size + mean) / 4 if self.mean_size else mean
 
     @property
+    def is_leased(self) -> bool:
+        """Whether leases hold some of it, or gave back some that was not received yet."""
+        return bool(self.leased or self.ahead)
+
+    @property
     def is_active(self) -> bool:
         return self.standing is Standing.ACTIVE
 
@@ -166,7 +171,7 @@ class Partition:
         """The oldest batch that somebody may have; nothing new while the partition is full."""
         entries: Iterator[Available] = iter(self.backlog.values())
         oldest = next((entry for entry in entries if may_have(entry)), None)
-        is_new = oldest is not None and self.is_full and oldest.batch.first > self.ledger.highest
+        is_new = oldest is not None and self.is_full and oldest.batch.first > self.ledger.highest_acknowledged
         return None if is_new else oldest
 
     def unleased(self, spans: list[Span]) -> list[Span]:

@@ -307,7 +307,7 @@ class Pool:
             touched |= distribution.touched
             for partition in distribution.touched:
                 partition.check()  # before anything is stored
-                self.commits.changed(partition)
+                self.commits.changed(partition, now)
             distribution.touched.clear()
             relieved = self.commits.send()
             if not relieved:

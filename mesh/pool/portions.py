@@ -29,4 +29,5 @@ class Portions:
             return (len(available) + 1) // 2
         if not self._caps.are_kept or available.batch.marks or is_compressed(available.batch):
             return len(available)
-        return member.flow.cap
+        in_front = max(available.batch.base - available.batch.first, 0)  # without a record
+        return in_front + member.flow.cap

@@ -86,10 +86,12 @@ class Redelivery:
         cause: Cause,
         can_be_cut: Callable[[], bool] = lambda: True,
         is_alone: bool = True,
+        first_record: Callable[[], int] | None = None,
     ) -> list[tuple[Span, History]]:
         """What becomes of a span that a member gives up; is_first: the first that it held of its partition. can_be_cut:
         whether its records can be told apart, asked when that matters. is_alone: whether the member held nothing else
-        (of what is suspected that is so anyhow)."""
+        (of what is suspected that is so anyhow). first_record: the offset of its first record, if that is not the first
+        one, asked when that matters."""
         same = replace(history, was_sent=True, member=member, cause=cause)
         raised = replace(same, count=history.count + 1)
         if self.is_over(raised) and not self.is_suspected(history):  # a limit of one, at once
@@ -101,9 +103,10 @@ class Redelivery:
                 return [(span, same if self.is_suspected(history) and len(span) > 1 and can_be_cut() else raised)]
             case Cause.LEFT if is_first and self.limit is not None:
                 # The commonest poison is an exception, a close, and a restart: it stands at the first record.
-                if len(span) == 1 or not can_be_cut():
+                end = first_record() if first_record is not None else span.first
+                if end == span.last or not can_be_cut():
                     return [(span, raised)]
-                return [(Span(span.first, span.first), raised), (Span(span.first + 1, span.last), same)]
+                return [(Span(span.first, end), raised), (Span(end + 1, span.last), same)]
             case Cause.LEFT | Cause.NEVER_FETCHED | Cause.SOUGHT | Cause.NO_ROOM:
                 return [(span, same)]
 

@@ -11,7 +11,7 @@ from mesh.pool.cutting import Cutting
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Effect, Gone, Report, RereadUpstream
 from mesh.pool.ids import GroupId
-from mesh.pool.leased import cut_out
+from mesh.pool.leased import common, cut_out
 from mesh.pool.member import Member
 from mesh.pool.notes import Kind, Notes
 from mesh.pool.partition import Partition, Released
@@ -19,7 +19,7 @@ from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available, Delivery, Window
 from mesh.records.batch import Batch
-from mesh.records.runs import from_offset, rebase
+from mesh.records.runs import count_with, from_offset, rebase
 from mesh.records.spans import Span, UpstreamPartition
 
 CHUNK = 5_000
@@ -88,6 +88,7 @@ class Request:
     span: Span
     purpose: tuple[Owner, Delivery] | Released
     batches: list[Batch] = field(default_factory=list)
+    log_start: int = 0
 
 
 class Rereads:
@@ -141,14 +142,23 @@ class Rereads:
         self._wanted.pop(source, None)
 
     def arrived(
-        self, partition: Partition, token: int, batches: tuple[Batch, ...], complete: bool, error: str, now: float
+        self,
+        partition: Partition,
+        token: int,
+        batches: tuple[Batch, ...],
+        complete: bool,
+        error: str,
+        log_start: int,
+        now: float,
     ) -> None:
+        """See `mesh.upstream.engine.Reread`."""
         source = partition.source
         request = self._under_way.get(source)
         if request is None or request.token != token:
             return
         span = request.span
         request.batches.extend(batches)
+        request.log_start = max(request.log_start, log_start)
         if not complete:
             return
         del self._under_way[source]
@@ -165,11 +175,15 @@ class Rereads:
                     owner, delivery = request.purpose
                     self._wanted.setdefault(source, {})[delivery] = owner
                 return
+        position = span.first
+        for batch in covered:
+            count_with(batch, position)
+            position = batch.last + 1
         match request.purpose:
             case Released() as released:
-                self._back_to_backlog(partition, released, span, covered, request.batches, now)
+                self._back_to_backlog(partition, released, span, covered, request, now)
             case (owner, delivery):
-                self._back_to_window(partition, owner, delivery, span, covered, request.batches, now)
+                self._back_to_window(partition, owner, delivery, span, covered, request, now)
         self.pump(partition)
 
     def _rest_over(self, partition: Partition) -> None:
@@ -195,7 +209,7 @@ class Rereads:
         released: Released,
         span: Span,
         covered: list[Batch],
-        read: list[Batch],
+        request: Request,
         now: float,
     ) -> None:
         if partition.released.get(released.span.first) is not released:
@@ -204,7 +218,7 @@ class Rereads:
         if span.last < released.span.last:
             rest = Span(span.last + 1, released.span.last)
             partition.released[rest.first] = Released(rest, released.history, released.shunned)
-        self._skip_empty(partition, span, covered, read)
+        self._skip_empty(partition, span, covered, request)
         for batch in covered:
             self._put_back(partition, Available(batch, released.history, released.shunned))
         self._distribution.distribute(partition, now)
@@ -216,7 +230,7 @@ class Rereads:
         delivery: Delivery,
         span: Span,
         covered: list[Batch],
-        read: list[Batch],
+        request: Request,
         now: float,
     ) -> None:
         if not delivery.held or delivery.batch is not None:
@@ -237,24 +251,26 @@ class Rereads:
             virtual = delivery.virtual + first - delivery.first
             parts.append(Delivery(virtual, first, delivery.last, None, delivery.history, since=delivery.since))
         if span.last >= delivery.first:
-            self._skip_empty(partition, Span(max(span.first, delivery.first), span.last), covered, read)
+            self._skip_empty(partition, Span(max(span.first, delivery.first), span.last), covered, request)
         self._distribution.free(owner.member, owner.window.replace(delivery, parts))
         self._ready(owner.window, now)
         for part in parts:  # not before they were sent: the budget may have no room for them
             if part.batch is not None and part.held:
                 self._replays.keep(owner.window, part)
 
-    def _skip_empty(self, partition: Partition, span: Span, covered: list[Batch], read: list[Batch]) -> None:
-        """Where no record is left upstream there is nothing to process: it counts as settled. What lies in none of the
-        batches that were read is told; inside of them compaction has left gaps, which is usual."""
+    def _skip_empty(self, partition: Partition, span: Span, covered: list[Batch], request: Request) -> None:
+        """Where no record is left upstream there is nothing to process: it counts as settled. What was deleted is told;
+        gaps that compaction left, and the markers of transactions, are usual."""
         self._distribution.touched.add(partition)
-        empty, gone = [span], [span]
+        empty = [span]
         for batch in covered:
             empty = cut_out(empty, Span(batch.first, batch.last))
-        for batch in read:
+        deleted = common(span, Span(span.first, max(request.log_start - 1, span.first)))
+        gone = [deleted] if deleted is not None and request.log_start > span.first else []
+        for batch in request.batches:
             gone = cut_out(gone, Span(batch.base, batch.last))
         for each in empty:
-            partition.ledger.settle(each.first, each.last)
+            partition.ledger.settle_empty(each.first, each.last)
         self._notes.add(Kind.GONE, partition.source, empty)
         if count := sum(map(len, gone)):
             self._effects.append(Gone(self._group, partition.source, span, count, was_read=True))

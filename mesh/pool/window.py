@@ -15,8 +15,8 @@ from mesh.pool.ids import Ticket
 from mesh.pool.nearest import around, before
 from mesh.pool.redelivery import UNSENT, History
 from mesh.pool.slots import Slot
-from mesh.records.batch import Batch, CorruptBatch, last_record
-from mesh.records.runs import from_offset
+from mesh.records.batch import Batch, CorruptBatch, first_record, last_record
+from mesh.records.runs import from_offset, split
 from mesh.records.spans import Span
 
 
@@ -68,6 +68,18 @@ class Delivery:
     @property
     def span(self) -> Span:
         return Span(self.first, self.last)
+
+    @property
+    def first_record(self) -> int:
+        """The upstream offset of its first record, as far as that can be told: in front of it there may be some that
+        have none."""
+        if self.batch is None:
+            return self.first
+        batch = from_offset(self.batch, self.first)
+        try:
+            return min(first_record(split(batch, 1)[0] if batch.marks else batch, self.first), self.last)
+        except CorruptBatch:
+            return self.first
 
     @property
     def has_records(self) -> bool:

@@ -5,7 +5,7 @@ Several that follow each other are moved as one, a run: `mesh.records.runs`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeAlias
@@ -54,8 +54,9 @@ class Batch:
 
     data: whole batches, header and body, nothing else.
     base: the upstream offset that a record of offset delta 0 of the first batch has (or would have).
-    first, last: the upstream offsets that count, base <= first <= last; first > base when the front is cut off, or
-        settled by the member that holds it. In a run they reach into the first batch and into the last one.
+    first, last: the upstream offsets that count; first > base when the front is cut off, or settled by the member that
+        holds it, and first < base when offsets in front of it have no record, and count with it. In a run they reach
+        into the first batch and into the last one.
     record_count: how many records the batches hold, also those in front of `first`.
     marks: of the batches of a run, between which no offset is missing; none of a single batch.
     """
@@ -143,11 +144,35 @@ def last_record(batch: Batch) -> int:
     return offset if count else batch.base - 1
 
 
+def first_record(batch: Batch, offset: int) -> int:
+    """The lowest upstream offset of a record of a single batch that does not lie below `offset`; `offset` if there is
+    none. Raises CorruptBatch."""
+    if offset >= batch.base and batch.record_count == batch.last - batch.base + 1:
+        return offset
+    readable = unpack_batch(batch) if is_compressed(batch) else batch
+    return next((found for found, _, _ in _records(readable) if found >= offset), offset)
+
+
 def _records_between(batch: Batch, first: int, last: int) -> tuple[int, int, int, int]:
     """Where the records of these upstream offsets begin and end in the batch, how many there are, and the offset of the
     last one."""
-    data = batch.data
-    position, begin, count, offset = HEADER_SIZE, 0, 0, first
+    begin, end, count, highest = 0, HEADER_SIZE, 0, first
+    for offset, position, after in _records(batch):
+        if offset > last:
+            break
+        if offset >= first:
+            begin, highest = begin or position, offset
+            count += 1
+        end = after
+    if end > len(batch.data):
+        raise CorruptBatch("the last record ends beyond its batch")
+    return begin, end, count, highest
+
+
+def _records(batch: Batch) -> Iterator[tuple[int, int, int]]:
+    """The upstream offset of each record of a batch that is not compressed, and where it begins and ends. Raises
+    CorruptBatch."""
+    data, position = batch.data, HEADER_SIZE
     try:
         for _ in range(batch.record_count):
             length, body = read_varint(data, position)
@@ -155,14 +180,7 @@ def _records_between(batch: Batch, first: int, last: int) -> tuple[int, int, int
                 raise CorruptBatch(f"a record of {length} bytes")
             _, after_timestamp = read_varint(data, body + 1)
             delta, _ = read_varint(data, after_timestamp)
-            if batch.base + delta > last:
-                break
-            if batch.base + delta >= first:
-                begin, offset = begin or position, batch.base + delta
-                count += 1
+            yield batch.base + delta, position, body + length
             position = body + length
     except (IndexError, ValueError) as problem:
         raise CorruptBatch(str(problem)) from problem
-    if position > len(data):
-        raise CorruptBatch("the last record ends beyond its batch")
-    return begin, position, count, offset

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from mesh.records.batch import (
     BATCH_START,
@@ -40,12 +41,17 @@ def copy_batch(batch: Batch) -> Batch:
     return Batch(bytearray(batch.data), batch.base, batch.first, batch.last, batch.record_count, batch.marks)
 
 
+def count_with(batch: Batch, first: int) -> None:
+    """The offsets from `first` on to the batch have no record, and count with it."""
+    batch.first = min(batch.first, first)
+
+
 def fitting(batch: Batch, size: int, offsets: int) -> int:
     """How many of its batches, from the front, have together at most `size` bytes, and begin within the first `offsets`
-    offsets of what counts."""
+    offsets of what counts; those in front of it without a record are not counted."""
     if not batch.marks:
         return int(len(batch.data) <= size and offsets > 0)
-    end = batch.first + offsets
+    end = max(batch.first, batch.base) + offsets
     if len(batch.data) <= size and batch.marks[-1][1] < end:
         return len(batch.marks)
     origin = batch.marks[0][0]
@@ -100,7 +106,8 @@ def singles(batch: Batch) -> list[Batch]:
         is_last = index == len(batch.marks) - 1
         last = batch.last if is_last else batch.marks[index + 1][1] - 1
         begin = position - origin
-        found.append(Batch(data[begin : begin + length + LENGTH_OVERHEAD], base, max(base, batch.first), last, count))
+        first = base if index else batch.first
+        found.append(Batch(data[begin : begin + length + LENGTH_OVERHEAD], base, first, last, count))
     return found
 
 
@@ -117,7 +124,8 @@ def keep_spans(batch: Batch, spans: Sequence[Span]) -> list[Batch]:
     lies below the end of the batch before in the same answer. Batches that are kept whole stay a run. One that counts
     from its middle on is no whole one: where compaction left nothing behind that there is no record in it.
     """
-    if len(spans) == 1 and (spans[0].first, spans[0].last) == (batch.first, batch.last) and batch.first == batch.base:
+    is_whole = len(spans) == 1 and (spans[0].first, spans[0].last) == (batch.first, batch.last)
+    if is_whole and batch.first <= batch.base:
         return [batch]
     if not batch.marks:
         if spans and not is_intact(batch):
@@ -133,6 +141,8 @@ def _keep_of_run(run: Batch, span: Span) -> Iterator[Batch]:
         index = bisect_right(run.marks, span.last, key=lambda mark: mark[1])
         run = split(run, index)[0] if index < len(run.marks) else run
     run = from_offset(run, span.first)
+    if run.first < span.first <= run.base:
+        run = replace(run, first=span.first)
     if run.base < span.first:
         head, rest = split(run, 1) if run.marks else (run, None)
         yield from keep_spans(head, [Span(span.first, min(head.last, span.last))])

@@ -106,8 +106,8 @@ class UpstreamEvents:
                 pool.inflow.position_reset(partition, start, reason, now)
             case LogParts(partition, offset):
                 pool.inflow.log_parts(partition, offset, now)
-            case Reread(partition, token, batches, complete, error):
-                pool.inflow.reread(partition, token, batches, complete, error, now)
+            case Reread(partition, token, batches, complete, error, log_start):
+                pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
             case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():
                 self._tell_of_source(pool, cluster, event)
             case _:

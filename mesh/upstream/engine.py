@@ -150,7 +150,8 @@ class Reread:
     """Part of the answer to the `reread` command with this token, in upstream order; the last one has `complete`.
 
     An offset of the span that is in none of the batches has no record upstream. error: why it ended early, "" if it did
-    not; what was not covered may be asked for again.
+    not; what was not covered may be asked for again. log_start: where the log begins, 0 if that was not asked; what
+    lies below it, and in none of the batches, was deleted.
     """
 
     partition: UpstreamPartition
@@ -158,6 +159,7 @@ class Reread:
     batches: tuple[Batch, ...]
     complete: bool
     error: str = ""
+    log_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)

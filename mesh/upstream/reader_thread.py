@@ -90,6 +90,7 @@ class _Reading:
         self._piece: list[Message] = []
         self._size = 0
         self._next = span.first
+        self._log_start = 0
 
     def read(self, stopping: threading.Event) -> None:
         """Raises KafkaException."""
@@ -116,6 +117,8 @@ class _Reading:
                     continue
                 progress = time.monotonic()
                 offset = offset_of(message)
+                if offset > self._next == self._span.first:
+                    self._look_for_log_start()  # it may begin behind what was asked for
                 if offset > self._span.last:
                     return ""
                 if error is not None or offset < self._next:
@@ -132,14 +135,26 @@ class _Reading:
         log was cut off, or begins behind it."""
         # A new leader does not know at first how far the log is committed, and its consumers are told of an end below
         # it. Whoever asks for the end is told to wait until it does (KIP-207).
-        where = TopicPartition(self._partition.topic, self._partition.partition)
-        bounds = self._consumer.get_watermark_offsets(where, timeout=REQUEST_TIMEOUT, cached=False)
+        bounds = self._bounds()
         if bounds is None:
             return f"the log seemed to end at {position}, and nobody says where it does"
         low, high = bounds
+        self._log_start = low
         if max(position, low) >= min(self._span.last + 1, high):
             return ""
         return f"the log seemed to end at {position}, and goes from {low} to {high}"
+
+    def _bounds(self) -> tuple[int, int] | None:
+        """Where the log begins and ends."""
+        where = TopicPartition(self._partition.topic, self._partition.partition)
+        bounds: tuple[int, int] | None = self._consumer.get_watermark_offsets(
+            where, timeout=REQUEST_TIMEOUT, cached=False
+        )
+        return bounds
+
+    def _look_for_log_start(self) -> None:
+        bounds = self._bounds()
+        self._log_start = bounds[0] if bounds is not None else 0
 
     def _add(self, message: Message) -> None:
         self._next = offset_of(message) + 1
@@ -151,4 +166,4 @@ class _Reading:
     def _deliver(self, complete: bool, error: str = "") -> None:
         batches = tuple(batches_of(self._piece))
         self._piece, self._size = [], 0
-        self._channel.put(Reread(self._partition, self._token, batches, complete, error))
+        self._channel.put(Reread(self._partition, self._token, batches, complete, error, self._log_start))

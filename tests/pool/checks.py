@@ -55,7 +55,9 @@ def check_pool(world: World, pool: Pool) -> None:
         if partition.standing is not Standing.ABSENT:
             unsettled = offsets_of(ledger.unsettled(ledger.committable, ledger.received - 1))
             settled = set(range(ledger.committable, ledger.received)) - unsettled
-            assert unsettled <= places.keys(), (partition, unsettled - places.keys())
+            waits = offsets_of([ledger.waits_for_next] if ledger.waits_for_next is not None else [])
+            assert unsettled - waits <= places.keys(), (partition, unsettled - waits - places.keys())
+            assert not waits & places.keys(), (partition, waits & places.keys())
             # What was leased may turn out not to exist upstream: then it is settled as well.
             assert not (settled - leased) & places.keys(), (partition, (settled - leased) & places.keys())
             assert all(ledger.committable <= offset < ledger.received for offset in places if offset not in leased)

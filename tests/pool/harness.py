@@ -439,12 +439,13 @@ class World:
                 lambda pool: pool.inflow.dead_letter_ended(letter.partition, letter.batch.first, error, self.now)
             )
 
-    def reread(self, error: str = "", gone: Iterable[int] = ()) -> None:
-        """The oldest reread ends; `gone`: offsets that are not there any more."""
+    def reread(self, error: str = "", gone: Iterable[int] = (), empty: Iterable[int] = ()) -> None:
+        """The oldest reread ends; `gone`: offsets that are not there any more; the log begins behind them. empty: those
+        that have no record."""
         wanted = self.pending_rereads.pop(0)
         if wanted.group not in self.cluster.pools:
             return  # it ended in the same step
-        missing = set(gone)
+        missing = {*gone, *empty}
         runs: list[list[int]] = []
         for offset in range(wanted.span.first, wanted.span.last + 1) if not error else ():
             if offset not in missing:
@@ -452,9 +453,12 @@ class World:
                     runs.append([])
                 runs[-1].append(offset)
         batches = tuple(batch_of(wanted.partition, run[0], run[-1], self.batch_size) for run in runs)
+        log_start = max(gone, default=-1) + 1
         with self.of(wanted.group):
             self.upstream(
-                lambda pool: pool.inflow.reread(wanted.partition, wanted.token, batches, True, error, self.now)
+                lambda pool: pool.inflow.reread(
+                    wanted.partition, wanted.token, batches, True, error, log_start, self.now
+                )
             )
 
     # What must hold

@@ -59,8 +59,7 @@ class JournalModel:
                 known.settled.update(offsets)
             case Kind.EMPTY:
                 assert offsets
-                known.settled.update(offsets)
-                known.empty.update(offsets)
+                known.empty.update(offsets)  # and they may be counted with the record behind them
             case Kind.DELETED:
                 assert offsets
                 assert not known.settled & set(offsets)

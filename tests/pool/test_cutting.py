@@ -97,7 +97,7 @@ def read_again(world: World, damage: Damage | None, beyond: int = 0) -> None:
     batch = batch_of(wanted.partition, wanted.span.first, wanted.span.last + beyond)
     if damage is not None:
         damage(batch)
-    world.upstream(lambda pool: pool.inflow.reread(wanted.partition, wanted.token, (batch,), True, "", world.now))
+    world.upstream(lambda pool: pool.inflow.reread(wanted.partition, wanted.token, (batch,), True, "", 0, world.now))
 
 
 @DAMAGES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.pool.commits import PASS_AFTER
 from mesh.pool.redelivery import Redelivery
 from mesh.pool.settings import PoolSettings
 from mesh.records.batch import Batch, seal
@@ -105,7 +106,7 @@ def test_a_taster_does_not_wait_for_offsets_that_hold_nothing(replay: int) -> No
             again = emptied(0, 9, 0, 1, 2, 8)
             world.upstream(
                 lambda pool, wanted=wanted, again=again: pool.inflow.reread(
-                    source(0), wanted.token, (again,), True, "", world.now
+                    source(0), wanted.token, (again,), True, "", 0, world.now
                 )
             )
         taster.fetch(partitions=[0], wait=0.0)
@@ -129,5 +130,6 @@ def test_a_group_that_goes_on_in_a_gap_holds_nothing_of_it(behind: tuple[Batch, 
     assert world.pool.members.by_id[consumer.member_id].in_flight == 5 * len(behind)
     if behind:
         commit_what_was_processed(consumer)
+    world.advance(PASS_AFTER)
     assert world.stored == {source(0): 15 if behind else 10}
     world.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.pool.acknowledged import pack
+from mesh.pool.commits import PASS_AFTER
 from mesh.pool.effects import Effect, Gone, LeaveUpstream, Report, SubscribeUpstream
 from mesh.pool.ids import GroupId
 from mesh.pool.inflow import Assignment
@@ -197,6 +198,8 @@ def test_control_records_aborted_data_and_gaps_count_as_acknowledged() -> None:
     consumer.commit()
     assert world.stored == {source(0): 8}
     world.upstream(lambda pool: pool.inflow.reached_end(source(0), 10))
+    assert world.stored == {source(0): 8}, "nothing was acknowledged that would have to be stored"
+    world.advance(PASS_AFTER)
     assert world.stored == {source(0): 10}
 
 

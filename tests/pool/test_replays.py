@@ -219,7 +219,7 @@ def test_an_answer_to_a_reread_that_is_void_is_not_taken_for_the_next_ones() -> 
     consumer.fetch(partitions=[0], wait=30.0)
     first, second = world.pending_rereads
     assert first.span == second.span
-    world.upstream(lambda pool: pool.inflow.reread(source(0), first.token, (), True, "", world.now))
+    world.upstream(lambda pool: pool.inflow.reread(source(0), first.token, (), True, "", 0, world.now))
     assert not consumer.received, "all of it would have been taken for gone"
     world.pending_rereads.pop(0)
     world.reread()
@@ -283,7 +283,7 @@ def test_the_parts_of_an_answer_are_put_together() -> None:
     world.pending_rereads.clear()
     for first, last in ((0, 1), (2, 4)):
         batch = batch_of(source(0), first, last)
-        world.upstream(lambda pool: pool.inflow.reread(source(0), wanted.token, (batch,), last == 4, "", world.now))  # noqa: B023
+        world.upstream(lambda pool: pool.inflow.reread(source(0), wanted.token, (batch,), last == 4, "", 0, world.now))  # noqa: B023
     assert consumer.received == expected
 
 
@@ -295,7 +295,9 @@ def test_what_an_error_left_out_is_asked_for_again() -> None:
     other = world.consumer("other")
     other.fetch(partitions=[0], wait=30.0)
     batch = batch_of(source(0), 0, 1)
-    world.upstream(lambda pool: pool.inflow.reread(source(0), wanted.token, (batch,), True, "broker away", world.now))
+    world.upstream(
+        lambda pool: pool.inflow.reread(source(0), wanted.token, (batch,), True, "broker away", 0, world.now)
+    )
     assert len(other.received) == 2
     other.fetch(partitions=[0], wait=30.0)
     world.advance(1.0)

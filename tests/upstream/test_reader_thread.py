@@ -88,12 +88,23 @@ def spans(event: Reread) -> list[tuple[int, int]]:
         (records(10, 25), [(10, 19)]),
         ([*records(10, 12), message(15), message(20)], [(10, 15)]),
         ([*records(10, 17), end(20)], [(10, 17)]),
-        ([end(50)], []),
     ],
 )
 def test_read_to_its_end(messages: list[Message], expected: list[tuple[int, int]]) -> None:
     event = read(Log(messages, KafkaError(KafkaError._FAIL)))
     assert (spans(event), event.error) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [(records(14, 25), [(14, 19)]), (records(30, 35), []), ([end(50)], [])],
+)
+@pytest.mark.parametrize("begins", [0, 14, 40])
+def test_where_the_log_begins_that_lacks_the_front_of_the_span(
+    messages: list[Message], expected: list[tuple[int, int]], begins: int
+) -> None:
+    event = read(Log(messages, (begins, 60)))
+    assert (spans(event), event.error, event.log_start) == (expected, "", begins)
 
 
 @pytest.mark.parametrize("bounds", [(0, 20), (0, 21), (0, 16), (17, 30)])

@@ -55,42 +55,43 @@ class Rereading:
     async def run(self) -> None:
         while True:
             token, source, span = await self._spans.get()
-            error = await self._read(token, source, span)
-            self._tell(Reread(source, token, (), True, error))
+            error, log_start = await self._read(token, source, span)
+            self._tell(Reread(source, token, (), True, error, log_start))
 
-    async def _read(self, token: RereadToken, source: UpstreamPartition, span: Span) -> str:
-        """Why it ended early, "" if it did not."""
-        position = span.first
+    async def _read(self, token: RereadToken, source: UpstreamPartition, span: Span) -> tuple[str, int]:
+        """Why it ended early, "" if it did not; and where the log begins, if that was asked for."""
+        position, log_start = span.first, 0
         reason = f"nothing came within {GIVE_UP:g} s"
         loop = asyncio.get_running_loop()
         progress_at = loop.time()
         while loop.time() - progress_at < GIVE_UP:
             reading = self._readings.get(source)
             if reading is None:
-                return "the partition is not ours any more"
+                return "the partition is not ours any more", log_start
             node = self._cluster.nodes.get(reading.leader)
             if node is None:
                 await asyncio.sleep(REST)
                 continue
             try:
-                after, is_end = await self._piece(reading, node, position, token, span)
+                after, is_end, begins = await self._piece(reading, node, position, token, span)
             except (Unreachable, ProtocolError, CorruptBatch) as problem:
                 reason = str(problem)
                 self._lost(reading, None)
                 await asyncio.sleep(REST)
                 continue
+            log_start = max(log_start, begins)
             if after > span.last or is_end:
-                return ""
+                return "", log_start
             if after > position:
                 position, progress_at = after, loop.time()
             else:
                 await asyncio.sleep(REST)
-        return reason
+        return reason, log_start
 
     async def _piece(
         self, reading: Reading, node: Node, position: int, token: RereadToken, span: Span
-    ) -> tuple[int, bool]:
-        """The next position, and whether nothing of the span can follow."""
+    ) -> tuple[int, bool, int]:
+        """The next position, whether nothing of the span can follow, and where the log begins, 0 if nobody asked."""
         source = reading.source
         served = (await node.asking.versions()).get(messages.FETCH)
         version = version_for(served, reading.topic_id is not None)
@@ -113,24 +114,24 @@ class Rereading:
                     self._deliver(source, token, span, batches)
                     if after == position and not batches:
                         return await self._at_end(reading, node, position, span)
-                    return after, False
+                    return after, False, 0
                 case OutOfRange():
                     return await self._at_end(reading, node, position, span)
                 case NotTheLeader(newer):
                     self._lost(reading, newer)
                 case _:
                     pass
-        return position, False
+        return position, False, 0
 
-    async def _at_end(self, reading: Reading, node: Node, position: int, span: Span) -> tuple[int, bool]:
+    async def _at_end(self, reading: Reading, node: Node, position: int, span: Span) -> tuple[int, bool, int]:
         """The log ends here, or begins behind it: whoever asks for the end is told to wait until its leader knows
         (KIP-207)."""
         low = await offset_of(reading.source, node, reading.epoch, EARLIEST)
         high = await offset_of(reading.source, node, reading.epoch, LATEST)
         if low is None or high is None:
-            return position, False
+            return position, False, 0
         after = max(position, low)
-        return after, after >= min(span.last + 1, high)
+        return after, after >= min(span.last + 1, high), low
 
     def _deliver(self, source: UpstreamPartition, token: RereadToken, span: Span, batches: tuple[Batch, ...]) -> None:
         # Batches are whole: who asked cuts them to the span, unless they are damaged.

@@ -1,0 +1,230 @@
+"""Topics of small transactions, and compacted ones: most offsets that lie between records have none.
+
+Nothing is stored for them, nothing is kept for each of them, and they hold up nobody.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from mesh.pool.acknowledged import unpack
+from mesh.pool.commits import PASS_AFTER
+from mesh.pool.effects import CommitUpstream, Gone
+from mesh.pool.partition import Partition
+from mesh.pool.redelivery import Redelivery
+from mesh.pool.results import CommitResult
+from mesh.pool.settings import PoolSettings
+from mesh.pool.window import Window
+from mesh.records.spans import Gap, Span
+from mesh.wire.errors import ErrorCode
+from tests.pool.harness import EU, Consumer, World, batch_of, source, value_of
+
+HERE = source(0)
+
+
+class Log:
+    """A partition of transactions of `size` records, each followed by its marker, as the raw engine tells it."""
+
+    def __init__(self, world: World, size: int = 1, empty: int = 1) -> None:
+        self.world = world
+        self.size = size
+        self.empty = empty
+        self.position = 0
+        self.records: list[int] = []
+        world.assign(EU)
+
+    def transaction(self) -> None:
+        first, last = self.position, self.position + self.size - 1
+        self.records += range(first, last + 1)
+        self.world.logs.setdefault(HERE, []).append((first, last))
+        self.position = last + 1 + self.empty
+        batch = batch_of(HERE, first, last)
+        self.world.upstream(lambda pool: pool.inflow.received(HERE, [batch], self.world.now, Gap.EMPTY))
+        self.world.upstream(lambda pool: pool.inflow.reached_end(HERE, self.position, Gap.EMPTY))
+        self.world.ends[HERE] = self.position
+
+    @property
+    def values(self) -> list[bytes]:
+        return [value_of(HERE, offset) for offset in self.records]
+
+
+def values(consumer: Consumer) -> list[bytes]:
+    return [value for _, _, value in consumer.received]
+
+
+def take_all(consumer: Consumer) -> None:
+    """Fetch until nothing comes at once."""
+    before = -1
+    while len(consumer.received) != before:
+        before = len(consumer.received)
+        consumer.fetch(partitions=[0], wait=0.0)
+
+
+def window_of(world: World, consumer: Consumer) -> Window:
+    return world.pool.members.by_id[consumer.member_id].windows[HERE]
+
+
+def partition_of(world: World) -> Partition:
+    return world.pool.partitions[HERE]
+
+
+@pytest.mark.parametrize(("size", "empty"), [(1, 0), (1, 1), (3, 1), (1, 40)])
+def test_one_upstream_commit_for_each_of_a_member(size: int, empty: int) -> None:
+    world = World()
+    consumer = world.consumer()
+    log = Log(world, size, empty)
+    for second in range(20):
+        for _ in range(20):
+            log.transaction()
+            consumer.fetch(partitions=[0], wait=0.0)
+            world.advance(0.05)
+        if second % 5 == 4:
+            consumer.commit()
+    assert values(consumer) == log.values
+    assert world.stored == {HERE: log.position}
+    assert len([each for each in world.effects if isinstance(each, CommitUpstream)]) == 4
+    world.check()
+
+
+def test_the_committed_offset_moves_past_markers_that_come_behind_the_last_commit() -> None:
+    world = World()
+    consumer = world.consumer()
+    log = Log(world, size=2)
+    log.transaction()
+    take_all(consumer)
+    consumer.commit()
+    assert world.stored == {HERE: 3}
+    world.upstream(lambda pool: pool.inflow.reached_end(HERE, 40, Gap.EMPTY))
+    assert world.stored == {HERE: 3}
+    world.advance(PASS_AFTER)
+    assert world.stored == {HERE: 40}
+    assert partition_of(world).lag == 0
+
+
+def test_a_member_that_is_stuck_with_transactions_holds_up_no_commit() -> None:
+    world = World(PoolSettings(initial_window=20_000))
+    stuck = world.consumer("stuck")
+    stuck.fetch(partitions=[0], wait=0.0)
+    log = Log(world)
+    for _ in range(5_000):
+        log.transaction()
+    take_all(stuck)
+    held = len(stuck.received)
+    assert held == 5_000
+    other = world.consumer("other")
+    for _ in range(50):
+        other.fetch(partitions=[0], wait=30.0)
+        for _ in range(5):
+            log.transaction()
+        take_all(other)
+        assert set(world.answer(other.commit(), CommitResult).errors.values()) == {ErrorCode.NONE}
+    assert values(other) == log.values[held:]
+    assert not partition_of(world).is_full
+    stored = world.upstreams[world.group].committed(HERE)
+    assert (stored.offset, unpack(HERE, stored.offset, stored.metadata).runs) == (0, (Span(9_999, log.position - 2),))
+    world.check()
+
+
+@pytest.mark.parametrize(("size", "empty"), [(1, 1), (2, 30)])
+def test_a_reader_that_is_alone_and_never_commits_reads_to_the_end(size: int, empty: int) -> None:
+    world = World(PoolSettings(hold_timeout=60.0))
+    consumer = world.consumer()
+    log = Log(world, size, empty)
+    for number in range(3_000):
+        log.empty = empty if number < 2_000 else 0
+        log.transaction()
+        if partition_of(world).backlog:
+            consumer.fetch(partitions=[0], wait=0.0)
+    take_all(consumer)
+    assert values(consumer) == log.values
+    assert world.pending_stores == [], "nothing was acknowledged"
+
+
+def test_what_is_kept_does_not_grow_with_transactions() -> None:
+    world = World(PoolSettings(replay_budget=1_000))
+    consumer = world.consumer()
+    log = Log(world, size=2)
+    for _ in range(1_000):
+        log.transaction()
+        consumer.fetch(partitions=[0], wait=0.0)
+    assert values(consumer) == log.values
+    assert len(window_of(world, consumer)) < 30
+    assert partition_of(world).ledger.spans == []
+    assert sys.getsizeof(partition_of(world).ledger._settled) < 1_000
+    world.check()
+
+
+def test_what_is_read_again_lacks_its_markers_and_nothing_is_told_to_be_gone() -> None:
+    world = World(PoolSettings(replay_budget=0), auto_reread=False)
+    first, second = world.consumer("first"), world.consumer("second")
+    log = Log(world, size=2, empty=2)
+    for _ in range(4):
+        log.transaction()
+    take_all(first)
+    second.fetch(partitions=[0], wait=30.0)
+    first.leave()
+    (wanted,) = world.pending_rereads
+    assert wanted.span == Span(0, 13)
+    world.reread(empty=[2, 3, 6, 7, 10, 11])
+    take_all(second)
+    assert values(second) == values(first) == log.values
+    assert not [each for each in world.effects if isinstance(each, Gone)]
+    second.commit()
+    assert world.stored == {HERE: 16}
+    world.check()
+
+
+def test_a_replay_of_transactions_has_the_offsets_that_it_had() -> None:
+    world = World(PoolSettings(replay_budget=0), auto_reread=False)
+    consumer = world.consumer()
+    log = Log(world, size=2, empty=3)
+    for _ in range(3):
+        log.transaction()
+    take_all(consumer)
+    before, consumer.received = consumer.received[3:], []
+    consumer.positions[0] = before[0][1]
+    consumer.fetch(partitions=[0], wait=30.0)
+    world.reread(empty=[2, 3, 4, 7, 8, 9])
+    take_all(consumer)
+    assert consumer.received == before
+    consumer.commit()
+    assert world.stored == {HERE: 15}
+    world.check()
+
+
+def test_a_clean_leave_counts_for_the_first_record_and_not_for_the_marker_before_it() -> None:
+    world = World(PoolSettings(redelivery=Redelivery(limit=2)))
+    first, second = world.consumer("first"), world.consumer("second")
+    log = Log(world, size=3)
+    log.transaction()
+    log.transaction()
+    first.fetch(partitions=[0], wait=0.0)
+    first.commit({0: first.received[2][1] + 1})
+    assert world.stored == {HERE: 3}
+    first.leave()
+    counted = [(each.span, each.count) for each in partition_of(world).ledger.counts]
+    assert counted == [(Span(3, 4), 1)]
+    take_all(second)
+    second.leave()
+    assert [letter.batch.first for letter in world.dead_letters] == [4]
+    world.check()
+
+
+def test_a_gap_that_is_larger_than_a_window_is_no_work() -> None:
+    """A compacted topic of which little is left; what a member may hold is measured in offsets."""
+    world = World(PoolSettings(initial_window=10))
+    consumers = [world.consumer(name) for name in ("first", "second")]
+    log = Log(world, size=2, empty=5_000)
+    for _ in range(10):
+        log.transaction()
+    for _ in range(10):
+        for consumer in consumers:
+            consumer.fetch(partitions=[0], wait=0.0)
+            consumer.commit()
+    assert sorted(values(consumers[0]) + values(consumers[1])) == sorted(log.values)
+    assert len(partition_of(world).backlog) == 0
+    world.advance(PASS_AFTER)
+    assert world.stored == {HERE: log.position}
+    world.check()
