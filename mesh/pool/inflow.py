@@ -253,7 +253,8 @@ class Inflow:
                 partition.end = end
 
     def position_reset(self, source: UpstreamPartition, start: int, reason: str, now: float) -> None:
-        """The offsets of a partition begin anew: what was known of it is void, also what is stored upstream."""
+        """The offsets of a partition begin anew: what was known of it is void, also what is stored upstream, and how
+        far its log went."""
         partition = self._serving.partitions.get(source)
         if partition is None or partition.standing is Standing.ABSENT:
             return
@@ -261,7 +262,7 @@ class Inflow:
         self._effects.append(Report("an upstream partition begins anew", fields, "warning"))
         self._demand.begin_anew(partition)
         self._lose(partition, Kind.RESET)
-        partition.ledger = Ledger(start)
+        partition.ledger, partition.end = Ledger(start), start
         self._serving.notes.began(source, start, ())
         partition.standing = Standing.ACTIVE
         self._serving.distribution.activate(partition, now)
@@ -278,6 +279,7 @@ class Inflow:
         self._lose(partition, Kind.RESET)
         # Runs lie above the committed offset, so that 1 voids all of them; 0 would be an end that is not known.
         self._begin(partition, Assignment(source, stored.offset, stored, False, max(offset, 1)), now)
+        partition.end = min(partition.end, offset)  # what stands above it is not known before it is told anew
         partition.standing = Standing.ACTIVE
         self._serving.distribution.activate(partition, now)
 

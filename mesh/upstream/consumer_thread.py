@@ -29,7 +29,7 @@ from mesh.upstream.admin import LazyAdmin
 from mesh.upstream.assignment import Assignment, topic_partitions
 from mesh.upstream.commits import REQUEST_TIMED_OUT, Commits
 from mesh.upstream.coverage import Coverage
-from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed
+from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed, PositionReset
 from mesh.upstream.events import EventChannel
 from mesh.upstream.fencing import Fence
 from mesh.upstream.groups import Groups, GroupsByLibrdkafka
@@ -76,7 +76,7 @@ class ConsumerThread(threading.Thread):
         self._channel = channel
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._consumer: Consumer | None = None
-        self._assignment = Assignment(cluster, start, False, channel.put)
+        self._assignment = Assignment(cluster, start, False, self._put)
         self._commits = Commits()
         self._admin = LazyAdmin(properties)
         groups = groups or GroupsByLibrdkafka(self._admin.client)
@@ -89,7 +89,7 @@ class ConsumerThread(threading.Thread):
         self._intake = Intake(
             cluster,
             self._assignment,
-            channel.put,
+            self._put,
             self._reachability.suspect,
             self._reachability.allows,
             self.noticed_anew,
@@ -156,6 +156,9 @@ class ConsumerThread(threading.Thread):
     def noticed_anew(self, source: UpstreamPartition) -> None:
         self._assignment.fell_back(source, time.monotonic())
 
+    def forget_ends(self, resets: int) -> None:
+        self._log_ends.forget(resets)
+
     def commit(
         self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition], deadline: float
     ) -> None:
@@ -181,6 +184,11 @@ class ConsumerThread(threading.Thread):
                 loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(errors))
 
     # The thread
+
+    def _put(self, event: EngineEvent) -> None:
+        self._channel.put(event)
+        if isinstance(event, PositionReset):
+            self._log_ends.forget()
 
     def run(self) -> None:
         try:

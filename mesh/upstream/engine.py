@@ -110,9 +110,14 @@ class EndReached:
 @dataclass(frozen=True, slots=True)
 class HighWatermarks:
     """How far the logs of all assigned partitions go that could be asked, looked at every second, told when one has
-    changed; for lag. Last stable offsets under read_committed, as far as consumers are served."""
+    changed, and after every PositionReset and LogParts; for lag, and for what may be leased. Last stable offsets under
+    read_committed, as far as consumers are served.
+
+    resets: how many of the resets that others have noticed were known when this was asked.
+    """
 
     offsets: Mapping[UpstreamPartition, int]
+    resets: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

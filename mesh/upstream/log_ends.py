@@ -39,6 +39,7 @@ class LogEnds:
         self._complain = complain
         self._answers: dict[UpstreamPartition, Future[ListOffsetsResultInfo]] = {}
         self._told: Mapping[UpstreamPartition, int] = {}
+        self._resets = 0
         self._ask_at = 0.0
 
     def look(self, sources: Collection[UpstreamPartition], now: float) -> None:
@@ -55,9 +56,11 @@ class LogEnds:
             )
             self._answers = {asked[place]: answer for place, answer in futures.items()}
 
-    def forget(self) -> None:
-        """Tell them again though they are the same; whoever was told knows them no more."""
+    def forget(self, resets: int | None = None) -> None:
+        """Tell them again though they are the same; whoever was told knows them no more. resets: how many others have
+        noticed by now, if that is why."""
         self._told, self._answers = {}, {}
+        self._resets = self._resets if resets is None else resets
 
     def _tell(self, answers: Mapping[UpstreamPartition, Future[ListOffsetsResultInfo]]) -> None:
         ends: dict[UpstreamPartition, int] = {}
@@ -77,4 +80,4 @@ class LogEnds:
             self._complain(problem)
         if ends and ends != self._told:
             self._told = ends
-            self._put(HighWatermarks(ends))
+            self._put(HighWatermarks(ends, self._resets))

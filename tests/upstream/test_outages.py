@@ -12,7 +12,7 @@ from mesh.upstream import catalog as catalog_module
 from mesh.upstream import groups, librdkafka, reader_thread
 from mesh.upstream.access import access_of
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
-from mesh.upstream.engine import PositionReset, Reread, RereadToken, SourceDown, SourceUp
+from mesh.upstream.engine import HighWatermarks, PositionReset, Reread, RereadToken, SourceDown, SourceUp
 from mesh.upstream.nodes import Nodes
 from mesh.wire.client import groups as messages_of_groups
 from mesh.wire.client.connection import ClientRequest
@@ -179,6 +179,7 @@ def test_a_topic_that_is_made_anew(broker: KafkaCluster, topic: str, again: int)
             await asyncio.to_thread(produce, broker.bootstrap_servers, topic, again)
             assert (await running.next(PositionReset)).start == 0
             await running.until(lambda: again == len({record.offset for record in running.records(topic)}))
+            await running.until(lambda: HighWatermarks({source(topic): again}) in running.events)
             assert [record.value for record in running.records(topic)] == [b"%d" % number for number in range(again)]
             assert await running.commit({source(topic): CommitPosition(0)}) == {source(topic): 0}
 

@@ -24,6 +24,7 @@ from mesh.upstream.engine import (
     EngineFailed,
     EngineOptions,
     HighWatermarks,
+    LogParts,
     Lost,
     PositionReset,
     Received,
@@ -53,6 +54,7 @@ class RawEngine:
         self._loop = loop
         self._deliver = deliver
         self._closed = False
+        self._resets = 0
         self._readings: dict[UpstreamPartition, Reading] = {}
         self._cluster = Nodes(
             options.cluster, options.bootstrap_servers, access_of(options.properties), buffers.allocate
@@ -64,7 +66,7 @@ class RawEngine:
             read_committed,
             options.buffer_bytes,
             buffers,
-            self._tell,
+            self._noticed,
             self._delegate,
             loop,
         )
@@ -173,6 +175,13 @@ class RawEngine:
 
     # Ours
 
+    def _noticed(self, event: EngineEvent) -> None:
+        """Our own reading tells it."""
+        if isinstance(event, PositionReset | LogParts):
+            self._resets += 1
+            self._group.forget_ends(self._resets)
+        self._tell(event)
+
     def _with_epochs(
         self, positions: Mapping[UpstreamPartition, CommitPosition]
     ) -> dict[UpstreamPartition, CommitPosition]:
@@ -185,8 +194,8 @@ class RawEngine:
         return told
 
     def _tell(self, event: EngineEvent) -> None:
-        if self._closed:
-            return
+        if self._closed or (isinstance(event, HighWatermarks) and event.resets != self._resets):
+            return  # ends of earlier logs, perhaps: they will be told again
         try:
             self._deliver(event)
         except Exception as problem:  # noqa: BLE001 - a bug in what was told; reading goes on

@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import Producer
 
 from mesh.records.spans import CommitPosition
-from mesh.upstream.engine import EndReached, Received, Revoked
+from mesh.upstream.engine import EndReached, HighWatermarks, PositionReset, Received, Revoked
 from mesh.upstream.raw.engine import RawEngine
-from tests.upstream.harness import engine, new_name, produce, run, source
+from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
 
 
 def test_records_commits_and_going_on(mock_cluster: str) -> None:
@@ -66,5 +66,21 @@ def test_a_rebalance_goes_on_where_it_was_read_to(mock_cluster: str) -> None:
                 again = await running.assigned()
                 assert all(each.resumed for each in again.values())
                 assert 0 not in again or again[0].start == 50
+
+    run(test)
+
+
+def test_ends_that_were_asked_before_a_reset_are_not_told() -> None:
+    """They may be of the log before; the thread that asked them asks again."""
+
+    async def test() -> None:
+        running = RunningEngine("localhost:1", "group", reads_with="raw")
+        assert isinstance(running.engine, RawEngine)
+        reset, ends = PositionReset(source("orders"), 0, "anew"), {source("orders"): 1_000}
+        running.engine._noticed(reset)
+        running.engine._from_group(HighWatermarks(ends, resets=0))
+        running.engine._from_group(HighWatermarks(ends, resets=1))
+        assert running.events == [reset, HighWatermarks(ends)]
+        await running.engine.close({})
 
     run(test)
