@@ -40,7 +40,7 @@ def unread(partition: Partition) -> list[Span]:
 
 def acquire(distribution: Distribution, partition: Partition, span: Span, now: float) -> list[tuple[Span, History]]:
     """Take what nobody holds of a span, from wherever it is."""
-    taken = partition.fared([part for each in unread(partition) if (part := common(each, span)) is not None])
+    taken = partition.ahead.take([part for each in unread(partition) if (part := common(each, span)) is not None])
     taken += _from_released(partition, span)
     taken += _from_backlog(distribution, partition, span)
     distribution.touched.add(partition)

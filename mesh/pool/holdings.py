@@ -13,7 +13,7 @@ from mesh.pool.acquiring import acquire, available_spans
 from mesh.pool.commits import Commits
 from mesh.pool.leased import Lease, Leased, LeaseRequest, Range, common, cut_out, holder_of, stored_leases
 from mesh.pool.notes import Kind
-from mesh.pool.partition import Partition, Released, Standing
+from mesh.pool.partition import Partition, Standing
 from mesh.pool.redelivery import Cause
 from mesh.pool.serving import Serving
 from mesh.pool.settings import PoolSettings
@@ -243,7 +243,8 @@ class Holdings:
             for part, history in parts:
                 below, above = _split(part, partition.ledger.received)
                 read += [(each, history) for each in below]
-                partition.ahead.update({each.first: Released(each, history, None) for each in above})
+                for each in above:
+                    partition.ahead.note(each, history)
             delivery = Delivery(0, span.first, span.last, None, leased.history)
             self._serving.giving_up.give_up(partition, delivery, read, None, now)
 

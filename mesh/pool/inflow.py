@@ -17,7 +17,7 @@ from mesh.pool.leases import Leases
 from mesh.pool.ledger import Ledger
 from mesh.pool.member import Member
 from mesh.pool.notes import Kind
-from mesh.pool.partition import Partition, Released, Standing
+from mesh.pool.partition import Partition, Standing
 from mesh.pool.redelivery import History
 from mesh.pool.serving import Serving
 from mesh.pool.topics import VirtualTopics
@@ -200,7 +200,7 @@ class Inflow:
     def _given_up_ahead(self, partition: Partition, batch: Batch, spans: list[Span]) -> list[Available]:
         """Leases gave up some of what comes now, or members did before the mesh was restarted; how often counts. What
         has come too often is not given any more."""
-        histories = partition.fared(spans)
+        histories = partition.ahead.take(spans)
         pieces = self._serving.cutting.keep(partition, batch, [span for span, _ in histories]) if histories else []
         lasts = [span.last for span, _ in histories]
         dead_letters = self._serving.dead_letters
@@ -215,8 +215,7 @@ class Inflow:
                     dead_letters.put_back(partition, available)
                 else:
                     fresh.append(available)
-        for passed in [first for first in partition.ahead if first < partition.ledger.received]:
-            del partition.ahead[passed]  # of what is left of it there is no record
+        partition.ahead.forget_below(partition.ledger.received)
         return fresh
 
     def reached_end(self, source: UpstreamPartition, offset: int, gap: Gap = Gap.UNKNOWN) -> None:
@@ -321,7 +320,7 @@ class Inflow:
         partition.ledger = Ledger(assignment.start, committed, runs, counts)
         self._serving.notes.began(source, partition.ledger.committable, partition.ledger)
         for each in counts:
-            partition.ahead[each.span.first] = Released(each.span, History(each.count), None)
+            partition.ahead.note(each.span, History(each.count))
         self._leases.restore(partition, known.leases, end, now)
 
     def _lose(self, partition: Partition, kind: Kind = Kind.REVOKED) -> None:
@@ -353,6 +352,5 @@ class Inflow:
 def _highest_known(partition: Partition) -> int:
     """The highest offset that is settled, leased, or was delivered in vain."""
     leased = [each.span.last for each in partition.leased.values()]
-    ahead = [each.span.last for each in partition.ahead.values()]
-    highest: int = max([partition.ledger.highest, *leased, *ahead])
+    highest: int = max([partition.ledger.highest, partition.ahead.highest, *leased])
     return highest

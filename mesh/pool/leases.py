@@ -36,7 +36,7 @@ from mesh.pool.leased import (
 from mesh.pool.ledger import Ledger
 from mesh.pool.notes import Kind
 from mesh.pool.partition import Partition
-from mesh.pool.redelivery import UNSENT, Cause
+from mesh.pool.redelivery import Cause
 from mesh.pool.serving import Serving
 from mesh.pool.settings import PoolSettings
 from mesh.pool.timers import Timer, Timers
@@ -211,10 +211,9 @@ class Leases:
         for each in stored:
             deadline = max(each.deadline - self._settings.epoch, now + HELD_AFTER_RESTART)
             lease = self._leases.get(each.id) or self._new(each.id, each.holder, deadline - now, now)
-            for span in each.spans:
-                if span.last < end:
-                    partition.leased[span.first] = Leased(span, UNSENT, lease)
-                    self._serving.notes.add(Kind.LEASED, partition.source, [span], holder_of(lease), 1)
+            for span, history in partition.ahead.take([span for span in each.spans if span.last < end]):
+                partition.leased[span.first] = Leased(span, history, lease)
+                self._serving.notes.add(Kind.LEASED, partition.source, [span], holder_of(lease), history.count + 1)
             self._end_if_empty(lease)
 
     def records_came(self, now: float) -> None:

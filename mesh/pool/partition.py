@@ -5,19 +5,20 @@ A Fetch and the partitions it asks for know each other, by its lanes; so both ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from sortedcontainers import SortedDict
 
+from mesh.pool.ahead import Ahead
 from mesh.pool.fetching import FetchRequest
 from mesh.pool.ids import ConnectionId, Ticket
-from mesh.pool.leased import Leased, common, cut_out
+from mesh.pool.leased import Leased, cut_out
 from mesh.pool.ledger import Ledger
 from mesh.pool.member import Member
-from mesh.pool.redelivery import UNSENT, History
+from mesh.pool.redelivery import History
 from mesh.pool.slots import Slot
 from mesh.pool.timers import Timer
 from mesh.pool.window import Available, Window
@@ -63,8 +64,8 @@ class Partition:
     given: the highest upstream offset that any Fetch has had, -1 for none.
     released: spans whose bytes have to be read again. resting: such that are not to be delivered again yet.
     dying: records that are being written to the dead-letter topic.
-    leased: spans that leases hold, by their first offset; some may not have been received yet. ahead: those that leases
-    gave up before they were received: the engine will bring them.
+    leased: spans that leases hold, by their first offset; some may not have been received yet. ahead: those that nobody
+    holds, and the engine will bring, but that were given up before.
     end: the end of the upstream log, as far as it is known.
     is_awaited: the group upstream has not told yet whose it is.
     is_full: so much was acknowledged above the lowest record that is not, that hardly more of it can be stored.
@@ -110,7 +111,7 @@ class Partition:
         self.released: SortedDict[int, Released] = SortedDict()
         self.dying: dict[int, Available] = {}
         self.leased: SortedDict[int, Leased] = SortedDict()
-        self.ahead: SortedDict[int, Released] = SortedDict()
+        self.ahead = Ahead()
         self.resting: SortedDict[int, Released] = SortedDict()
         self.parked: dict[Fetch, Lane] = {}
         self.waiting: dict[Fetch, Lane] = {}
@@ -179,22 +180,6 @@ class Partition:
         for leased in self.leased.values() if spans else ():
             spans = cut_out(spans, leased.span)
         return spans
-
-    def fared(self, spans: Iterable[Span]) -> list[tuple[Span, History]]:
-        """How these fared when they were leased, before the engine had brought them; that is forgotten here."""
-        found: list[tuple[Span, History]] = []
-        for span in spans:
-            left = [span]
-            for entry in list(self.ahead.values()):
-                part = common(entry.span, span)
-                if part is not None:
-                    del self.ahead[entry.span.first]
-                    for rest in cut_out([entry.span], part):
-                        self.ahead[rest.first] = Released(rest, entry.history, None)
-                    found.append((part, entry.history))
-                    left = cut_out(left, part)
-            found += [(part, UNSENT) for part in left]
-        return sorted(found, key=lambda entry: entry[0])
 
     def clear(self) -> None:
         self.backlog.clear()

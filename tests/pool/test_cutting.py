@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from mesh.pool.effects import Report
-from mesh.pool.partition import Released
 from mesh.pool.redelivery import History, Redelivery
 from mesh.pool.settings import PoolSettings
 from mesh.records.batch import Batch, seal
@@ -154,7 +153,7 @@ def test_what_was_given_up_before_it_came_counts_against_the_batch_that_cannot_b
     world, consumer = begin()
     world.assign_all()
     partition = source(0)
-    world.pool.partitions[partition].ahead[3] = Released(Span(3, 5), History(1), None)
+    world.pool.partitions[partition].ahead.note(Span(3, 5), History(1))
     batches = [batch_of(partition, first, first + 9) for first in (0, 10)]
     damage(batches[0])
     world.upstream(lambda pool: pool.inflow.received(partition, join_runs(batches), world.now))
