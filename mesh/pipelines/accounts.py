@@ -129,6 +129,8 @@ class _Accounting:
         reset = max((at for at, each in enumerate(found.events) if each.event == "reset"), default=-1)
         if reset >= 0:  # of what was before nothing can be said any more
             before, found = State(), replace(found, events=found.events[reset + 1 :])
+        if any(each.event == "truncated" for each in found.events):
+            before, found = _without_truncated(before, found)
         self._before = before
         self._found = found
         self._rules = rules
@@ -285,9 +287,7 @@ class _Accounting:
         floor = max(floor, self._before.floor)
         above = [(floor, 1 << 62)]
         kept = [common(each, above) for each in (delivered, acknowledged, to_land, landed, dead)]
-        held = [
-            [e.event, e.time, e.first, e.last, e.member, e.client_id, e.host, e.lease, e.deliveries] for e in self._held
-        ]
+        held = [_remembered(each) for each in self._held]
         at = max(bisect_right(self._windows, (floor, 1 << 62)) - 1, 0)
         state = State(self._baseline, seen, floor, left)
         state.delivered, state.acknowledged, state.to_land, state.landed, state.dead = kept
@@ -311,6 +311,46 @@ class _Accounting:
             at = max(bisect_right(self._windows, (first, 1 << 62)) - 1, 0)
             window = self._windows[at][1] if self._windows else 0
             self._deviations.append(Deviation(kind, first, last, window, story))
+
+
+def _without_truncated(before: State, found: Found) -> tuple[State, Found]:
+    """What was before, and what happened, without what is about offsets of logs that were truncated after it."""
+    events: list[Happened] = []
+    for each in found.events:
+        if each.event == "truncated":
+            events = [below for event in events if (below := _below(event, each.first)) is not None]
+            before = _state_below(before, each.first)
+        events.append(each)
+    return before, replace(found, events=events)
+
+
+def _below(event: Happened, offset: int) -> Happened | None:
+    """What of an event is about offsets below this one; events about no offset stay."""
+    if event.last < offset:
+        return event
+    is_about_nothing_left = event.first >= offset and event.event != "known"
+    return None if is_about_nothing_left else replace(event, last=offset - 1)
+
+
+def _state_below(state: State, offset: int) -> State:
+    kept = [(0, offset - 1)]
+    held = [_below(Happened(*each), offset) for each in state.held]
+    return replace(
+        state,
+        seen=min(state.seen, offset),
+        floor=min(state.floor, offset),
+        open=[(first, min(last, offset - 1), window) for first, last, window in state.open if first < offset],
+        delivered=common(state.delivered, kept),
+        acknowledged=common(state.acknowledged, kept),
+        to_land=common(state.to_land, kept),
+        landed=common(state.landed, kept),
+        dead=common(state.dead, kept),
+        held=[_remembered(each) for each in held if each is not None],
+    )
+
+
+def _remembered(e: Happened) -> list[Any]:
+    return [e.event, e.time, e.first, e.last, e.member, e.client_id, e.host, e.lease, e.deliveries]
 
 
 def _take(holding: HeldRuns[Happened], each: Happened) -> None:

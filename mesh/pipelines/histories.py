@@ -62,6 +62,8 @@ def facts(events: Iterable[Happened], until: int) -> Iterator[Fact]:
             yield from (_ended(each.event, each.time, piece) for piece in pieces)
             rest = without([(each.first, each.last)], [(piece.first, piece.last) for piece in pieces])
             yield from (Fact(each.event, each.time, each.member, last - first + 1) for first, last in rest)
+        elif each.event == "truncated":
+            yield from (_ended("revoked", each.time, piece) for piece in holdings.cut(each.first, each.last))
         elif each.event == "corrected":
             for piece in holdings.cut(each.first, each.last):
                 holdings.put(replace(piece, who=each.member))

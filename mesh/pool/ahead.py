@@ -59,6 +59,10 @@ class Ahead:
         if self._spans and offset > 0:
             self._cut(Span(0, offset - 1))
 
+    def forget_from(self, offset: int) -> None:
+        """There are other records from this offset on."""
+        self._cut(Span(offset, max(self.highest, offset)))
+
     def clear(self) -> None:
         self._spans.clear()
 

@@ -21,6 +21,7 @@ from mesh.pool.partition import Partition, Standing
 from mesh.pool.redelivery import History
 from mesh.pool.serving import Serving
 from mesh.pool.topics import VirtualTopics
+from mesh.pool.truncation import highest_known, truncate
 from mesh.pool.window import Available
 from mesh.records.batch import Batch
 from mesh.records.runs import count_with, singles
@@ -266,21 +267,22 @@ class Inflow:
         partition.standing = Standing.ACTIVE
         self._serving.distribution.activate(partition, now)
 
-    def log_parts(self, source: UpstreamPartition, offset: int, now: float) -> None:
-        """A partition that has just begun has perhaps other records from `offset` on than those that are stored as
-        acknowledged, or leased, there: that is void."""
+    def truncated(self, source: UpstreamPartition, offset: int, now: float) -> None:
+        """The log is the one that was read, or that the stored leader epoch speaks of, only up to `offset`."""
         partition = self._serving.partitions.get(source)
-        if partition is None or not partition.is_active or _highest_known(partition) < offset:
+        if partition is None or partition.standing is Standing.ABSENT:
             return
-        stored = partition.ledger.stored
-        fields = {"group": self.group, "partition": str(source), "offset": offset}
-        self._effects.append(Report("what was acknowledged of a log that was truncated is void", fields, "warning"))
-        self._lose(partition, Kind.RESET)
-        # Runs lie above the committed offset, so that 1 voids all of them; 0 would be an end that is not known.
-        self._begin(partition, Assignment(source, stored.offset, stored, False, max(offset, 1)), now)
-        partition.end = min(partition.end, offset)  # what stands above it is not known before it is told anew
-        partition.standing = Standing.ACTIVE
-        self._serving.distribution.activate(partition, now)
+        known = highest_known(partition)
+        if known < offset:
+            return
+        fields = {"group": self.group, "partition": str(source), "span": str(Span(offset, known))}
+        event = "records and acknowledgements discarded: an upstream log was truncated"
+        self._effects.append(Report(event, fields, "warning"))
+        self._serving.notes.add(Kind.TRUNCATED, source, [Span(offset, known)])
+        truncate(partition, offset, self._serving, self._members)
+        if partition.is_active:
+            self._serving.distribution.activate(partition, now)
+            self._serving.rereads.pump(partition)
 
     def reread(
         self,
@@ -347,10 +349,3 @@ class Inflow:
             if eager != (cluster in self._eager):
                 (self._eager.add if eager else self._eager.discard)(cluster)
                 self._effects.append(HurryUpstream(self.group, cluster, eager))
-
-
-def _highest_known(partition: Partition) -> int:
-    """The highest offset that is settled, leased, or was delivered in vain."""
-    leased = [each.span.last for each in partition.leased.values()]
-    highest: int = max([partition.ledger.highest, partition.ahead.highest, *leased])
-    return highest

@@ -14,6 +14,7 @@ not. Offsets without records make none: a reader of the log finds out about them
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from sortedcontainers import SortedDict, SortedSet
@@ -105,11 +106,6 @@ class Ledger:
         """Whether the engine has read all that is settled, or its epoch is stored. Leases go ahead of the engine."""
         return self.highest < max(self.received, self._known + 1)
 
-    @property
-    def waits_for_next(self) -> Span | None:
-        """The offsets without records that count with the next batch."""
-        return None if self._empty_from is None else Span(self._empty_from, self.received - 1)
-
     def receive(self, first: int, last: int, at_once: bool = False) -> list[Span]:
         """Take note of a batch that holds [first, last]; returns what of it is new and to be processed, with the
         offsets in front of it that have no record.
@@ -195,6 +191,22 @@ class Ledger:
         if position <= last:
             found.append(Span(position, last))
         return found
+
+    def truncate(self, offset: int) -> None:
+        """From `offset` on it is another log: nothing of it was received, or settled."""
+        self.version += 1
+        for first in list(self._settled.irange(offset)):
+            del self._settled[first]
+            self._acknowledged.discard(first)
+        lower = before(self._settled, offset)
+        if lower is not None:
+            self._settled[lower] = min(self._settled[lower], offset - 1)
+        self._counts.forget(Span(offset, sys.maxsize))
+        if self._empty_from is not None and self._empty_from >= offset:
+            self._empty_from = None
+        self.committable = min(self.committable, offset)
+        self.received = min(self.received, offset)
+        self._known = min(self._known, offset - 1)
 
     # What was delivered in vain
 

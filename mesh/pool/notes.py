@@ -47,6 +47,8 @@ class Kind(Enum):
     """Everything that was held of the partition is void: it goes to another process, or this one leaves its group."""
     RESET = "reset"
     """The offsets of the partition begin anew: whatever was known of it is void."""
+    TRUNCATED = "truncated"
+    """The log is another one from `first` on: whatever was known of it from there on, up to `last`, is void."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,13 @@ class Rereads:
             self._under_way[source] = request
             self._effects.append(RereadUpstream(self._group, request.token, source, request.span))
 
+    def begin_again(self, partition: Partition) -> None:
+        """What is being read again may be of a log that is not there any more."""
+        request = self._under_way.pop(partition.source, None)
+        if request is not None and isinstance(request.purpose, tuple):
+            owner, delivery = request.purpose
+            self._wanted.setdefault(partition.source, {})[delivery] = owner
+
     def forget(self, source: UpstreamPartition) -> None:
         self._under_way.pop(source, None)
         self._wanted.pop(source, None)

@@ -200,6 +200,20 @@ class Window:
         self.committed = self.end
         return released
 
+    def truncate(self, offset: int) -> int:
+        """Upstream there are other records from this offset on; returns how many offsets that takes away. What is left
+        of a delivery that reaches beyond it has to be read again."""
+        held = self.held
+        for delivery in [each for each in self if each.last >= offset]:
+            if delivery.first >= offset:
+                del self._deliveries[delivery.virtual]
+                delivery.held = False
+                self.held -= len(delivery)
+            else:
+                self.held -= delivery.last - offset + 1
+                delivery.last, delivery.batch, delivery.records_end = offset - 1, None, None
+        return held - self.held
+
     def forfeit(self) -> None:
         """What it was sent, or has settled, is lost; until its member begins anew, its commits are about that."""
         self.is_forfeited = True

@@ -105,7 +105,7 @@ class UpstreamEvents:
             case PositionReset(partition, start, reason):
                 pool.inflow.position_reset(partition, start, reason, now)
             case LogParts(partition, offset):
-                pool.inflow.log_parts(partition, offset, now)
+                pool.inflow.truncated(partition, offset, now)
             case Reread(partition, token, batches, complete, error, log_start):
                 pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
             case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():

@@ -231,6 +231,21 @@ def test_a_killed_process_took_some_of_the_journal_with_it() -> None:
     assert kinds(account(State(), landing(events=in_order, landed=[]), Rules()).deviations) == [("missing", 0, 49)]
 
 
+def test_what_was_known_of_a_log_that_was_truncated_is_not_expected() -> None:
+    """99 records, of which 50 to 99 were of a log that is not there any more; 50 to 69 are others by now."""
+    first = [known(), given_to("a", 0, 99), given_to("a", 0, 79, "acknowledged")]
+    second = [Happened("truncated", 2, 50, 99), given_to("b", 50, 69), given_to("b", 50, 69, "acknowledged")]
+    log = Found(events=[*first, *second], exists=[(0, 69, 0)], end=70, claimed=[(0, 69)])
+    found = account(State(), log, Rules(lands=False))
+    assert not found.deviations
+    assert (found.waiting, totals(dict(found.counts))["acknowledged"]) == (0, 70)
+    before = account(State(), replace(log, events=first, exists=[(0, 99, 0)], end=100, claimed=[]), Rules(lands=False))
+    assert before.waiting == 20
+    after = account(before.state, replace(log, events=second, exists=[]), Rules(lands=False))
+    assert not after.deviations
+    assert (after.waiting, after.state.seen) == (0, 70)
+
+
 def test_what_was_settled_before_the_journal_is_not_expected() -> None:
     events = [known(30), Happened("known", 0, 40, 49), lease("leased", 30, 39), lease("leased", 50, 99)]
     events += [lease("acknowledged", 30, 39), lease("acknowledged", 50, 99)]

@@ -63,7 +63,7 @@ def test_a_lease_that_is_told_once_more_goes_on() -> None:
     ]
 
 
-KINDS = ["delivered", "redelivered", "corrected", "known", "revoked", "reset", *sorted(ENDED)]
+KINDS = ["delivered", "redelivered", "corrected", "known", "revoked", "reset", "truncated", *sorted(ENDED)]
 EVENTS = st.lists(
     st.tuples(
         *(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30), st.sampled_from("abc")),
@@ -96,6 +96,9 @@ def of_each_offset(events: list[Happened], until: int) -> Counter[Any]:
             held.clear()
             continue
         for offset in range(each.first, each.last + 1):
+            if each.event == "truncated" and offset in held:
+                holder, since, _ = held.pop(offset)
+                found["revoked", each.time, holder, -1, each.time - since, -1] += 1
             who, since, produced = held.get(offset, (each.member, -1, -1))
             if each.event in {"delivered", "redelivered"}:
                 first_time = each.event == "delivered" and each.produced >= 0

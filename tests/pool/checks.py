@@ -55,7 +55,7 @@ def check_pool(world: World, pool: Pool) -> None:
         if partition.standing is not Standing.ABSENT:
             unsettled = offsets_of(ledger.unsettled(ledger.committable, ledger.received - 1))
             settled = set(range(ledger.committable, ledger.received)) - unsettled
-            waits = offsets_of([ledger.waits_for_next] if ledger.waits_for_next is not None else [])
+            waits = set() if ledger._empty_from is None else set(range(ledger._empty_from, ledger.received))
             assert unsettled - waits <= places.keys(), (partition, unsettled - waits - places.keys())
             assert not waits & places.keys(), (partition, waits & places.keys())
             # What was leased may turn out not to exist upstream: then it is settled as well.

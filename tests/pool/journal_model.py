@@ -23,6 +23,11 @@ class Known:
     held: dict[int, Holder] = field(default_factory=dict)
     empty: set[int] = field(default_factory=set)
 
+    def truncate(self, offset: int) -> None:
+        self.settled = {each for each in self.settled if each < offset}
+        self.empty = {each for each in self.empty if each < offset}
+        self.held = {each: holder for each, holder in self.held.items() if each < offset}
+
 
 class JournalModel:
     def __init__(self) -> None:
@@ -34,10 +39,19 @@ class JournalModel:
         offsets = range(note.first, note.last + 1)
         self.seen.add(note.kind)
         match note.kind:
+            case Kind.REVOKED | Kind.RESET:
+                self.known[note.group, note.partition] = Known()
+            case Kind.TRUNCATED:
+                known.truncate(note.first)
+            case _:
+                self._of_offsets(note, known, offsets)
+
+    def _of_offsets(self, note: Note, known: Known, offsets: range) -> None:
+        assert offsets or note.kind is Kind.KNOWN
+        match note.kind:
             case Kind.KNOWN:
                 known.settled.update(offsets)
             case Kind.DELIVERED | Kind.REDELIVERED | Kind.LEASED:
-                assert offsets
                 assert not known.held.keys() & offsets, "nothing is held twice"
                 assert note.kind is Kind.LEASED or not known.settled & set(offsets), "nothing settled is delivered"
                 assert note.deliveries > 0
@@ -58,14 +72,10 @@ class JournalModel:
                     known.held.pop(offset, None)
                 known.settled.update(offsets)
             case Kind.EMPTY:
-                assert offsets
                 known.empty.update(offsets)  # and they may be counted with the record behind them
             case Kind.DELETED:
-                assert offsets
                 assert not known.settled & set(offsets)
                 known.settled.update(offsets)
-            case Kind.REVOKED | Kind.RESET:
-                self.known[note.group, note.partition] = Known()
 
     @staticmethod
     def _no_longer_held(known: Known, note: Note, offsets: Iterable[int]) -> None:

@@ -39,7 +39,7 @@ def test_nothing_is_leased_of_a_log_that_began_anew_until_its_end_is_known() -> 
 def test_nothing_is_leased_beyond_where_the_log_parts_until_its_end_is_known() -> None:
     world = world_of(ends=100)
     lease(world, "a", most=400)
-    world.upstream(lambda pool: pool.inflow.log_parts(source(0), 60, world.now))
+    world.upstream(lambda pool: pool.inflow.truncated(source(0), 60, world.now))
     wanted = request("b", most=400)
     granted = ask(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now), LeaseGranted)
     assert all(each.span.last < 60 for each in granted.ranges if each.partition == source(0))
