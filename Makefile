@@ -47,12 +47,15 @@ test-clients: install ## every client of docs/clients.md on real brokers, three 
 	$(BIN)/python -m tests.clients.building
 	$(BIN)/pytest -m long -n 3 tests/clients $(ARGS)
 
-.PHONY: chaos soak
+.PHONY: chaos soak lives
 SECONDS ?= 60
 MINUTES ?= 0
 chaos: install ## kill and hang everything by the plan of a seed, e.g. make chaos SEED=7 SECONDS=60, or MINUTES=30 for the seeds that follow
 	$(BIN)/python -m tests.clients.building
 	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) --seconds $(SECONDS) --minutes $(MINUTES)
+
+lives: install ## random lives of a pool, its leases and its logs, against a model of the promises, e.g. make lives MINUTES=60 SEED=1
+	$(BIN)/python -m tests.pool.random_lives $(if $(SEED),--seed $(SEED)) --minutes $(if $(filter-out 0,$(MINUTES)),$(MINUTES),10)
 
 soak: install ## five million records past stuck members, with an eye on memory, e.g. make soak MINUTES=10
 	$(BIN)/python -m tests.chaos.soak --minutes $(if $(filter-out 0,$(MINUTES)),$(MINUTES),10)

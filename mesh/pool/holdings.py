@@ -230,9 +230,9 @@ class Holdings:
 
     def _give_up(self, partition: Partition, leased: Leased, is_first: bool, cause: Cause, now: float) -> None:
         """NEVER_FETCHED: as if it had never been leased, since nobody was told of it."""
+        count = leased.history.count + 1
+        self._notes.given_up(cause, partition.source, [leased.span], holder_of(leased.lease), count)
         for span in partition.ledger.unsettled(leased.span.first, leased.span.last):
-            count = leased.history.count + 1
-            self._notes.given_up(cause, partition.source, [span], holder_of(leased.lease), count)
             parts = [(span, leased.history)]
             if cause is not Cause.NEVER_FETCHED:
                 holder = leased.lease.holder

@@ -151,7 +151,9 @@ def _check_transitions(world: World, partition: Partition, places: dict[int, str
         settled = range(partition.ledger.committable, partition.ledger.received)
         assert not any(offset in now for offset in settled if offset not in before and offset < world.seen.get(key, 0))
     world.states[key] = (partition.ledger, now)
-    world.seen[key] = partition.ledger.received
+    # What has no record at the end of what was read counts with what comes next.
+    waits_from = partition.ledger._empty_from
+    world.seen[key] = partition.ledger.received if waits_from is None else waits_from
 
 
 def _place(places: dict[int, str], place: str, spans: list[tuple[int, int]]) -> None:

@@ -88,7 +88,8 @@ class JournalModel:
             if partition.standing is Standing.ABSENT:
                 continue
             known = self.known[pool.group, source]
-            assert known.held == _held(pool, partition), source
+            held = _held(pool, partition)
+            assert known.held == held, (source, known.held.items() ^ held.items())
             ledger = partition.ledger
             top = max(known.settled, default=0)
             unsettled = offsets_of(ledger.unsettled(0, max(top, ledger.received - 1)))
