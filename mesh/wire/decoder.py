@@ -72,26 +72,15 @@ _REQUESTS: Final[Mapping[ApiKey, type]] = MappingProxyType(
 
 
 def decode_request(api_key: ApiKey, version: int, cursor: Cursor) -> RequestMessage:
-    """The whole request body at the cursor, in a version of `APIS`. Raises ProtocolError, also for bytes after it."""
+    """The request body at the cursor, in a version of `APIS`. Raises ProtocolError.
+
+    Whatever is behind it is not looked at, as by a broker: librdkafka's question for all topics (2.16, Metadata v9 and
+    above) has three bytes too many, a count of zero in four bytes where the first of them says it all.
+    """
     if api_key is ApiKey.FETCH:
-        message: RequestMessage = decode_fetch_request(cursor, version)
-    else:
-        table = _TABLES[api_key, version]
-        message = table.convert(table.read(cursor))
-        if api_key is ApiKey.METADATA and message == _ALL_TOPICS and _is_a_wide_zero(cursor):
-            return MetadataRequest(topics=())
-    cursor.finish()
-    return message
-
-
-_ALL_TOPICS: Final = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-
-
-def _is_a_wide_zero(cursor: Cursor) -> bool:
-    """librdkafka (2.16, Metadata v12) asks for no topics at all with a count of four bytes where a flexible version has
-    one: read as it stands that is all topics and three bytes too many, which brokers do not mind."""
-    read = cursor.data[cursor.position - 4 : cursor.position]
-    return len(cursor.data) - cursor.position == 3 and read == bytes(4)
+        return decode_fetch_request(cursor, version)
+    table = _TABLES[api_key, version]
+    return table.convert(table.read(cursor))
 
 
 class _Reader(NamedTuple):

@@ -14,7 +14,6 @@ Reason: TypeAlias = Literal[
     "invalid_length",
     "too_many_elements",
     "invalid_varint",
-    "invalid_utf8",
     "produce",
     "unauthenticated",
     "session_expired",

@@ -1,5 +1,9 @@
 """A cursor over one request from a peer: Kafka's primitive types, each bounded by the bytes that are left.
 
+It takes for a value what a broker takes for it (`org.apache.kafka.common.protocol.ByteBufferAccessor`, and what Kafka's
+generator makes of the messages), since clients are tried against brokers: a varint may have more bytes than it needs,
+every negative length is null, and bytes that are not UTF-8 are replaced.
+
 Nothing is allocated for a length or a count before it has been checked. Elements of arrays and tagged fields are also
 counted over the whole request, since a byte on the wire can become a hundred in memory.
 """
@@ -17,6 +21,8 @@ MAX_ELEMENTS: Final = 20_000
 """Elements of all arrays of a request together, and its tagged fields: a Fetch of that many partitions has 600 KB."""
 
 MAX_VARINT_BYTES: Final = 5
+_MAX_INT32: Final = 2**31 - 1
+_MAX_UINT32: Final = 2**32 - 1
 
 INT8: Final = Struct(">b")
 INT16: Final = Struct(">h")
@@ -40,7 +46,7 @@ class Cursor:
         self.elements_left = MAX_ELEMENTS
 
     def finish(self) -> None:
-        """Nothing may be left."""
+        """Nothing may be left. For answers of brokers; no broker looks at what is behind a request."""
         left = len(self.data) - self.position
         if left:
             raise ProtocolError("trailing_bytes", f"{left} bytes after the end of the message")
@@ -75,6 +81,7 @@ class Cursor:
         return UUID(bytes=value) if any(value) else None
 
     def unsigned_varint(self) -> int:
+        """Its lowest 32 bits, as a number that is not negative."""
         data, position = self.data, self.position
         value = 0
         for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
@@ -85,26 +92,30 @@ class Cursor:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 self.position = position
-                return value
+                return value & _MAX_UINT32
         raise ProtocolError("invalid_varint", f"a varint of more than {MAX_VARINT_BYTES} bytes at {self.position}")
 
     def compact_length(self) -> int:
-        """A length or count of the flexible encoding; -1 is null, as in the older one."""
-        return self.unsigned_varint() - 1
+        """A length or count of the flexible encoding; -1 is null, as in the older one.
+
+        Java's numbers have a sign, so one above 2^31 is negative, which is null; 2^31 itself, less one, is huge.
+        """
+        value = self.unsigned_varint()
+        return value - 1 if value <= _MAX_INT32 + 1 else -1
 
     def string(self) -> str:
         return self._text(self.int16())
 
     def nullable_string(self) -> str | None:
         length = self.int16()
-        return None if length == -1 else self._text(length)
+        return None if length < 0 else self._text(length)
 
     def compact_string(self) -> str:
         return self._text(self.compact_length())
 
     def compact_nullable_string(self) -> str | None:
         length = self.compact_length()
-        return None if length == -1 else self._text(length)
+        return None if length < 0 else self._text(length)
 
     def byte_string(self) -> bytes:
         return self._take(self.int32())
@@ -121,22 +132,20 @@ class Cursor:
 
     def count(self, element_size: int) -> int:
         """The length of an array whose elements have at least `element_size` bytes each; -1 is null."""
-        return self._affordable(self.int32(), element_size)
+        return self._affordable(max(self.int32(), -1), element_size)
 
     def compact_count(self, element_size: int) -> int:
         return self._affordable(self.compact_length(), element_size)
 
     def skip_tagged_fields(self) -> None:
         """In the requests served here there is none that a consumer sets; KIP-482 lets a reader skip the others."""
-        for _ in range(self._affordable(self.unsigned_varint(), 2)):
+        count = self.unsigned_varint()
+        for _ in range(self._affordable(count if count <= _MAX_INT32 else 0, 2)):
             self.unsigned_varint()
             self._skip(self.unsigned_varint())
 
     def _text(self, length: int) -> str:
-        try:
-            return self._take(length).decode()
-        except UnicodeDecodeError as error:
-            raise ProtocolError("invalid_utf8", f"a string that is not UTF-8 at {self.position}") from error
+        return self._take(length).decode(errors="replace")
 
     def _take(self, length: int) -> bytes:
         start = self.position
@@ -151,12 +160,10 @@ class Cursor:
         self.position += length
 
     def _skip_nullable(self, length: int) -> None:
-        if length != -1:
+        if length >= 0:
             self._skip(length)
 
     def _affordable(self, count: int, element_size: int) -> int:
-        if count < -1:
-            raise ProtocolError("invalid_length", f"count {count} at {self.position}")
         if count * element_size > len(self.data) - self.position:
             raise self._truncated(count * element_size)
         if count > self.elements_left:

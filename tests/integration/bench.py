@@ -110,10 +110,12 @@ class Bench:
                 job.result()
 
     def confluent(self, name: str, through: KafkaCluster | None = None, **options: Any) -> ConfluentMember:
-        """Start a confluent-kafka consumer on the mesh, or directly on a cluster; options: of ConsumerOptions."""
+        """Start a confluent-kafka consumer on the mesh, or directly on a cluster; options: of ConsumerOptions, with a
+        `topic` for another one than the bench's, or a regular expression."""
+        topic = options.pop("topic", self.topic)
         properties = {"client.id": name, **options.pop("properties", {})}
         address = (through or self.mesh).bootstrap_servers
-        chosen = ConsumerOptions(address, self.group, self.topic, properties=properties, **options)
+        chosen = ConsumerOptions(address, self.group, topic, properties=properties, **options)
         return self._joined(ConfluentMember(name, chosen, self._folder))
 
     def java(self, name: str) -> JavaMember:

@@ -244,7 +244,7 @@ async def test_a_protocol_error_found_when_the_request_is_taken_up() -> None:
     bench = Bench()
     peer = bench.peer()
     good = peer.bytes_of(ApiKey.API_VERSIONS, 0)
-    bad = peer.bytes_of(ApiKey.METADATA, 1, topics=())[4:] + b"tail"
+    bad = peer.bytes_of(ApiKey.METADATA, 1, topics=())[4:-1]
     peer.protocol.data_received(good + frame(bad) + peer.bytes_of(ApiKey.API_VERSIONS, 0))
     peer.read()
     assert peer.order == [1]

@@ -158,7 +158,7 @@ _OLDER: Mapping[ApiKey, tuple[Callable[[Mapping[str, Any]], Mapping[str, Any]], 
 
 
 def _values(metadata: Mapping[str, Any], annotation: Any) -> st.SearchStrategy[Any]:
-    item, is_array, is_nullable = _unfold(annotation)
+    item, is_array, is_nullable = unfold(annotation)
     kafka_type = metadata.get("kafka_type")
     drawn = entities(item) if kafka_type is None else _PRIMITIVES[kafka_type]
     if is_array:
@@ -167,7 +167,7 @@ def _values(metadata: Mapping[str, Any], annotation: Any) -> st.SearchStrategy[A
 
 
 def _sample(metadata: Mapping[str, Any], annotation: Any, numbers: Iterator[int]) -> Any:
-    item, is_array, _ = _unfold(annotation)
+    item, is_array, _ = unfold(annotation)
     if is_array:
         return tuple(_sample_value(metadata.get("kafka_type"), item, numbers) for _ in range(2))
     return _sample_value(metadata.get("kafka_type"), item, numbers)
@@ -195,7 +195,7 @@ def _sample_value(kafka_type: str | None, item: type, numbers: Iterator[int]) ->
 
 
 def _built(annotation: Any, value: Any) -> Any:
-    item, is_array, _ = _unfold(annotation)
+    item, is_array, _ = unfold(annotation)
     if value is None:
         return None
     if is_array:
@@ -209,8 +209,8 @@ def _built_value(item: type, value: Any) -> Any:
     return ErrorCode(value) if item is ErrorCode else value
 
 
-def _unfold(annotation: Any) -> tuple[type, bool, bool]:
-    """The item type, whether it is an array, whether it may be null."""
+def unfold(annotation: Any) -> tuple[type, bool, bool]:
+    """Of a field's type: the item type, whether it is an array, whether it may be null."""
     is_nullable = isinstance(annotation, UnionType)
     if is_nullable:
         (annotation,) = (argument for argument in get_args(annotation) if argument is not NoneType)

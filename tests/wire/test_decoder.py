@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema
 
-from mesh.wire.apis import ApiKey
+from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.decoder import decode_request
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import (
@@ -28,6 +28,7 @@ from mesh.wire.messages import (
 from mesh.wire.reader import MAX_ELEMENTS, Cursor
 from mesh.wire.writer import encode_unsigned_varint
 from tests.wire.entities import ALL_BUT_FETCH, ALL_VERSIONS, encode, entities, lift, sample, values
+from tests.wire.spellings import Spelling
 
 
 def assert_message(message: Any, expected: Mapping[str, Any]) -> None:
@@ -55,15 +56,15 @@ def test_reads_what_kio_writes(api_key: ApiKey, version: int, data: st.DataObjec
 
 
 @pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
-def test_every_prefix_is_truncated_and_every_tail_is_refused(api_key: ApiKey, version: int) -> None:
+def test_every_prefix_is_truncated_and_no_tail_is_looked_at(api_key: ApiKey, version: int) -> None:
     body = encode(sample(load_request_schema(api_key, version)))
     for end in range(len(body)):
         with pytest.raises(ProtocolError) as caught:
             decode_request(api_key, version, Cursor(body[:end]))
         assert caught.value.reason == "truncated"
-    with pytest.raises(ProtocolError) as caught:
-        decode_request(api_key, version, Cursor(body + b"\0"))
-    assert caught.value.reason == "trailing_bytes"
+    whole = decode_request(api_key, version, Cursor(body))
+    for tail in (b"\0", b"\xff", b"\xff" * 100):
+        assert decode_request(api_key, version, Cursor(body + tail)) == whole
 
 
 def test_golden_join_group_v5() -> None:
@@ -144,16 +145,22 @@ def test_older_versions_have_the_shape_of_the_newest(
     ("api_key", "version", "body", "reason"),
     [
         pytest.param(ApiKey.METADATA, 1, b"\x7f\xff\xff\xff", "truncated", id="huge count"),
-        pytest.param(ApiKey.METADATA, 9, b"\xff\xff\xff\xff\x0f", "truncated", id="huge compact count"),
+        pytest.param(ApiKey.METADATA, 9, b"\x80\x80\x80\x80\x08", "truncated", id="huge compact count"),
         pytest.param(ApiKey.METADATA, 9, b"\xff\xff\xff\xff\xff\x01", "invalid_varint", id="varint of six bytes"),
-        pytest.param(ApiKey.METADATA, 1, b"\xff\xff\xff\xfe", "invalid_length", id="count -2"),
+        pytest.param(ApiKey.METADATA, 0, b"\xff\xff\xff\xfe", "invalid_length", id="count -2 where none may be"),
         pytest.param(ApiKey.METADATA, 0, b"\xff\xff\xff\xff", "invalid_length", id="null array where none may be"),
         pytest.param(ApiKey.FIND_COORDINATOR, 0, b"\xff\xff", "invalid_length", id="null string where none may be"),
         pytest.param(ApiKey.FIND_COORDINATOR, 3, b"\0\0\0", "invalid_length", id="null compact string"),
         pytest.param(ApiKey.FIND_COORDINATOR, 0, b"\x7f\xff", "truncated", id="string beyond the end"),
-        pytest.param(ApiKey.FIND_COORDINATOR, 0, b"\0\x02\xc3\x28", "invalid_utf8", id="not UTF-8"),
-        pytest.param(ApiKey.FIND_COORDINATOR, 3, b"\x02g\0\xff\xff\xff\xff\x0f", "truncated", id="huge tagged fields"),
+        pytest.param(ApiKey.FIND_COORDINATOR, 3, b"\x02g\0\xff\xff\xff\xff\x07", "truncated", id="huge tagged fields"),
         pytest.param(ApiKey.FIND_COORDINATOR, 3, b"\x02g\0\x01\x05\x7f", "truncated", id="tagged field beyond the end"),
+        pytest.param(
+            ApiKey.FIND_COORDINATOR,
+            3,
+            b"\x02g\0\x01\x05\xff\xff\xff\xff\x0f",
+            "truncated",
+            id="tagged field of size -1",
+        ),
         pytest.param(ApiKey.HEARTBEAT, 4, b"\x02g\0\0\0\x01\x02m\0", "truncated", id="no tagged fields"),
     ],
 )
@@ -183,10 +190,47 @@ def test_tagged_fields_count_as_elements() -> None:
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_no_topics_as_librdkafka_asks_for_them(version: int) -> None:
-    """A count of four bytes where one is right: seen from AdminClient.list_topics() of confluent-kafka 2.16."""
-    asked = decode_request(ApiKey.METADATA, version, Cursor(bytes(4) + b"\1\0\0"))
-    assert asked == MetadataRequest(topics=())
-    for body in (bytes(4) + b"\1\0\0\0", b"\0\1\0\0\1\0\0", bytes(4) + b"\1\0"):
-        with pytest.raises(ProtocolError):
-            decode_request(ApiKey.METADATA, version, Cursor(body))
+def test_all_topics_as_librdkafka_asks_for_them(version: int) -> None:
+    """A count of four bytes where one is enough, from `AdminClient.list_topics()` of confluent-kafka 2.16: null, two
+    booleans that are false, no tagged fields, and three bytes that no broker looks at."""
+    body = (
+        b"\0\0\0\0"  # what librdkafka takes for the count
+        b"\x01"  # its allow_auto_topic_creation
+        b"\0"  # its include_topic_authorized_operations
+        b"\0"  # its tagged fields
+    )
+    assert decode_request(ApiKey.METADATA, version, Cursor(body)) == MetadataRequest(
+        topics=None, allow_auto_topic_creation=False
+    )
+
+
+@pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
+def test_a_wide_varint_is_the_number_that_it_says(api_key: ApiKey, version: int) -> None:
+    entity = sample(load_request_schema(api_key, version))
+    assert Spelling().write(entity) == encode(entity)
+    for width in (2, 5):
+        wide = Spelling(width=width).write(entity)
+        assert (len(wide) > len(encode(entity))) is is_flexible(api_key, version)
+        assert decode_request(api_key, version, Cursor(wide)) == decode_request(
+            api_key, version, Cursor(encode(entity))
+        )
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "body"),
+    [
+        pytest.param(ApiKey.METADATA, 1, b"\xff\xff\xff\xfe", id="count of -2"),
+        pytest.param(ApiKey.METADATA, 1, b"\x80\0\0\0", id="the lowest count"),
+        pytest.param(ApiKey.METADATA, 12, b"\xff\xff\xff\xff\x0f\1\0\0", id="compact count of -2"),
+        pytest.param(ApiKey.METADATA, 12, b"\x81\x80\x80\x80\x08\1\0\0", id="the lowest compact count"),
+        pytest.param(ApiKey.METADATA, 12, b"\x80\x80\x80\x80\x10\1\0\0", id="zero and a bit above the 32"),
+        pytest.param(ApiKey.METADATA, 12, b"\0\1\0\xff\xff\xff\xff\x0f", id="-1 tagged fields"),
+    ],
+)
+def test_whatever_is_negative_is_null(api_key: ApiKey, version: int, body: bytes) -> None:
+    assert decode_request(api_key, version, Cursor(body)) == MetadataRequest(topics=None)
+
+
+def test_malformed_text_is_replaced() -> None:
+    asked = decode_request(ApiKey.FIND_COORDINATOR, 0, Cursor(b"\0\x02\xc3\x28"))
+    assert asked == FindCoordinatorRequest(coordinator_keys=("\ufffd(",))

@@ -11,6 +11,7 @@ from tests.wire import fuzz
 
 NOT_OF_THE_DECODER = {
     "produce",
+    "trailing_bytes",
     "unauthenticated",
     "session_expired",
     "authentication_timeout",

@@ -1,0 +1,170 @@
+"""What a request says is what a broker reads out of its bytes, also where these are not as a good client writes them.
+
+A real broker and the decoder are given the same bytes, of every API in every version: they refuse the same ones, and
+where the broker answers two spellings alike, the decoder makes the same message of them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from kio.index import load_request_schema
+
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.connection import ServerConnection
+from mesh.wire.errors import ProtocolError
+from mesh.wire.frames import FrameSplitter
+from mesh.wire.messages import RequestMessage
+from tests.integration.kafka import KafkaCluster
+from tests.wire.entities import ALL_VERSIONS, frame, header_and_body, sample
+from tests.wire.spellings import Spelling
+
+SERVED = {api_key: (versions.lowest, versions.highest) for api_key, versions in APIS.items()}
+TAILS = (b"\0", b"\xff" * 9)
+WIDTHS = (2, 5)
+METADATA_V12 = (3).to_bytes(2, "big") + (12).to_bytes(2, "big") + (7).to_bytes(4, "big")
+"""Up to its client id."""
+
+
+class Broker:
+    """Connections to a real broker, one at a time."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        self._address = host, int(port)
+        self._socket: socket.socket | None = None
+
+    def ask(self, request: bytes) -> bytes | None:
+        """The answer to a request without its frame length; None when the broker closes the connection instead."""
+        self._socket = self._socket or socket.create_connection(self._address, timeout=30)
+        self._socket.sendall(frame(request))
+        frames = FrameSplitter(2**24)
+        while data := self._received():
+            for answer in frames.receive_data(data):
+                return bytes(answer)
+        self.close()
+        return None
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+
+    def _received(self) -> bytes:
+        assert self._socket is not None
+        try:
+            return self._socket.recv(2**16)
+        except ConnectionResetError:
+            return b""
+
+
+@pytest.fixture
+def broker(kafka: KafkaCluster) -> Iterator[Broker]:
+    kafka.committed("any")  # until its coordinator is there it answers now so, now so
+    broker = Broker(kafka)
+    yield broker
+    broker.close()
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: KafkaCluster) -> str:
+    kafka.create_topic("asked-for-in-other-words", 1)
+    return "asked-for-in-other-words"
+
+
+def decoded(request: bytes) -> RequestMessage | None:
+    """What the mesh makes of a request; None when it refuses it."""
+    try:
+        (received,) = ServerConnection(SERVED).receive_data(frame(request))
+        return received.decode()
+    except ProtocolError:
+        return None
+
+
+@pytest.mark.parametrize("api_key", list(ApiKey), ids=[each.name for each in ApiKey])
+def test_what_is_behind_a_request_and_how_wide_its_varints_are_changes_nothing(broker: Broker, api_key: ApiKey) -> None:
+    for version in APIS[api_key].all():
+        header, body = header_and_body(api_key, version)
+        wide = [Spelling(width=width).write(sample(load_request_schema(api_key, version))) for width in WIDTHS]
+        usual = broker.ask(header + body), decoded(header + body)
+        assert None not in usual
+        for other in (*(body + tail for tail in TAILS), *wide):
+            assert (broker.ask(header + other), decoded(header + other)) == usual, (version, other.hex())
+
+
+@pytest.mark.parametrize("null", [-1, -2, -100])
+def test_null_is_refused_where_a_broker_refuses_it(broker: Broker, null: int) -> None:
+    refused = set()
+    for api_key, version in ALL_VERSIONS:
+        header, body = header_and_body(api_key, version)
+        entity = sample(load_request_schema(api_key, version))
+        counted = Spelling()
+        assert counted.write(entity) == body
+        for place in range(counted.lengths):
+            request = header + Spelling(null_at=place, null=null).write(entity)
+            answer, message = broker.ask(request), decoded(request)
+            assert (answer is None) == (message is None), (api_key.name, version, place, answer, message)
+            refused.add(answer is None)
+    assert refused == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("usual", "other"),
+    [
+        pytest.param(b"\0\0\0", b"\0\0\0\0\1\0\0", id="a null that librdkafka writes in four bytes"),
+        pytest.param(b"\0\1\0", b"\xff\xff\xff\xff\x0f\1\0", id="a count of -2"),
+        pytest.param(b"\0\1\0", b"\x80\x80\x80\x80\x10\1\0", id="bits above the 32"),
+        pytest.param(b"\0\1\0", b"\0\xff\0", id="a boolean of 255"),
+    ],
+)
+def test_all_topics_are_asked_for_in_other_words(broker: Broker, topic: str, usual: bytes, other: bytes) -> None:
+    header = METADATA_V12 + b"\0\1c\0"
+    answer = broker.ask(header + usual + b"\0")
+    assert answer is not None
+    assert topic.encode() in answer
+    assert broker.ask(header + other + b"\0") == answer
+    assert decoded(header + other + b"\0") == decoded(header + usual + b"\0") is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"\x80\x80\x80\x80\x08\1\0\0", id="the lowest number, less one: a huge count"),
+        pytest.param(b"\xff\xff\xff\xff\x07\1\0\0", id="a huge count"),
+        pytest.param(b"\x80\x80\x80\x80\x80\0\1\0\0", id="a varint of six bytes"),
+        pytest.param(b"\0\1\0\1\5\xff\xff\xff\xff\x0f", id="a tagged field of size -1"),
+        pytest.param(b"\0\1\0\1\5\2a", id="a tagged field beyond the end"),
+        pytest.param(b"\0\1", id="cut off"),
+    ],
+)
+def test_what_both_refuse(broker: Broker, body: bytes) -> None:
+    assert broker.ask(METADATA_V12 + b"\0\1c\0" + body) is None
+    assert decoded(METADATA_V12 + b"\0\1c\0" + body) is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pytest.param(b"\xff\xff\0", id="no client id"),
+        pytest.param(b"\xff\x9c\0", id="a client id of length -100"),
+        pytest.param(b"\0\1\xe4\0", id="a client id in Latin-1"),
+        pytest.param(b"\0\1c\1\x05\1\0", id="a tagged field"),
+        pytest.param(b"\0\1c\2\x05\1\0\x05\1\0", id="a tagged field twice"),
+        pytest.param(b"\0\1c\x80\x80\0", id="no tagged fields, in three bytes"),
+        pytest.param(b"\0\1c\xff\xff\xff\xff\x0f", id="-1 tagged fields"),
+    ],
+)
+def test_headers(broker: Broker, header: bytes) -> None:
+    usual = broker.ask(METADATA_V12 + b"\0\1c\0" + b"\1\0\0\0")
+    assert broker.ask(METADATA_V12 + header + b"\1\0\0\0") == usual is not None
+    assert decoded(METADATA_V12 + header + b"\1\0\0\0") == decoded(METADATA_V12 + b"\0\1c\0" + b"\1\0\0\0") is not None
+
+
+def test_text_that_is_not_utf_8(broker: Broker) -> None:
+    """A broker names it with what stands for a character that cannot be read."""
+    request = METADATA_V12 + b"\0\1c\0" + b"\2" + bytes(16) + b"\4a\xffb" + b"\0\1\0\0"
+    readable = METADATA_V12 + b"\0\1c\0" + b"\2" + bytes(16) + b"\6a\xef\xbf\xbdb" + b"\0\1\0\0"
+    assert broker.ask(request) == broker.ask(readable) is not None
+    assert decoded(request) == decoded(readable) is not None
