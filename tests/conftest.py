@@ -19,7 +19,7 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
-_BROKER_FIXTURES = frozenset({"kafka", "kafka_pair"})
+_BROKER_FIXTURES = frozenset({"kafka", "kafka_pair", "old_pair"})
 _NO_SKIP = "KAFKA_MESH_NO_SKIP"
 _skipped = pytest.StashKey[list[str]]()
 

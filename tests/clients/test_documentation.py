@@ -25,7 +25,7 @@ from tests.clients.test_rewinds import (
     WITHOUT_POLL_INTERVAL,
 )
 from tests.clients.test_starts import ASSIGNS_WITH_GROUP, WITHOUT_GROUP
-from tests.integration.jars import KAFKA_VERSION
+from tests.integration.jars import KAFKA_VERSION, OLD_VERSIONS
 
 DOCUMENT = SOURCES.parents[1] / "docs" / "clients.md"
 PARTIAL: dict[str, Collection[Client]] = {
@@ -81,11 +81,11 @@ def existing() -> set[str]:
     return {test.name for folder in (SOURCES, SOURCES.parent / "integration") for test in functions_in(folder)}
 
 
-@pytest.mark.parametrize("heading", ["What was tried", "What to set"])
+@pytest.mark.parametrize("heading", ["What was tried", "What to set", "Brokers"])
 def test_every_row_names_tests_that_exist(heading: str) -> None:
     assert rows(heading)
     for row in rows(heading):
-        assert named_in(row[-1]), row
+        assert named_in(row[-1]) or row[-1] == "all the others", row
         assert named_in(row[-1]) <= existing(), row
 
 
@@ -107,6 +107,10 @@ def test_the_row_of_a_client_names_the_tests_that_run_with_it(client: Client) ->
     (row,) = [row for row in rows("What was tried") if row[0] == client.value]
     expected = WITH_EVERY_CLIENT | {name for name, chosen in PARTIAL.items() if client in chosen}
     assert named_in(row[-1]) == expected
+
+
+def test_brokers_are_those_that_run() -> None:
+    assert [row[0] for row in rows("Brokers")] == [KAFKA_VERSION, *OLD_VERSIONS]
 
 
 def test_versions_are_those_that_run() -> None:

@@ -44,8 +44,12 @@ class Bench:
 
     def compress_with(self, *codecs: str) -> None:
         """Of what is fed from now on, instead of all five."""
+        self.feed_as(codecs=codecs)
+
+    def feed_as(self, **options: Any) -> None:
+        """Options of Feed, of what is fed from now on."""
         assert not any(feed.ids() for feed in self._feeds)
-        self._feeds = [Feed(cluster, self.topic, codecs=codecs) for cluster in self.clusters]
+        self._feeds = [Feed(cluster, self.topic, **options) for cluster in self.clusters]
 
     def create_topics(self, partitions: int = 3) -> None:
         """Create the topic on every cluster."""

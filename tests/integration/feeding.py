@@ -20,8 +20,10 @@ class Feed:
         topic: str,
         shape: Callable[[str, int], Record] = varied_record,
         codecs: Sequence[str] = CODECS,
+        *,
+        is_idempotent: bool = True,
     ) -> None:
-        """shape: makes the record of an id and its number."""
+        """shape: makes the record of an id and its number. Formats before Kafka 0.11 know no idempotent producers."""
         self.cluster = cluster
         self.topic = topic
         self._shape = shape
@@ -29,7 +31,7 @@ class Feed:
         self._failed: list[KafkaError] = []
         # With more in flight, a producer's first batch may be refused by a partition that is just coming up and the
         # second one accepted; the first one's retry then counts as a duplicate, and is lost as a success.
-        one_by_one = {"enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
+        one_by_one = {"enable.idempotence": is_idempotent, "max.in.flight.requests.per.connection": 1}
         # One broker of several may hang: its partitions are led by another by then. And a topic may grow.
         patience = {"socket.timeout.ms": 5_000, "topic.metadata.refresh.interval.ms": 1_000}
         base = {**CLIENT_PROPERTIES, **patience, **one_by_one, "bootstrap.servers": cluster.bootstrap_servers}

@@ -5,28 +5,35 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tests.integration.building import built_once
 
 KAFKA_VERSION = "4.3.1"
 
-_POM = f"""<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>kafka-mesh</groupId><artifactId>brokers</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+_ARTIFACTS: Mapping[str, tuple[str, ...]] = {
+    KAFKA_VERSION: (
+        f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+        f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
+        "org.slf4j:slf4j-simple:1.7.36",
+    ),
+    "3.9.1": ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
+    "2.8.2": ("org.apache.kafka:kafka_2.13:2.8.2", "org.slf4j:slf4j-reload4j:1.7.36"),
+    # The ZooKeeper of its own, 3.4.13, looks for host names in a text that Java writes otherwise since 14.
+    "2.0.1": (
+        "org.apache.kafka:kafka_2.12:2.0.1",
+        "org.apache.zookeeper:zookeeper:3.4.10",
+        "org.slf4j:slf4j-reload4j:1.7.36",
+    ),
+    "1.1.1": ("org.apache.kafka:kafka_2.12:1.1.1", "org.slf4j:slf4j-reload4j:1.7.36"),
+    # Java had these classes itself until 8.
+    "0.11.0.3": ("org.apache.kafka:kafka_2.11:0.11.0.3", "javax.xml.bind:jaxb-api:2.3.1"),
+}
+"""What Maven fetches for a version of Kafka: brokers, and what they need on Java 17 beside what they ask for."""
+
+OLD_VERSIONS = tuple(version for version in _ARTIFACTS if version != KAFKA_VERSION)
+"""Newest first."""
 
 
 def missing_programs() -> list[str]:
@@ -34,23 +41,37 @@ def missing_programs() -> list[str]:
     return [program for program in ("java", "mvn") if shutil.which(program) is None]
 
 
-def kafka_jars() -> Path:
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     """The folder with the jars of broker and tools; filled by Maven the first time.
 
     KAFKA_MESH_CACHE moves it out of the repository's .cache/kafka.
     """
     cache = Path(os.environ.get("KAFKA_MESH_CACHE") or Path(__file__).parents[2] / ".cache" / "kafka")
-    return built_once(cache / KAFKA_VERSION, _fetch)
+    return built_once(cache / version, lambda folder: _fetch(version, folder))
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(version: str, folder: Path) -> None:
     pom = folder / "pom.xml"
-    pom.write_text(_POM)
+    pom.write_text(_pom(_ARTIFACTS[version]))
     copy = ("dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime")
     done = subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *copy], capture_output=True, text=True, timeout=600)
     if done.returncode:
-        raise RuntimeError(f"Maven could not fetch Apache Kafka {KAFKA_VERSION}:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"Maven could not fetch Apache Kafka {version}:\n{done.stdout}{done.stderr}")
     pom.unlink()
+
+
+def _pom(artifacts: Iterable[str]) -> str:
+    lines = []
+    for artifact in artifacts:
+        group, name, version = artifact.split(":")
+        names = f"<groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+        lines.append(f"<dependency>{names}</dependency>")
+    return f"""<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kafka-mesh</groupId><artifactId>brokers</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>{"".join(lines)}</dependencies>
+</project>
+"""
 
 
 def main() -> None:

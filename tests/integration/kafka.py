@@ -7,12 +7,14 @@ import logging
 import signal
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.integration.processes import START, ChildProcess, eventually, free_port
@@ -81,8 +83,7 @@ class KafkaCluster:
         self._is_measured = is_measured
         self.configure({})
         self._prober = self.admin()
-        self.cluster_id = _cluster_id()
-        self.run_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(self._properties))
+        self.cluster_id = self._format()
         self._process = self._start()
         self.wait_until_up()
 
@@ -90,7 +91,7 @@ class KafkaCluster:
         """Further server properties, which go before all others, from the next start on."""
         ports = {"port": self._port, "controller": self._controller}
         lines = [f"{name}={value.format(**ports)}" for name, value in {**self._more, **more}.items()]
-        usual = _PROPERTIES.format(**ports, logs=self.folder / "logs")
+        usual = self._usual_properties.format(**ports, logs=self.folder / "logs")
         self._properties.write_text(usual + "".join(f"{line}\n" for line in lines))
 
     def java(self, class_name: str, *arguments: str, heap: str = "256m") -> list[str]:
@@ -98,13 +99,12 @@ class KafkaCluster:
         # Java expands the asterisk. Processes of tests do not live for long enough to have more of the better compiler
         # than its work: of a broker's start 3.2 s of CPU with it, 2.2 s with the first tier alone.
         quick = () if self._is_measured and class_name == "kafka.Kafka" else ("-XX:TieredStopAtLevel=1",)
-        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         return [
             "java",
             f"-Xmx{heap}",
             "-XX:+UseSerialGC",
             *quick,
-            quiet,
+            *self._java_options(),
             "-cp",
             f"{self._jars}/*",
             class_name,
@@ -179,6 +179,15 @@ class KafkaCluster:
 
         eventually(f"leaders of {name}", is_led)
 
+    def set_topic(self, name: str, config: Mapping[str, str]) -> None:
+        """Change the configuration of a topic."""
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        admin = self.admin()
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
     def grow_topic(self, name: str, partitions: int) -> None:
         """Give a topic more partitions, so many in all."""
         admin = self.admin()
@@ -220,6 +229,20 @@ class KafkaCluster:
             if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return 0
             raise
+
+    @property
+    def _usual_properties(self) -> str:
+        """Of the server; `{port}`, `{controller}` and `{logs}` stand for those."""
+        return _PROPERTIES
+
+    def _java_options(self) -> Sequence[str]:
+        return ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
+
+    def _format(self) -> str:
+        """The folder, before the first start; the id of the cluster."""
+        cluster_id = _cluster_id()
+        self.run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+        return cluster_id
 
     def _start(self) -> ChildProcess:
         command = self.java("kafka.Kafka", str(self._properties), heap="768m")

@@ -1,0 +1,78 @@
+"""Brokers of earlier versions, with ZooKeeper, on the Java that the newest one has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.integration.jars import kafka_jars
+from tests.integration.kafka import KafkaCluster
+from tests.integration.processes import ChildProcess, free_port
+
+_PROPERTIES = """broker.id=1
+listeners=PLAINTEXT://127.0.0.1:{port}
+log.dirs={logs}
+log.retention.ms=-1
+auto.create.topics.enable=false
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+group.initial.rebalance.delay.ms=0
+log.cleaner.dedupe.buffer.size=2097152
+"""
+
+_LOG4J = """log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %c{1} %m%n
+"""
+
+
+class ZooKeeper:
+    """One node for the clusters of a version, each of which has a place of its own in it."""
+
+    def __init__(self, version: str, folder: Path) -> None:
+        """Starts it in `folder` (empty). Brokers wait for it themselves."""
+        folder.mkdir(parents=True)
+        self.version = version
+        self.address = f"127.0.0.1:{free_port()}"
+        self.log4j = folder / "log4j.properties"
+        self.log4j.write_text(_LOG4J)
+        self._process = ChildProcess(
+            [
+                *("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self.java_options()),
+                *("-cp", f"{kafka_jars(version)}/*", "org.apache.zookeeper.server.ZooKeeperServerMain"),
+                *(self.address.partition(":")[2], str(folder / "data")),
+            ],
+            log=folder / "zookeeper.log",
+        )
+
+    def java_options(self) -> Sequence[str]:
+        """Also for the brokers: their logs, which its own way of managing them would need another library for."""
+        return f"-Dlog4j.configuration={self.log4j.as_uri()}", "-Dzookeeper.jmx.log4j.disable=true"
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+
+
+class OldKafkaCluster(KafkaCluster):
+    """One broker of an earlier version."""
+
+    def __init__(self, name: str, zookeeper: ZooKeeper, folder: Path, more: Mapping[str, str] | None = None) -> None:
+        """Returns when the broker answers; `more` as for KafkaCluster."""
+        self._zookeeper = zookeeper
+        more = {"zookeeper.connect": f"{zookeeper.address}/{name}", **(more or {})}
+        super().__init__(name, kafka_jars(zookeeper.version), folder, more)
+
+    @property
+    def _usual_properties(self) -> str:
+        return _PROPERTIES
+
+    def _java_options(self) -> Sequence[str]:
+        return self._zookeeper.java_options()
+
+    def _format(self) -> str:
+        return ""  # it finds an id for itself
