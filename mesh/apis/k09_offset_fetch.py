@@ -5,7 +5,7 @@ Behaviour:
   again would lose records), never -1 (auto.offset.reset is never asked). The member is named by its id (v9), or by the
   JoinGroup that came on the same connection.
 * A tool (mesh/pool/tools.py) is answered with what the group has committed upstream, as ListOffsets answers it with the
-  ends of the upstream logs. -1 for a partition without; of a cluster that does not answer, what its pool knows.
+  ends of the upstream logs; but not where a member is named, whose client may share its name with a tool. -1 for a partition without; of a cluster that does not answer, what its pool knows.
 * A consumer that names a group it has not joined is given a slot of its own in that group's pool (assign() mode). One
   that may only describe the group is answered like a tool: a slot would let it take the records of that group.
 
@@ -42,7 +42,8 @@ def handle(context: Context, request: OffsetFetchRequest) -> list[Effect]:
     if any(group.topics is None for group in request.groups):
         notice(context)
     looks_only = any(group.topics is None or not may_take_part(context, group.group_id) for group in request.groups)
-    if looks_only or is_tool(context):
+    is_members = any(group.member_id for group in request.groups)
+    if looks_only or (is_tool(context) and not is_members):
         return ask_for_groups(context, [group.group_id for group in request.groups])
     effects: list[Effect] = []
     groups = tuple(_group(context, group, effects) for group in request.groups)

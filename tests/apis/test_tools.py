@@ -85,6 +85,17 @@ def test_who_asked_for_groups_is_a_tool_for_a_minute_on_connections_that_consume
     assert ends(consuming) == (0, int(mesh.cluster.slots.latest))
 
 
+def test_a_member_that_names_itself_is_none_whatever_else_its_client_asked() -> None:
+    """franz-go asks for offsets on a connection of their own, and its admin client has the same client.id."""
+    mesh, _ = busy()
+    Client(mesh, "kgo").ask(ApiKey.DELETE_GROUPS, 1, groups_names=("another",))
+    member, other = joined(mesh, "kgo"), Client(mesh, "kgo")
+    topics = ({"name": ORDERS, "partition_indexes": (0,)},)
+    group = {"group_id": GROUP, "topics": topics, "member_id": member.member_id, "member_epoch": 1}
+    (answer,) = other.ask(ApiKey.OFFSET_FETCH, 9, groups=(group,)).groups
+    assert answer.topics[0].partitions[0].committed_offset == member.positions()[0]
+
+
 def test_a_cluster_that_does_not_answer() -> None:
     mesh, _ = busy()
     tool = Client(mesh, ADMIN)
