@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # CI sets it to .ci/second-chance, which see.
 SECOND_CHANCE ?=
 
-.PHONY: help install demo picture docs demo-spark test test-long test-clients lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document clean
+.PHONY: help install demo picture docs demo-spark test test-long test-clients test-outside lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -40,12 +40,15 @@ test: install ## all tests but the long ones, two at a time; real brokers where 
 test-long: install ## the long tests, three at a time
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
 	$(BIN)/python -m tests.clients.building
-	$(SECOND_CHANCE) $(BIN)/pytest -m "long and not alone" -n 3 --dist loadgroup $(ARGS)
+	$(SECOND_CHANCE) $(BIN)/pytest -m "long and not alone and not outside" -n 3 --dist loadgroup $(ARGS)
 	$(SECOND_CHANCE) $(BIN)/pytest -m "long and alone" $(ARGS)
 
 test-clients: install ## every client of docs/clients.md on real brokers, three tests at a time
 	$(BIN)/python -m tests.clients.building
 	$(BIN)/pytest -m long -n 3 tests/clients $(ARGS)
+
+test-outside: install ## kgo's and librdkafka's own tests through a mesh; the latter's with KAFKA_MESH_LIBRDKAFKA=FOLDER, where they are built
+	$(BIN)/pytest -m outside tests/outside $(ARGS)
 
 .PHONY: chaos soak lives
 SECONDS ?= 60

@@ -5,7 +5,8 @@ Behaviour:
   again would lose records), never -1 (auto.offset.reset is never asked). The member is named by its id (v9), or by the
   JoinGroup that came on the same connection.
 * A tool (mesh/pool/tools.py) is answered with what the group has committed upstream, as ListOffsets answers it with the
-  ends of the upstream logs; but not where a member is named, whose client may share its name with a tool. -1 for a partition without; of a cluster that does not answer, what its pool knows.
+  ends of the upstream logs; but not where a member is named, whose client may share its name with a tool. -1 for a
+  partition without; of a cluster that does not answer, what its pool knows.
 * A consumer that names a group it has not joined is given a slot of its own in that group's pool (assign() mode). One
   that may only describe the group is answered like a tool: a slot would let it take the records of that group.
 
