@@ -38,6 +38,7 @@ VERBS: Final = {
     "test": CI,
     "test-clients": "tests/clients/test_alone.py",
     "test-long": "tests/conftest.py",
+    "test-outside": "tests/outside/test_kgo.py",
 }
 """What is behind a verb of make, and runs or is run with it."""
 

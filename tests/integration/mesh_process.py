@@ -11,18 +11,25 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import START, ChildProcess, eventually, free_port
-from tests.integration.relay import Relay
 
 ENGINE = os.environ.get("KAFKA_MESH_TEST_ENGINE", "auto")
 """`auto`, `raw` or `librdkafka`: what reads the records in all tests that start a mesh."""
 KAFKA_MESH = Path(sys.executable).with_name("kafka-mesh")
+
+
+class StandIn(Protocol):
+    """What clients connect to instead of a mesh: a relay, or more than that."""
+
+    def stand_in_for(self, address: str) -> str:
+        """The address to connect to instead of this one of the mesh."""
+        ...
 
 
 class Mesh:
@@ -37,7 +44,7 @@ class Mesh:
         pool: Mapping[str, object],
         upstream: Mapping[str, Mapping[str, object]] | None = None,
         name: str = "mesh",
-        relay: Relay | None = None,
+        relay: StandIn | None = None,
         listener: Mapping[str, object] = MappingProxyType({}),
         process: Mapping[str, object] = MappingProxyType({"process_id": "mesh-1"}),
     ) -> None:

@@ -16,7 +16,6 @@ SUITE: Final = Suite(
         "0022_consume_batch",
         "0033_regex_subscribe",
         "0036_partial_fetch",
-        "0038_performance",
         "0040_io_event",
         "0041_fetch_max_bytes",
         "0045_resubscribe_with_regex",
