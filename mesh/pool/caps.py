@@ -1,26 +1,26 @@
 """The members of one pool that ask for records, and how much each of them may hold.
 
 The cap of one member follows what it commits (`flow`). Here is when it grows for other reasons: it was full for long,
-or all of them are, or there is enough for all (docs/decisions/0005, 0014 and 0045).
+or all of them are, or there is enough for all (docs/decisions/0005, 0014, 0045 and 0055).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 
 from mesh.pool.effects import Effect, Report
+from mesh.pool.flow import SHORTEST_SUPPLY
 from mesh.pool.ids import GroupId
 from mesh.pool.member import Member
 from mesh.pool.partition import NO_LIMIT
 from mesh.pool.timers import Timers
 
 TOGETHER = 0.025
-"""Seconds with full windows, and a backlog that nobody else has room for, after which caps of those who ask double."""
+"""Seconds with a full window, and more in the logs than others have room for, after which the cap of one that asks
+doubles; the first time it may be later (`flow.FIRST_TRIAL`)."""
 TOGETHER_UNKNOWN = 0.005
-"""The same while nobody has committed, after the first time."""
-FIRST_TOGETHER = 0.1
-"""The same for the first time, before anybody has committed: who commits every poll has done so by then, and is told
-apart from who does not (docs/decisions/0043)."""
+"""The same while nobody has committed."""
 
 
 class Caps:
@@ -85,13 +85,11 @@ class Caps:
     def grow_together_soon(self, now: float) -> None:
         """When every window is full and records wait, caps protect nobody from anybody: all of them are too small. So
         is one that is full when the logs hold more than the others have room for: nobody would find less."""
-        if self._growing_together or not self._full or not self._waiting() or len(self.members) < 2:
+        if self._growing_together or not self._full or len(self.members) < 2:
             return
         self._growing_together = True
         unknown = all(member.flow.never_committed for member in self.members)
-        is_first = unknown and all(member.flow.is_new for member in self.members)
-        patience = FIRST_TOGETHER if is_first else TOGETHER_UNKNOWN if unknown else TOGETHER
-        self._timers.at(now + patience, self._grow_together)
+        self._timers.at(now + (TOGETHER_UNKNOWN if unknown else TOGETHER), self._grow_together)
 
     def _grow(self, member: Member, now: float) -> None:
         if member not in self._growing:
@@ -112,33 +110,51 @@ class Caps:
 
     def _grow_together(self, now: float) -> None:
         self._growing_together = False
-        if not self._waiting() or len(self.members) < 2:
+        asking = [member for member in self._full if member.parked and member.flow.may_grow_from < math.inf]
+        left = self._left() if asking and len(self.members) > 1 else 0
+        if left <= 0:
             return
-        most, left = self._beside_those_at_work()
-        known = max((member.flow.cap for member in self.members if member.flow.keeps_up), default=None)
-        asking = [
-            member
-            for member in self._full
-            if member.parked and member.flow.cap <= most and member.flow.may_double(known)
-        ]
-        if not asking or left <= 0:
-            return
-        part = -(-left // len(asking))
-        for member in asking:
-            member.flow.double(member.in_flight + part)
-        for member in sorted(asking, key=lambda member: member.served):
-            self._grown(member, now)
+        limits = self._limits(asking, now)
+        if limits:
+            part = -(-left // len(limits))
+            for member, limit in limits.items():
+                member.flow.double(min(member.in_flight + part, limit))
+            for member in sorted(limits, key=lambda member: member.served):
+                self._grown(member, now)
+        if any(member.flow.is_tried(now) for member in asking):
+            self.grow_together_soon(now)  # they may have more as time passes
 
-    def _beside_those_at_work(self) -> tuple[int, int]:
-        """How large a window may be that grows while others are not full, and how many offsets those leave of what
-        waits and what stands in the logs.
+    def _left(self) -> int:
+        """How many offsets of what waits, and of what stands in the logs, are left by those who are not full: what of
+        their room they work off in a second."""
+        left = self._waiting() + self._unread()
+        for member in self.members - self._full:
+            room, flow = member.flow.cap - member.in_flight, member.flow
+            left -= min(room, round(flow.pace * SHORTEST_SUPPLY)) if flow.keeps_up else room
+        return left
 
-        Of who has committed more is known than that; who has not may have windows of half the size, since its equal
-        work may not be over yet.
+    def _limits(self, asking: Iterable[Member], now: float) -> dict[Member, int]:
+        """How large the windows of these may be, of those that may grow.
+
+        Where all are full, as large as they like. Else somebody is at work, and would have less if others turned out
+        slow: until anybody has committed, twice the smallest window of those at work, whose equal work may not be over
+        yet; then as large as if they were as quick as those that keep up, while it is not known how quick they are.
         """
-        at_work = self.members - self._full
-        waiting = self._waiting() + self._unread()
-        if not at_work:
-            return NO_LIMIT, waiting
-        unknown = [member.flow.cap for member in at_work if member.flow.never_committed]
-        return min(unknown, default=0), waiting - sum(member.flow.cap - member.in_flight for member in at_work)
+        at_work = [member.flow for member in self.members - self._full if not member.flow.is_slow]
+        known = [member.flow for member in self.members if member.flow.keeps_up]
+        limits: dict[Member, int] = {}
+        for member in asking:
+            flow = member.flow
+            if flow.may_grow_from > now:
+                continue
+            if not at_work and not (known and flow.never_committed):
+                limit = NO_LIMIT
+            elif not known:
+                limit = 2 * min(other.cap for other in at_work)
+            elif flow.is_tried(now) or not at_work:
+                limit = flow.as_if_quick(max(each.cap for each in known), max(each.pace for each in known), now)
+            else:
+                limit = 0
+            if limit > flow.cap:
+                limits[member] = limit
+        return limits

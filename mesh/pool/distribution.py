@@ -226,6 +226,7 @@ class Distribution:
         self.members.add(member)
         if len(self.members) == 2:
             for other in self.members:
+                other.flow.trusted_with(other.in_flight)
                 self.refill(other, now)
 
     def left(self, member: Member, now: float) -> None:

@@ -7,6 +7,8 @@ and the load is what a member holds beyond that expectation (docs/decisions/0005
 
 from __future__ import annotations
 
+import math
+
 FULL_AND_ALONE = 1.0
 """Seconds with a full window, nobody under the cap waiting, after which the cap doubles."""
 FULL_ANYHOW = 5.0
@@ -22,6 +24,9 @@ USUAL = 0.75
 that keeps up holds half of it at most; the rest is room for the cap to grow when more comes in."""
 OVERDUE = 15.0
 """Seconds after its first record by which a member should have committed: three times the usual interval."""
+FIRST_TRIAL = 0.1
+"""Seconds with a full window before it grows with those of others for the first time: who commits every poll has done
+so by then, and is told apart from who does not (docs/decisions/0043)."""
 SMALLEST_WINDOW = 10
 """Offsets; a very slow member is given batches cut to this size."""
 
@@ -34,19 +39,19 @@ class Flow:
         "_doublings",
         "_first_sent_at",
         "_full_since",
-        "_initial",
+        "_granted",
         "_interval",
         "_is_slow",
         "_maximum",
         "_rate",
         "_told",
+        "_tried_since",
         "_was_full",
         "cap",
     )
 
     def __init__(self, initial: int, maximum: int) -> None:
         self.cap = initial
-        self._initial = initial
         self._maximum = maximum
         self._is_slow = False
         self._first_sent_at: float | None = None
@@ -57,6 +62,9 @@ class Flow:
         self._was_full = False
         self._doublings = 0
         self._told = False
+        self._tried_since: float | None = None
+        """Since when its window holds it up, that did not before."""
+        self._granted = 0
 
     @property
     def committed_at(self) -> float | None:
@@ -67,9 +75,19 @@ class Flow:
     def never_committed(self) -> bool:
         return self._committed_at is None
 
+    @property
+    def pace(self) -> float:
+        """Offsets a second that it works off, by its last commits."""
+        return self._rate
+
     def sent(self, now: float) -> None:
         if self._first_sent_at is None:
             self._first_sent_at = now
+
+    def trusted_with(self, in_flight: int) -> None:
+        """It was given this much while it had no cap."""
+        self._granted = in_flight
+        self.cap = max(self.cap, min(in_flight, self._maximum))
 
     def is_overdue(self, now: float) -> bool:
         """Whether any client that commits at all would have done so by now; told once."""
@@ -96,6 +114,7 @@ class Flow:
         rate = count / self._interval
         self._rate = rate if self.never_committed else (self._rate + rate) / 2
         self._committed_at = now
+        self._granted = 0
         worth = max(2 * count, round(self._rate * SHORTEST_SUPPLY), SMALLEST_WINDOW)
         # What is left is more than it works off between two commits, or in a second. That this is over is no sign that
         # it has become quicker; that it works off half of what it may hold is.
@@ -105,6 +124,8 @@ class Flow:
             self.cap = min(worth, self._maximum)
         elif self._was_full or is_behind:
             self.cap = (self.cap + worth) // 2
+        if not self._was_full:
+            self._tried_since = None
         self._was_full = False
         self._doublings = 0
         if in_flight < self.cap:
@@ -116,33 +137,45 @@ class Flow:
         if self._full_since is None:
             self._full_since = now
             self._was_full = True
+        if self._tried_since is None:
+            self._tried_since = now
         seconds = int(now - self._full_since)
         while self._full_since + seconds * FULL_AND_ALONE <= now:
             seconds += 1
         return self._full_since + seconds * FULL_AND_ALONE
 
     @property
-    def is_new(self) -> bool:
-        """Whether its cap is that of the beginning: nothing was learnt, and nothing was granted."""
-        return self.never_committed and self.cap == self._initial
+    def is_slow(self) -> bool:
+        """Whether it has left more at a commit than it works off, and has not shown since that it is quicker."""
+        return self._is_slow
 
     @property
     def keeps_up(self) -> bool:
         """Whether it has committed, and is not known to be slow."""
         return not self.never_committed and not self._is_slow
 
-    def may_double(self, known: int | None) -> bool:
-        """Whether its cap may grow with those of the others.
+    @property
+    def may_grow_from(self) -> float:
+        """From when on its cap may grow with those of others; not before it has had time to tell something."""
+        if self._is_slow or self.cap >= self._maximum:
+            return math.inf
+        return (self._tried_since or 0.0) + FIRST_TRIAL if self.never_committed else 0.0
 
-        known: the greatest cap of those that keep up, if any do. Who has not committed gets no more than that; and who
-        is slow is not helped by more.
+    def is_tried(self, now: float) -> bool:
+        """Whether its window has begun to hold it up lately, so that it is not known yet how quick it is."""
+        return self._tried_since is not None and now - self._tried_since <= FULL_ANYHOW and not self._is_slow
+
+    def as_if_quick(self, widest: int, pace: float, now: float) -> int:
+        """How much it may hold if it is taken to be as quick as those that keep up: as much as they may, or what one
+        works off in the time for which its window holds it up, no longer than FULL_ANYHOW, by when clients commit.
+
+        widest: the greatest cap of those. pace: offsets a second of the quickest.
         """
-        if self.never_committed and known is not None and self.cap >= known:
-            return False
-        return self.cap < self._maximum and not self._is_slow
+        seconds = min(now - self._tried_since, FULL_ANYHOW) if self._tried_since is not None else 0.0
+        return self._granted + max(widest, round(pace * seconds))
 
     def double(self, most: int) -> None:
-        """Every window of the pool is full, and there is more: nobody would get less.
+        """It is full, and there is more than the others have room for: nobody would get less.
 
         most: what it holds, and its equal part of what waits; or the first to ask would have twice what the last has.
         """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mesh.pool.flow import FULL_ANYHOW, OVERDUE, SMALLEST_WINDOW, USUAL, Flow
+from mesh.pool.flow import FIRST_TRIAL, FULL_ANYHOW, OVERDUE, SMALLEST_WINDOW, USUAL, Flow
 
 WORST = 7.7
 """WORST + 5 - WORST is less than 5."""
@@ -44,28 +46,66 @@ def test_one_that_commits_each_record_is_not_behind_with_less_than_a_second_of_w
     for number in range(1, 20):
         member.committed(1, 900, number * 0.001)  # a thousand a second
     assert member.cap == 1_000
-    assert member.may_double(None)
+    assert member.may_grow_from <= 1.0
 
 
 def test_one_that_is_behind_has_no_part_in_what_all_are_given() -> None:
     member = flow(initial=1_000)
     member.sent(0.0)
-    assert member.may_double(None)
+    assert not member.is_slow
     member.committed(10, 900, 5.0)
-    assert not member.may_double(None)
+    assert member.is_slow
     member.committed(10, 0, 10.0)
-    assert not member.may_double(None), "that it has nothing left does not make it quick"
+    assert member.is_slow, "that it has nothing left does not make it quick"
+    assert member.may_grow_from == math.inf
     member.committed(900, 0, 15.0)
-    assert member.may_double(None)
+    assert not member.is_slow
+    assert member.may_grow_from <= 15.0
 
 
-def test_one_that_has_not_committed_gets_no_more_than_those_who_have() -> None:
-    member = flow(initial=1_000)
+def test_one_that_has_not_committed_does_not_grow_with_others_before_it_had_the_time_to() -> None:
+    member = flow()
     member.sent(0.0)
-    assert member.may_double(1_001)
-    assert not member.may_double(1_000)
-    member.committed(900, 0, 0.1)
-    assert member.may_double(1_000)
+    member.asked_while_full(2.0)
+    assert member.may_grow_from == 2.0 + FIRST_TRIAL
+    member.committed(100, 0, 2.01)
+    assert member.may_grow_from <= 2.01
+
+
+def test_one_of_which_nothing_is_known_may_hold_what_those_who_keep_up_may_or_have_worked_off_since() -> None:
+    member = flow()
+    member.sent(0.0)
+    member.asked_while_full(1.0)
+    assert member.as_if_quick(2_000, 1_000.0, 2.0) == 2_000
+    assert member.as_if_quick(2_000, 1_000.0, 4.5) == 3_500
+    assert member.as_if_quick(2_000, 1_000.0, 60.0) == 1_000 * FULL_ANYHOW, "by then any client has committed"
+
+
+def test_what_it_was_given_while_it_was_alone_does_not_count_against_it_before_it_has_committed() -> None:
+    member = flow()
+    member.sent(0.0)
+    member.trusted_with(5_000)
+    assert member.cap == 5_000
+    member.asked_while_full(1.0)
+    assert member.as_if_quick(300, 100.0, 2.0) == 5_300
+    member.committed(5_000, 0, 3.0)
+    assert member.as_if_quick(300, 100.0, 3.0) == 300
+
+
+def test_it_is_tried_for_seconds_from_when_its_window_holds_it_up_and_anew_once_it_does_not() -> None:
+    member = flow()
+    member.sent(0.0)
+    assert not member.is_tried(0.0)
+    member.asked_while_full(1.0)
+    member.committed(100, 0, 2.0)  # held up
+    assert member.is_tried(1.0 + FULL_ANYHOW)
+    assert not member.is_tried(1.1 + FULL_ANYHOW)
+    member.committed(10, 0, 10.0)  # not held up
+    assert not member.is_tried(10.0)
+    member.asked_while_full(20.0)
+    assert member.is_tried(20.0)
+    member.committed(10, 1_000, 21.0)
+    assert not member.is_tried(21.0), "it is slow"
 
 
 def test_a_member_that_idles_keeps_its_cap() -> None:
