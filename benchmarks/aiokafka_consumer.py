@@ -31,7 +31,7 @@ async def run(address: str, group: str, topic: str, count: int) -> None:
         if batches:
             receipts.add(sum(map(len, batches.values())))
     say(json.dumps(receipts.all()))
-    await asyncio.to_thread(sys.stdin.read)
+    await asyncio.to_thread(gate.wait_for_end)
     await consumer.stop()
 
 

@@ -53,8 +53,8 @@ TOPICS = {
         Topic("tiny", 300_000, 100, batch=1),
     )
 }
-
-
+LONG = Topic("long-60", 9_000_000, 1_000, partitions=60)
+"""What several consumers do not get through in seconds. It has to fit into the page cache."""
 NEW = {"prefix": "new-", "cluster": "bench"}
 """Topics that cases make for themselves."""
 
@@ -153,7 +153,7 @@ class Bed:
 
     def start_mesh(self, engine: Engine, port: int, journal: bool = False) -> ChildProcess:
         """A process that is about to serve on `port`."""
-        topics = [{"name": name, "from": [{"cluster": "bench", "topic": name}]} for name in TOPICS]
+        topics = [{"name": name, "from": [{"cluster": "bench", "topic": name}]} for name in (*TOPICS, LONG.name)]
         target = {"pool": {"topics": [*topics, NEW], "groups": ["*"], "max_pools": 1_000}}
         cluster = {"name": "bench", "bootstrap_servers": self.broker.bootstrap_servers, "engine": engine}
         listener = {"listen": f"127.0.0.1:{port}", "coordinator": f"127.0.0.1:{free_port()}"}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from benchmarks import commits, growth, latency, parked, starts, throughput
-from benchmarks.bed import TOPICS, Bed, Engine, Target
+from benchmarks import catching_up, commits, growth, latency, parked, starts, throughput
+from benchmarks.bed import LONG, TOPICS, Bed, Engine, Target
 from benchmarks.clients import Client
 from benchmarks.curves import Curve
 from benchmarks.machine import LoadMeter
@@ -59,6 +59,8 @@ def _cases() -> Iterator[tuple[str, Case]]:
         yield f"latency-{rate}", _latency(rate)
     for consumers in (200, 1_000):
         yield f"parked-{consumers}", _parked(consumers)
+    yield "steady-x4", _steady
+    yield "late-joiner", _late_joiner
     yield "commits", _commits
     yield "start", _start
     yield "redelivery", _redelivery
@@ -91,6 +93,38 @@ def _journal(name: str, topic: str) -> Case:
             return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
 
     return case
+
+
+def _steady(bed: Bed, options: Options) -> list[Series]:
+    """Four consumers that have committed, at full rate."""
+    bed.fill(LONG)
+    with ExitStack() as stack:
+        targets = [bed.direct, bed.relay, *(stack.enter_context(bed.mesh(engine)) for engine in options.engines)]
+        measures: dict[str, Measure] = {
+            target.name: lambda target=target: catching_up.steady(bed, target, LONG, options.short)  # type: ignore[misc]
+            for target in targets
+        }
+        return [interleave(Series("steady-x4", "records/s"), measures, options.rounds, options.say)]
+
+
+def _late_joiner(bed: Bed, options: Options) -> list[Series]:
+    """Seconds until those who join one that catches up have half of their part, and all of it."""
+    bed.fill(LONG)
+    half, whole = Series("late-joiner half", "s"), Series("late-joiner whole", "s")
+
+    def measure(target: Target, with_java: bool) -> Measure:
+        return lambda: catching_up.late(bed, target, LONG, with_java, options.short)
+
+    with ExitStack() as stack:
+        measures = {"direct": measure(bed.direct, False)}
+        for engine in options.engines:
+            target = stack.enter_context(bed.mesh(engine))
+            measures[target.name] = measure(target, False)
+            measures[f"{target.name}, with Java"] = measure(target, True)
+        interleave(half, measures, options.rounds, options.say)
+    for run in half.runs:
+        whole.add(run.round, run.target, Measured(run.measured.second), run.foreign)
+    return [half, whole]
 
 
 def _latency(rate: int) -> Case:
@@ -191,6 +225,8 @@ USUAL = (
     *(f"{client}-{topic}" for client in CLIENTS[:3] for topic in ("s100", "s1k")),
     "java-lz4-100",
     "confluent-x4-s100-60",
+    "steady-x4",
+    "late-joiner",
     "latency-100",
     "parked-200",
     "commits",

@@ -67,7 +67,7 @@ def consume(client: Client, bed: Bed, targets: Sequence[Target], topic: Topic, c
     properties = EAGER if consumers == 1 else sharing
     match client:
         case "java":
-            return _performance([_java(bed, each, topic, group, count) for each in places], count)
+            return _performance([java_command(bed, each, topic, group, count) for each in places], count)
         case "share":
             _begin_at_the_earliest(bed, group)
             return _performance([_share(bed, each, topic, group, count) for each in places], count)
@@ -86,11 +86,11 @@ def rate_of(samples: Sequence[Samples]) -> float:
     begin, end = max(each[0][0] for each in samples), min(each[-1][0] for each in samples)
     if end <= begin:
         begin, end = min(each[0][0] for each in samples), max(each[-1][0] for each in samples)
-    received = sum(_at(each, end) - _at(each, begin) for each in samples)
+    received = sum(so_far(each, end) - so_far(each, begin) for each in samples)
     return received / (end - begin) if end > begin else sum(each[-1][1] for each in samples) / RESOLUTION
 
 
-def _at(samples: Samples, moment: float) -> float:
+def so_far(samples: Samples, moment: float) -> float:
     """Records so far, between two samples in proportion."""
     index = bisect.bisect_right(samples, moment, key=lambda sample: sample[0])
     if index == len(samples):
@@ -161,15 +161,16 @@ def _python(commands: Sequence[tuple[str, ...]], count: int) -> Consumed:
             client.until("ready")
         for client in clients:
             client.say("go")
-        reports = [_report(client) for client in clients]
+        reports = [report_of(client) for client in clients]
     finally:
         for client in clients:
             client.end()
     return _consumed(reports, count)
 
 
-def _report(client: PythonClient) -> Samples:
-    while (line := client.read()) == "ready":
+def report_of(client: PythonClient) -> Samples:
+    """What it says that it received."""
+    while (line := client.read()) in ("ready", "first"):
         pass
     samples: Samples = json.loads(line)
     return samples
@@ -211,7 +212,8 @@ def _count_bytes(output: IO[bytes], receipts: Receipts) -> None:
 # Kafka's own tools
 
 
-def _java(bed: Bed, target: Target, topic: Topic, group: str, count: int) -> list[str]:
+def java_command(bed: Bed, target: Target, topic: Topic, group: str, count: int) -> list[str]:
+    """Kafka's own measure of a consumer; it prints what `progress` reads."""
     return _tool(bed, "ConsumerPerformance", target, topic, group, count)
 
 

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.confluent_consumer ADDRESS GROUP TOPIC COUNT PROPERTIES`: consumes as a team's program does.
+"""`python -m benchmarks.confluent_consumer ADDRESS GROUP TOPIC COUNT PROPERTIES [late]`: consumes as a team's program.
 
 Auto-commit at its default. PROPERTIES: JSON, of librdkafka. Says `ready` when it is assigned partitions, waits for a
-line, consumes COUNT records, says what came when as JSON, and leaves its group when its input ends: so nobody is
-rebalanced while others are measured.
+line, consumes COUNT records, or until it is given another line, says `first` when some have come, and in the end what
+came when, as JSON. It leaves its group when its input ends: so nobody is rebalanced while others are measured. With
+`late` it joins its group after the first line.
 """
 
 from __future__ import annotations
@@ -43,27 +44,46 @@ class Receipts:
 
 
 class Gate:
-    """Opened by a line on the standard input."""
+    """Opened by a line on the standard input, and closed by the next one, or by its end."""
 
     def __init__(self) -> None:
         self._opened = threading.Event()
-        threading.Thread(target=self._wait, daemon=True).start()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+        self._thread.start()
 
     @property
     def is_open(self) -> bool:
         return self._opened.is_set()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
+
+    def wait(self) -> None:
+        self._opened.wait()
+
+    def wait_for_end(self) -> None:
+        """Of the input."""
+        self._thread.join()
+
     def _wait(self) -> None:
         sys.stdin.readline()
         self._opened.set()
+        sys.stdin.readline()
+        self._closed.set()
+        sys.stdin.read()
 
 
 def say(text: str) -> None:
     print(text, flush=True)
 
 
-def run(address: str, group: str, topic: str, count: int, properties: dict[str, str]) -> None:
+def run(address: str, group: str, topic: str, count: int, properties: dict[str, str], is_late: bool) -> None:
     gate = Gate()
+    if is_late:
+        say("ready")
+        gate.wait()
     own = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"}
     consumer = Consumer({"heartbeat.interval.ms": "500", **properties, **own})
     consumer.subscribe([topic], on_assign=_paused_until(gate))
@@ -71,13 +91,15 @@ def run(address: str, group: str, topic: str, count: int, properties: dict[str, 
         consumer.poll(0.05)
     consumer.resume(consumer.assignment())
     receipts = Receipts()
-    while receipts.records < count and not receipts.is_idle:
+    while receipts.records < count and not receipts.is_idle and not gate.is_closed:
         messages = consumer.consume(1_000, 0.1)
         if messages:
+            if not receipts.records:
+                say("first")
             receipts.add(len(messages))
     consumer.pause(consumer.assignment())  # or its queue would take what others are still to have
     say(json.dumps(receipts.all()))
-    sys.stdin.read()
+    gate.wait_for_end()
     consumer.close()
 
 
@@ -92,4 +114,5 @@ def _paused_until(gate: Gate) -> Callable[[Consumer, list[TopicPartition]], None
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), json.loads(sys.argv[5]))
+    address, group, topic, count, properties = sys.argv[1:6]
+    run(address, group, topic, int(count), json.loads(properties), is_late=sys.argv[6:] == ["late"])

@@ -23,7 +23,7 @@ EVERY = "KAFKA_MESH_EVERY_CASE"
 ENOUGH = (
     *("kcat-s100", "kcat-x2-s1k-60", "kcat-tiny", "java-s100", "java-s1k", "java-lz4-1k", "java-zstd-100"),
     *("confluent-s100", "confluent-x4-s100-60", "aiokafka-s1k", "engines-s100", "scale-out-s100", "journal-s100"),
-    *("latency-100", "parked-200", "commits", "start", "redelivery"),
+    *("steady-x4", "late-joiner", "latency-100", "parked-200", "commits", "start", "redelivery"),
 )
 """Each client, topic, codec and kind once. The other cases are the same code with other names: `make bench-check`."""
 OPTIONS = Options(rounds=1, engines=("raw",), scale=SHORT, short=True, peers=False, say=print)

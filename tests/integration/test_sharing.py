@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
+from confluent_kafka import Producer
 
+from benchmarks.clients import RESTLESS, SHARING, PythonClient, report_of, so_far
 from tests.integration.bench import Bench, until_without_lag
+from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import eventually
 from tests.integration.records import jain_index
 
@@ -70,6 +75,52 @@ def test_slow_member_holds_nobody_back(bench: Bench) -> None:
     assert len(bench.deliveries(others)) >= 9_500
     slow.close()
     bench.account_when_all_arrived().assert_each_once()
+
+
+MANY = 1_500_000
+"""Small records of each cluster: seconds of work for clients that do nothing else."""
+
+
+def fill(cluster: KafkaCluster, topic: str) -> None:
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 50, "queue.buffering.max.messages": MANY}
+    )
+    for number in range(MANY):
+        producer.produce(topic, b"x" * 100, partition=number // 160 % 3)
+    assert producer.flush(120) == 0
+
+
+@pytest.mark.long
+@pytest.mark.kafka
+def test_who_joins_a_catch_up_late_has_a_part_of_it(bench: Bench) -> None:
+    """One has read alone, at full rate, and has committed. Those who come then had 0.01 of an equal part of the rest,
+    until they committed, seconds later."""
+    mesh = bench.start_mesh()
+    for cluster in bench.clusters:
+        fill(cluster, bench.topic)
+    often, rarely = (json.dumps({**SHARING, **RESTLESS, "auto.commit.interval.ms": each}) for each in ("200", "5000"))
+    consumer = ("benchmarks.confluent_consumer", mesh.bootstrap_servers, bench.group, bench.topic, str(2 * MANY))
+
+    def committed() -> int:
+        return sum(sum(cluster.committed(bench.group).values()) for cluster in bench.clusters)
+
+    with ExitStack() as stack:
+        clients = [PythonClient(*consumer, often), *(PythonClient(*consumer, rarely, "late") for _ in range(3))]
+        for client in clients:
+            stack.callback(client.end)
+            client.until("ready")
+        clients[0].say("go")
+        eventually("the first one has committed", lambda: committed() > 0, interval=0.01)
+        for client in clients[1:]:
+            client.say("go")
+        eventually("all is committed", lambda: committed() == 2 * MANY, timeout=100)
+        for client in clients:
+            client.say("enough")
+        reports = [report_of(client) for client in clients]
+    joined = max(each[0][0] for each in reports[1:])
+    parts = [each[-1][1] - so_far(each, joined) for each in reports]
+    assert sum(parts) >= MANY / 2, f"it was over before they came: {parts}"
+    assert min(parts[1:]) >= 0.1 * sum(parts) / len(parts), parts
 
 
 def test_members_without_a_group(bench: Bench) -> None:
