@@ -81,14 +81,9 @@ def _response(request: messages.FetchRequest, result: FetchResult) -> messages.F
             topic_id=topic.topic_id,
             partitions=tuple(
                 messages.FetchPartitionResponse(
-                    partition=asked.partition,
-                    error_code=partition.error,
-                    high_watermark=partition.high_watermark,
-                    last_stable_offset=partition.high_watermark,
-                    log_start_offset=0 if partition.high_watermark >= 0 else -1,
-                    records=partition.records,
+                    asked.partition, error, high_watermark, high_watermark, 0 if high_watermark >= 0 else -1, records
                 )
-                for asked, partition in zip(topic.partitions, fetched, strict=False)
+                for asked, (error, high_watermark, records) in zip(topic.partitions, fetched, strict=False)
             ),
         )
         for topic in request.topics

@@ -129,12 +129,7 @@ def _partition(cursor: Cursor, layout: _Layout) -> FetchPartition:
         partition, current_leader_epoch, fetch_offset, max_bytes = cursor.unpack(layout.partition)
     else:
         partition, fetch_offset, max_bytes = cursor.unpack(layout.partition)
-    return FetchPartition(
-        partition=partition,
-        fetch_offset=fetch_offset,
-        partition_max_bytes=max_bytes,
-        current_leader_epoch=current_leader_epoch,
-    )
+    return FetchPartition(partition, fetch_offset, max_bytes, current_leader_epoch)
 
 
 def _forgotten_topic(cursor: Cursor, layout: _Layout) -> ForgottenTopic:
