@@ -30,6 +30,9 @@ FORGETTING = 0.1
 MOST_BYTES = 256 << 10
 """Kept for one member: this is about small batches, larger ones are there when it asks."""
 MOST_BYTES_TOGETHER = 8 << 20
+PLENTY = 128 << 10
+"""Bytes of a backlog of which nothing is kept: some of it will be there when a member asks again, and each part that is
+cut off for one makes an answer of its own (docs/decisions/0056)."""
 
 
 class Absences:

@@ -8,16 +8,16 @@ offers it the backlog in the same step.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import Enum
 
-from mesh.pool.absences import Absences
+from mesh.pool.absences import PLENTY, Absences
 from mesh.pool.backlogs import Backlogs
 from mesh.pool.caps import Caps
 from mesh.pool.cutting import Cutting
 from mesh.pool.effects import Effect
 from mesh.pool.ids import GroupId, Ticket
 from mesh.pool.member import Member
-from mesh.pool.partition import Fetch, Lane, Partition, Standing
+from mesh.pool.obstacles import Obstacle, obstacle_of
+from mesh.pool.partition import Fetch, Lane, Partition
 from mesh.pool.portions import Portions
 from mesh.pool.settings import PoolSettings
 from mesh.pool.tasting import Tasting
@@ -25,17 +25,6 @@ from mesh.pool.timers import Timers
 from mesh.pool.waiting_room import WaitingRoom, with_more
 from mesh.pool.window import Available
 from mesh.records.spans import ClusterName
-
-
-class Obstacle(Enum):
-    """Why a Fetch may not have records of a partition, in words for people."""
-
-    DRAINING = "the pool is drained"
-    WITHHELD = "the upstream cluster is being left"
-    NOT_ASSIGNED = "partition not assigned to this process"
-    REBALANCE = "upstream rebalance"
-    READ_AGAIN = "waits for what is read again"
-    AT_CAP = "at its cap"
 
 
 class Distribution:
@@ -59,6 +48,10 @@ class Distribution:
         self._room = WaitingRoom(settings.policy)
         self._served = 0
         self._freed: dict[Member, None] = {}
+        self._came: dict[Partition, None] = {}
+        """Partitions of which something has come in this step."""
+        self._satisfied: dict[Fetch, None] = {}
+        """Fetches that have what they asked for, and may have more of what this step brings."""
         self.caps = Caps(
             group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, unread, self.refill
         )
@@ -126,6 +119,7 @@ class Distribution:
     def remove(self, fetch: Fetch) -> None:
         """It is being answered, or its connection is gone."""
         self._room.leave(fetch)
+        self._satisfied.pop(fetch, None)
         self.fetches.pop(fetch.ticket, None)
         for lane in fetch.lanes:
             if lane.partition is not None:
@@ -153,32 +147,69 @@ class Distribution:
 
     # Batches come
 
-    def distribute(self, partition: Partition, now: float, keeps: bool = True) -> None:
+    def came(self, partition: Partition) -> None:
+        """Its backlog is to be shared out when the step ends, with what else has come by then."""
+        self._came[partition] = None
+        self.touched.add(partition)
+
+    def end_step(self, now: float) -> None:
+        """Share out what has come, offer it to members that hold less, and answer who has enough."""
+        while self._came or self._freed or self._satisfied:
+            came, self._came = self._came, {}
+            part = self._portions.part(sum(partition.backlog_bytes for partition in came))
+            for partition in came:
+                self.distribute(partition, now, part=part)
+            freed, self._freed = self._freed, {}
+            for member in freed:
+                self.refill(member, now)
+            satisfied, self._satisfied = self._satisfied, {}
+            for fetch in satisfied:
+                self._answer(fetch, now)
+
+    def distribute(self, partition: Partition, now: float, keeps: bool = True, part: int | None = None) -> None:
         """Give the backlog to those who wait, as far as it goes. keeps: whether something may be kept for members that
-        had less, and are about to ask again."""
+        had less, and are about to ask again. part: bytes that are an equal part for each member, of this backlog unless
+        it is one of several."""
         self.touched.add(partition)
         if not partition.is_active:
             return
         for parked in partition.parked if partition.suspects else ():
             self.tasting.asks(parked, now)
+        part = part or self._portions.part(partition.backlog_bytes)
+        keeps = keeps and not self.is_stopped and partition.backlog_bytes < PLENTY
         while partition.backlog:
             fetch = self._room.best(partition) if partition.waiting else None
-            if keeps and not self.is_stopped and self.absences.keep(partition, fetch, now):
+            if keeps and self.absences.keep(partition, fetch, now):
                 self.wait_for_more(partition, now)
                 continue
             if fetch is None:
                 break
-            lane = partition.waiting[fetch]
-            assert fetch.member is not None
-            available = self.tasting.first_for(partition, fetch.member)
-            if available is None:
-                self._room.leave_lane(fetch, lane)
-                partition.aside[fetch] = lane
-            elif not self._take(fetch, lane, available, now, len(self.members)) or fetch.is_satisfied:
-                self._answer(fetch, now)
+            self._give(fetch, partition.waiting[fetch], part, now)
         if partition.backlog and partition.aside:
             self._offer_again(list(partition.aside), now)
         self.caps.grow_together_soon(now)
+
+    def _give(self, fetch: Fetch, lane: Lane, part: int, now: float) -> None:
+        """The oldest that it may have of a partition on which it waits, of a run an equal part at most.
+
+        Once it has its part it is answered: others are at work, and have theirs when they ask. Until then it may have
+        more of what this step brings, though it has all that it asked for.
+        """
+        partition, before = lane.partition, fetch.size
+        assert partition is not None
+        assert fetch.member is not None
+        available = self.tasting.first_for(partition, fetch.member)
+        if available is None:
+            self._room.leave_lane(fetch, lane)
+            partition.aside[fetch] = lane
+        elif not self._take(fetch, lane, available, now, part):
+            self._answer(fetch, now)
+        elif fetch.is_satisfied:
+            # As much again would be rather too much than too little.
+            if fetch.size + (fetch.size - before) // 2 >= part:
+                self._answer(fetch, now)
+            else:
+                self._satisfied[fetch] = None
 
     def forget(self, partition: Partition) -> None:
         """Its backlog is void."""
@@ -193,11 +224,6 @@ class Distribution:
             member.in_flight -= count
             self.caps.weigh(member)
             self._freed[member] = None
-
-    def refill_freed(self, now: float) -> None:
-        freed, self._freed = self._freed, {}
-        for member in freed:
-            self.refill(member, now)
 
     def refill(self, member: Member, now: float) -> None:
         """It may take more than before, or is ranked otherwise."""
@@ -249,16 +275,7 @@ class Distribution:
 
     def _obstacle_of(self, lane: Lane) -> Obstacle | None:
         """What keeps whoever asks from having any record of a partition, whatever it holds of others."""
-        partition = lane.partition
-        if self.is_stopped:
-            return Obstacle.DRAINING
-        if partition is None:
-            return Obstacle.NOT_ASSIGNED
-        if self.withheld and partition.source.cluster in self.withheld:
-            return Obstacle.WITHHELD
-        if partition.standing is not Standing.ACTIVE:
-            return Obstacle.NOT_ASSIGNED if partition.standing is Standing.ABSENT else Obstacle.REBALANCE
-        return Obstacle.READ_AGAIN if lane.behind else None
+        return obstacle_of(lane, self.is_stopped, self.withheld)
 
     def _offer_again(self, fetches: Iterable[Fetch], now: float) -> None:
         for fetch in sorted(fetches, key=lambda fetch: fetch.sequence):
@@ -283,10 +300,10 @@ class Distribution:
                 return True
         return False
 
-    def _take(self, fetch: Fetch, lane: Lane, available: Available, now: float, sharers: int = 1) -> bool:
+    def _take(self, fetch: Fetch, lane: Lane, available: Available, now: float, part: int | None = None) -> bool:
         """Give what there is room for of a batch, or of a run; whether there was any.
 
-        sharers: of a run it gets no more batches than as many members would each; those that do not wait are at work.
+        part: bytes; of a run that is larger it gets no more, but for a batch that is.
         """
         partition, member = lane.partition, fetch.member
         assert partition is not None
@@ -294,7 +311,9 @@ class Distribution:
         count = fetch.fitting(lane, available.batch, self._portions.room(member))
         if not count:
             return False
-        available = self.backlogs.take_some(partition, available, min(count, self._portions.share(available, sharers)))
+        if part is not None:
+            count = min(count, self._portions.batches(available, part))
+        available = self.backlogs.take_some(partition, available, count)
         most = self._portions.most(available, member)
         taken = available if len(available) <= most else self.backlogs.put_back_all_but(partition, available, most)
         if taken is not None:

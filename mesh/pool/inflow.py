@@ -196,7 +196,7 @@ class Inflow:
             self._serving.distribution.backlogs.put(partition, available)
         if fresh:
             self._leases.records_came(now)
-        self._serving.distribution.distribute(partition, now)
+        self._serving.distribution.came(partition)
 
     def _given_up_ahead(self, partition: Partition, batch: Batch, spans: list[Span]) -> list[Available]:
         """Leases gave up some of what comes now, or members did before the mesh was restarted; how often counts. What

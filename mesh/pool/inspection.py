@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from mesh.pool.distribution import Obstacle
 from mesh.pool.ids import GroupId
 from mesh.pool.member import Member
+from mesh.pool.obstacles import Obstacle
 from mesh.pool.partition import Fetch, Lane
 from mesh.pool.pool import Pool
 from mesh.pool.results import TopicPartition

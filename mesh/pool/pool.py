@@ -303,7 +303,7 @@ class Pool:
         while True:
             for partition in relieved:
                 distribution.distribute(partition, now)
-            distribution.refill_freed(now)
+            distribution.end_step(now)
             touched |= distribution.touched
             for partition in distribution.touched:
                 partition.check()  # before anything is stored

@@ -19,9 +19,17 @@ class Portions:
         """How many offsets more it may begin."""
         return member.flow.cap - member.in_flight if self._caps.are_kept else NO_LIMIT
 
-    def share(self, available: Available, sharers: int | None = None) -> int:
-        """How many batches of a run are the share of one of so many, all members unless said."""
-        return -(-len(available.batch.marks) // (sharers or len(self._caps.members))) or 1
+    def part(self, size: int) -> int:
+        """How much of so many bytes is an equal part for each member."""
+        return -(-size // max(len(self._caps.members), 1))
+
+    def batches(self, available: Available, size: int) -> int:
+        """How many batches of a run are about so many bytes, one at least."""
+        return max(round(len(available.batch.marks) * size / available.size), 1)
+
+    def share(self, available: Available) -> int:
+        """How many batches of a run are an equal part for each member."""
+        return -(-len(available.batch.marks) // len(self._caps.members)) or 1
 
     def most(self, available: Available, member: Member) -> int:
         """How many offsets of a batch it may be given: of what is suspected half, so that the culprit is found."""

@@ -30,8 +30,10 @@ from mesh.upstream.engine import (
     Received,
     Reread,
     Revoked,
+    SingleEvent,
     SourceDown,
     SourceUp,
+    Together,
 )
 
 OfSource: TypeAlias = SourceDown | SourceUp | ReadingDown | ReadingUp | EngineFailed
@@ -58,7 +60,12 @@ class UpstreamEvents:
 
     def happened(self, pool: Pool, cluster: ClusterName, event: EngineEvent) -> None:
         now = self._now()
-        self._carry_out(self._cluster.upstream(pool, lambda pool: self._tell(pool, cluster, event, now), now))
+
+        def tell(pool: Pool) -> None:
+            for each in event.events if isinstance(event, Together) else (event,):
+                self._tell(pool, cluster, each, now)
+
+        self._carry_out(self._cluster.upstream(pool, tell, now))
 
     def buried(self, pool: Pool, effect: DeadLetterUpstream, error: str) -> None:
         """A dead letter was written, or was not."""
@@ -79,7 +86,7 @@ class UpstreamEvents:
         """The group's pool has ended."""
         self._watch.ended(group)
 
-    def _tell(self, pool: Pool, cluster: ClusterName, event: EngineEvent, now: float) -> None:
+    def _tell(self, pool: Pool, cluster: ClusterName, event: SingleEvent, now: float) -> None:
         match event:
             case Received(partition, batches, engine):
                 self._metrics.received(cluster, partition.topic, engine, batches)

@@ -108,6 +108,13 @@ class EndReached:
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """What came at the same time, mostly of several partitions: a step of the pool, which shares it out as a whole."""
+
+    events: tuple[Received | EndReached, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HighWatermarks:
     """How far the logs of all assigned partitions go that could be asked, looked at every second, told when one has
     changed, and after every PositionReset and LogParts; for lag, and for what may be leased. Last stable offsets under
@@ -206,7 +213,7 @@ class EngineFailed:
     traceback: str
 
 
-EngineEvent: TypeAlias = (
+SingleEvent: TypeAlias = (
     Assigned
     | Revoked
     | Lost
@@ -223,6 +230,7 @@ EngineEvent: TypeAlias = (
     | ReadingUp
     | EngineFailed
 )
+EngineEvent: TypeAlias = SingleEvent | Together
 
 
 class Engine(Protocol):

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Message
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.assignment import Assignment
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together
 from mesh.upstream.runs import OffsetsFellBack, batches_of, offset_of
 
 
@@ -32,8 +32,15 @@ class Intake:
         self._allowed = allowed
         self._fell_back = fell_back
         self._sources: dict[tuple[str | None, int | None], UpstreamPartition] = {}
+        self._came: list[Received | EndReached] = []
 
     def take(self, messages: list[Message]) -> None:
+        try:
+            self._sort(messages)
+        finally:
+            self._put_together()
+
+    def _sort(self, messages: list[Message]) -> None:
         runs: dict[UpstreamPartition, list[Message]] = {}
         run: list[Message] = []
         topic = partition = None
@@ -55,6 +62,11 @@ class Intake:
         for source, run in runs.items():
             self._records(source, run)
 
+    def _put_together(self) -> None:
+        if self._came:
+            self._put(Together(tuple(self._came)))
+            self._came.clear()
+
     def _records(self, source: UpstreamPartition, messages: list[Message]) -> None:
         position = self._assignment.positions.get(source)
         if not messages or position is None:
@@ -70,7 +82,7 @@ class Intake:
             self._fall_back(source, first, f"offset {first} comes after {position - 1}")
         self._allowed(source.topic)
         self._assignment.positions[source] = batches[-1].last + 1
-        self._put(Received(source, tuple(batches)))
+        self._came.append(Received(source, tuple(batches)))
 
     def _end(self, source: UpstreamPartition, end: int) -> None:
         position = self._assignment.positions.get(source)
@@ -80,9 +92,10 @@ class Intake:
             self._fall_back(source, end, f"the end at {end} comes after {position - 1}")
         self._allowed(source.topic)
         self._assignment.positions[source] = end
-        self._put(EndReached(source, end))
+        self._came.append(EndReached(source, end))
 
     def _fall_back(self, source: UpstreamPartition, start: int, reason: str) -> None:
+        self._put_together()
         self._fell_back(source)
         self._put(PositionReset(source, start, reason))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -191,6 +192,26 @@ def test_little_is_kept_for_one() -> None:
     for _ in range(20):
         run(world, [(away, 5), (other, 5)], 1, size=500)
         assert world.pool.serving.distribution.absences.size <= 2 * MOST_BYTES
+
+
+@pytest.mark.parametrize(("records", "is_kept"), [(500, True), (20_000, False)])
+def test_nothing_is_kept_of_plenty(records: int, is_kept: bool) -> None:
+    """Some of it will be there when the member asks again; and its next answer has all that it may have of that."""
+    world = World()
+    world.batch_size = 50
+    away, other = world.consumer("away"), world.consumer("other")
+    rests = [(away, 5), (other, 0)]
+    run(world, rests, 300)
+    absences = world.pool.serving.distribution.absences
+    while away.is_parked or absences.size or not other.is_parked:
+        run(world, rests, 1)
+    world.produce(0, records)
+    assert bool(absences.size) is is_kept
+    assert not other.is_parked
+    world.check()
+    received = len(away.received)
+    away.fetch(wait=0.5)
+    assert len(away.received) > received
 
 
 @given(

@@ -12,7 +12,7 @@ from mesh.pool.settings import PoolSettings
 from mesh.records.batch import Batch, seal
 from mesh.records.runs import join_runs
 from mesh.records.spans import Span
-from tests.pool.harness import Consumer, World, batch_of, source
+from tests.pool.harness import MAXIMUM, Consumer, World, batch_of, source
 
 WHOLE = "a batch is damaged and is delivered whole"
 
@@ -43,10 +43,10 @@ def receive(world: World, first: int, last: int, damage: Damage) -> None:
     world.upstream(lambda pool: pool.inflow.received(partition, [batch], world.now))
 
 
-def begin(settings: PoolSettings | None = None) -> tuple[World, Consumer]:
+def begin(settings: PoolSettings | None = None, maximum: int = MAXIMUM) -> tuple[World, Consumer]:
     world = World(settings)
     consumer = world.consumer()
-    consumer.fetch(partitions=[0])
+    consumer.fetch(partitions=[0], maximum=maximum)
     return world, consumer
 
 
@@ -133,7 +133,7 @@ def test_one_of_which_a_part_is_another_members_is_read_until_it_can_be_cut(dama
 
 @DAMAGES
 def test_of_a_run_only_the_damaged_batch_is_kept_whole(damage: Damage) -> None:
-    world, consumer = begin()
+    world, consumer = begin(maximum=1)
     world.assign_all()
     partition = source(0)
     world.pool.partitions[partition].ledger.settle(3, 5)

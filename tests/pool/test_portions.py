@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mesh.pool.partition import NO_LIMIT
 from mesh.pool.portions import Portions
 from mesh.pool.redelivery import UNSENT, History, Redelivery
@@ -53,7 +55,19 @@ def test_what_a_member_holds_leaves_it_less_room() -> None:
 def test_the_share_of_a_run_is_rounded_up_and_never_nothing() -> None:
     portions, _, _ = begin(3)
     assert [portions.share(available(10 * count, 10)) for count in (2, 3, 4, 7)] == [1, 1, 2, 3]
-    assert portions.share(available(70, 10), sharers=1) == 7
+
+
+def test_so_many_bytes_of_a_run_are_whole_batches() -> None:
+    portions, _, _ = begin(3)
+    run = available(100, 10)
+    assert [portions.batches(run, run.size * tenths // 100) for tenths in (1, 14, 50, 58, 300)] == [1, 1, 5, 6, 30]
+    assert portions.batches(available(100), 1) == 1
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_an_equal_part_is_rounded_up(members: int) -> None:
+    portions, _, _ = begin(members)
+    assert [portions.part(size) for size in (0, 1, 300)] == [0, 1, 300 // members]
 
 
 def test_of_what_is_suspected_half_is_given_also_to_who_is_alone() -> None:

@@ -30,6 +30,7 @@ from mesh.upstream.engine import (
     Received,
     Reread,
     RereadToken,
+    Together,
 )
 
 CLUSTER = ClusterName("eu")
@@ -56,6 +57,11 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """On the loop that the mesh runs on; its transports are none of asyncio's classes."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(test())
+
+
+def one_by_one(event: EngineEvent) -> tuple[EngineEvent, ...]:
+    """What was told together."""
+    return event.events if isinstance(event, Together) else (event,)
 
 
 class RunningEngine:
@@ -94,7 +100,7 @@ class RunningEngine:
         )
 
     def _deliver(self, event: EngineEvent) -> None:
-        self.events.append(event)
+        self.events += one_by_one(event)
         self._told.set()
 
     async def until(self, condition: Callable[[], Value]) -> Value:

@@ -6,10 +6,10 @@ from confluent_kafka import KafkaError
 
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.upstream.assignment import Assignment
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together
 from mesh.upstream.intake import Intake
 from tests.upstream.fakes import message
-from tests.upstream.harness import CLUSTER, source
+from tests.upstream.harness import CLUSTER, one_by_one, source
 
 END = KafkaError(KafkaError._PARTITION_EOF)
 
@@ -32,7 +32,7 @@ class Bed:
     def told(self) -> list[tuple[str, int, list[tuple[int, int]] | int]]:
         """Kind, partition, and the offsets: spans of batches, or the one."""
         told: list[tuple[str, int, list[tuple[int, int]] | int]] = []
-        for event in self.events:
+        for event in [each for several in self.events for each in one_by_one(several)]:
             match event:
                 case Received(partition, batches):
                     told.append(("records", partition.partition, [(batch.first, batch.last) for batch in batches]))
@@ -49,6 +49,21 @@ def test_partitions_that_alternate() -> None:
     bed.intake.take([message(offset, place=("orders", partition)) for offset, partition in pairs])
     assert bed.told() == [("records", 0, [(10, 11)]), ("records", 1, [(20, 23)])]
     assert bed.assignment.positions == {source("orders", 0): 12, source("orders", 1): 24}
+
+
+def test_what_a_poll_brings_is_told_together() -> None:
+    bed = Bed(p0=0, p1=0)
+    bed.intake.take([message(0), message(0, place=("orders", 1)), message(1, problem=END)])
+    (event,) = bed.events
+    assert isinstance(event, Together)
+    assert len(event.events) == 3
+
+
+def test_what_came_before_offsets_fell_back_is_told_before_that() -> None:
+    bed = Bed(p0=5)
+    bed.intake.take([message(5), message(6), message(2)])
+    assert [type(event) for event in bed.events] == [Together, PositionReset, Together]
+    assert bed.told() == [("records", 0, [(5, 6)]), ("reset", 0, 2), ("records", 0, [(2, 2)])]
 
 
 def test_an_end_comes_behind_its_records() -> None:

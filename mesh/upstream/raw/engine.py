@@ -33,6 +33,7 @@ from mesh.upstream.engine import (
     Revoked,
     SourceDown,
     SourceUp,
+    Together,
 )
 from mesh.upstream.librdkafka import LibrdkafkaEngine
 from mesh.upstream.nodes import Nodes
@@ -149,7 +150,7 @@ class RawEngine:
                 self._fetching.health.is_group_down = True
             case SourceUp():
                 self._fetching.health.is_group_down = False
-            case Received() | EndReached() | Committed() | HighWatermarks() | Reread():
+            case Received() | EndReached() | Together() | Committed() | HighWatermarks() | Reread():
                 self._tell(event)
                 return
             case PositionReset(source, start, _):

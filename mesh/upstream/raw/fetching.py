@@ -19,7 +19,7 @@ from mesh.records.batch import CorruptBatch
 from mesh.records.spans import Gap, UpstreamPartition
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.connection import BrokerLink, Unreachable
-from mesh.upstream.engine import EndReached, EngineEvent, Received
+from mesh.upstream.engine import EndReached, EngineEvent, Received, Together
 from mesh.upstream.nodes import Nodes
 from mesh.upstream.raw.health import Health
 from mesh.upstream.raw.leaders import Leaders
@@ -258,7 +258,7 @@ class Fetching:
         if answer.error_code:
             for reading in ours:
                 self._refused(reading, answer.error_code)
-        events: list[EngineEvent] = []
+        events: list[Received | EndReached] = []
         for fetched in answer.partitions:
             topic = fetched.topic if isinstance(fetched.topic, str) else fetched.topic.int
             reading_ = by_place.get((topic, fetched.partition))
@@ -274,8 +274,7 @@ class Fetching:
                 self._rest(reading_, REFUSED_REST)
                 continue
             self._apply(reading_, outcome, events)
-        for event in events:
-            self._tell(event)
+        self._tell_together(events)
         if answer.throttle_time_ms > 0:
             # The broker takes nothing from this connection before that is over (KIP-219).
             await asyncio.sleep(min(answer.throttle_time_ms / 1_000, LONGEST_THROTTLE))
@@ -284,7 +283,7 @@ class Fetching:
         known = self._readings.get(reading.source)
         return known is reading and not reading.suspended and reading.position == position
 
-    def _apply(self, reading: Reading, outcome: Outcome, events: list[EngineEvent]) -> None:
+    def _apply(self, reading: Reading, outcome: Outcome, events: list[Received | EndReached]) -> None:
         match outcome:
             case Progress():
                 self._progress(reading, outcome, events)
@@ -310,10 +309,9 @@ class Fetching:
             case _:
                 assert_never(outcome)
 
-    def _reset(self, reading: Reading, outcome: OutOfRange | Truncated, events: list[EngineEvent]) -> None:
+    def _reset(self, reading: Reading, outcome: OutOfRange | Truncated, events: list[Received | EndReached]) -> None:
         assert self._resets is not None
-        for event in events:  # what came of other partitions of this answer
-            self._tell(event)
+        self._tell_together(events)  # what came of other partitions of this answer
         events.clear()
         self.health.worked(reading.source)
         reading.replica = NO_LEADER
@@ -322,6 +320,10 @@ class Fetching:
                 self._resets.out_of_range(reading)
             case Truncated(end):
                 self._resets.truncated(reading, end)
+
+    def _tell_together(self, events: Sequence[Received | EndReached]) -> None:
+        if events:
+            self._tell(Together(tuple(events)))
 
     def _elsewhere(self, reading: Reading) -> None:
         """Its replica is to be read, if it is known where that is."""
@@ -338,7 +340,7 @@ class Fetching:
         self.health.failed(reading.source, self._loop.time(), f"the broker answers with {name_of(error)}", trouble)
         self._rest(reading, REFUSED_REST)
 
-    def _progress(self, reading: Reading, progress: Progress, events: list[EngineEvent]) -> None:
+    def _progress(self, reading: Reading, progress: Progress, events: list[Received | EndReached]) -> None:
         reading.position = progress.position
         if progress.epoch >= 0:
             reading.last_epoch = progress.epoch

@@ -24,6 +24,7 @@ from mesh.upstream.engine import (
     Received,
     Reread,
     RereadToken,
+    Together,
 )
 from mesh.upstream.nodes import Nodes
 from mesh.upstream.raw import fetching as fetching_module
@@ -36,7 +37,7 @@ from mesh.wire.apis import ApiKey
 from mesh.wire.client.connection import ClientResponse
 from mesh.wire.client.fetch import FetchAnswer, Fetched, decode_fetch_answer
 from mesh.wire.errors import ErrorCode
-from tests.upstream.harness import run
+from tests.upstream.harness import one_by_one, run
 from tests.upstream.raw.fake_broker import SERVED, TOPIC, FakeCluster, fake_cluster
 
 EU = ClusterName("eu")
@@ -49,7 +50,9 @@ def source(partition: int) -> UpstreamPartition:
 
 class Reader:
     def __init__(self, cluster: FakeCluster, access: Access) -> None:
+        self.told: list[EngineEvent] = []
         self.events: list[EngineEvent] = []
+        """What was told together, one by one."""
         self.delegated: list[Reading] = []
         self._told = asyncio.Event()
         cluster.asked = self._told.set
@@ -62,7 +65,8 @@ class Reader:
         self.rereading = Rereading(self.cluster, self.readings, True, self._tell, self.fetching.lost)
 
     def _tell(self, event: EngineEvent) -> None:
-        self.events.append(event)
+        self.told.append(event)
+        self.events += one_by_one(event)
         self._told.set()
 
     def _delegate(self, reading: Reading) -> None:
@@ -114,6 +118,21 @@ def test_all_partitions_are_read_to_their_ends() -> None:
                 await reader.until(lambda: len([e for e in reader.events if isinstance(e, EndReached)]) == 3)
                 await cluster.append(1, 3)
                 await reader.until(lambda: reader.offsets(1) == list(range(10)))
+
+    run(test)
+
+
+def test_what_an_answer_brings_of_several_partitions_is_told_together() -> None:
+    async def test() -> None:
+        async with fake_cluster(3) as cluster:
+            for number in range(3):
+                await cluster.append(number, 5)
+            async with reading(cluster) as reader:
+                await reader.until(lambda: all(reader.offsets(number) == list(range(5)) for number in range(3)))
+                together = [event.events for event in reader.told if isinstance(event, Together)]
+                assert len(together) < 3
+                assert max(len([each for each in events if isinstance(each, Received)]) for events in together) >= 2
+                assert not any(isinstance(event, Received | EndReached) for event in reader.told)
 
     run(test)
 
