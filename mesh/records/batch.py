@@ -5,7 +5,7 @@ Several that follow each other are moved as one, a run: `mesh.records.runs`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeAlias
@@ -112,19 +112,36 @@ def unpack_batch(batch: Batch) -> Batch:
     return Batch(data, batch.base, batch.first, batch.last, batch.record_count)
 
 
-def slice_batch(batch: Batch, first: int, last: int) -> Batch | None:
-    """A batch of the records that count and whose upstream offsets lie in [first, last], None when there are none. It
-    ends with its last record: where compaction left nothing behind that, clients commit no further.
+def slice_batches(batch: Batch, bounds: Iterable[tuple[int, int]]) -> Iterator[Batch]:
+    """For each of these [first, last], ascending and apart, a batch of the records that count and whose upstream
+    offsets lie in it; none where there are none. It ends with its last record: where compaction left nothing behind
+    that, clients commit no further.
 
-    Records keep their bytes and offset deltas, and the batch its base; so the offsets stay what they are. The highest
+    Records keep their bytes and offset deltas, and batches their base; so the offsets stay what they are. The highest
     timestamp in the header may be that of a record left out. Raises ValueError for a compressed batch; CorruptBatch.
     """
     if is_compressed(batch):
         raise ValueError("a compressed batch cannot be cut without reading its records")
-    first, last = max(first, batch.first), min(last, batch.last)
-    begin, end, count, last = _records_between(batch, first, last)
-    if count == 0:
-        return None
+    records = _records(batch)
+    record = next(records, None)
+    end = HEADER_SIZE
+    for first, last in bounds:
+        first, last = max(first, batch.first), min(last, batch.last)
+        begin, count, highest = 0, 0, first
+        while record is not None and record[0] <= last:
+            offset, position, end = record
+            if offset >= first:
+                begin, highest = begin or position, offset
+                count += 1
+            record = next(records, None)
+        if end > len(batch.data):
+            raise CorruptBatch("the last record ends beyond its batch")
+        if count:
+            yield _cut(batch, begin, end, first, highest, count)
+
+
+def _cut(batch: Batch, begin: int, end: int, first: int, last: int, count: int) -> Batch:
+    """A batch of so many of its records, which stand between two places in its bytes and have these offsets."""
     cut = bytearray(batch.data[:HEADER_SIZE])
     cut += memoryview(batch.data)[begin:end]
     _INT32.pack_into(cut, _LENGTH_AT, len(cut) - LENGTH_OVERHEAD)
@@ -140,8 +157,14 @@ def last_record(batch: Batch) -> int:
     if batch.record_count == batch.last - batch.base + 1:
         return batch.last
     readable = unpack_batch(batch) if is_compressed(batch) else batch
-    _, _, count, offset = _records_between(readable, batch.base, batch.last)
-    return offset if count else batch.base - 1
+    last = batch.base - 1
+    for offset, _, end in _records(readable):
+        if offset > batch.last:
+            break
+        if end > len(readable.data):
+            raise CorruptBatch("the last record ends beyond its batch")
+        last = offset
+    return last
 
 
 def first_record(batch: Batch, offset: int) -> int:
@@ -151,22 +174,6 @@ def first_record(batch: Batch, offset: int) -> int:
         return offset
     readable = unpack_batch(batch) if is_compressed(batch) else batch
     return next((found for found, _, _ in _records(readable) if found >= offset), offset)
-
-
-def _records_between(batch: Batch, first: int, last: int) -> tuple[int, int, int, int]:
-    """Where the records of these upstream offsets begin and end in the batch, how many there are, and the offset of the
-    last one."""
-    begin, end, count, highest = 0, HEADER_SIZE, 0, first
-    for offset, position, after in _records(batch):
-        if offset > last:
-            break
-        if offset >= first:
-            begin, highest = begin or position, offset
-            count += 1
-        end = after
-    if end > len(batch.data):
-        raise CorruptBatch("the last record ends beyond its batch")
-    return begin, end, count, highest
 
 
 def _records(batch: Batch) -> Iterator[tuple[int, int, int]]:

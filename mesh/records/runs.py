@@ -7,8 +7,8 @@ A run is taken apart where a limit, or somebody's share, ends inside it. Everyth
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mesh.records.batch import (
     BATCH_START,
@@ -18,7 +18,7 @@ from mesh.records.batch import (
     Mark,
     is_compressed,
     is_intact,
-    slice_batch,
+    slice_batches,
     unpack_batch,
 )
 from mesh.records.spans import Span
@@ -127,35 +127,76 @@ def keep_spans(batch: Batch, spans: Sequence[Span]) -> list[Batch]:
     is_whole = len(spans) == 1 and (spans[0].first, spans[0].last) == (batch.first, batch.last)
     if is_whole and batch.first <= batch.base:
         return [batch]
+    if not spans:
+        return []  # of a damaged one, too
     if not batch.marks:
-        if spans and not is_intact(batch):
+        if not is_intact(batch):
             raise CorruptBatch("its checksum is not that of its bytes")  # the parts would get one that is right
-        readable = unpack_batch(batch) if spans and is_compressed(batch) else batch
-        pieces = (slice_batch(readable, span.first, span.last) for span in spans)
-        return [piece for piece in pieces if piece is not None]
-    return [piece for span in spans for piece in _keep_of_run(batch, span)]
+        readable = unpack_batch(batch) if is_compressed(batch) else batch
+        return list(slice_batches(readable, [(span.first, span.last) for span in spans]))
+    return [piece for part in _kept_of(batch, spans) for piece in _keep_part(batch, part)]
 
 
-def _keep_of_run(run: Batch, span: Span) -> Iterator[Batch]:
-    if span.last < run.last:
-        index = bisect_right(run.marks, span.last, key=lambda mark: mark[1])
-        run = split(run, index)[0] if index < len(run.marks) else run
-    run = from_offset(run, span.first)
-    if run.first < span.first <= run.base:
-        run = replace(run, first=span.first)
-    if run.base < span.first:
-        head, rest = split(run, 1) if run.marks else (run, None)
-        yield from keep_spans(head, [Span(span.first, min(head.last, span.last))])
-        if rest is None:
-            return
-        run = rest
-    if span.last >= run.last:
-        yield run
-        return
-    if run.marks:
-        whole, run = split(run, len(run.marks) - 1)
-        yield whole
-    yield from keep_spans(run, [Span(run.first, span.last)])
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Of a run: its batches [begin, end) whole, the first of them from `first` on; or, of one of them, spans."""
+
+    begin: int
+    end: int
+    first: int
+    spans: Sequence[Span] = ()
+
+
+def _kept_of(run: Batch, spans: Sequence[Span]) -> list[_Part]:
+    """Each batch of a run is one part at most, however many spans it has something of."""
+    parts: list[_Part] = []
+    for span in spans:
+        last = bisect_right(run.marks, span.last, key=_base) - 1
+        if last < 0:
+            continue  # in front of its first record
+        begin = max(bisect_right(run.marks, span.first, key=_base) - 1, 0)
+        end = last + 1
+        if run.marks[begin][1] < max(span.first, _first_of(run, begin)):
+            _add_spans(parts, run, begin, span)
+            begin += 1
+        is_cut = begin < end and span.last < _last_of(run, last)
+        if begin < end - is_cut:
+            parts.append(_Part(begin, end - is_cut, max(span.first, _first_of(run, begin))))
+        if is_cut:
+            _add_spans(parts, run, last, span)
+    return parts
+
+
+def _add_spans(parts: list[_Part], run: Batch, index: int, span: Span) -> None:
+    """What of a span lies in one batch of a run."""
+    spans = [Span(max(span.first, _first_of(run, index)), min(span.last, _last_of(run, index)))]
+    if parts and parts[-1].spans and parts[-1].begin == index:
+        spans = [*parts.pop().spans, *spans]
+    parts.append(_Part(index, index + 1, _first_of(run, index), spans))
+
+
+def _keep_part(run: Batch, part: _Part) -> list[Batch]:
+    """Raises CorruptBatch."""
+    marks = run.marks[part.begin : part.end]
+    origin = run.marks[0][0]
+    end = marks[-1][0] - origin + marks[-1][2] + LENGTH_OVERHEAD
+    data = memoryview(run.data)[marks[0][0] - origin : end]
+    records = sum(mark[3] for mark in marks)
+    kept = _single(Batch(data, marks[0][1], part.first, _last_of(run, part.end - 1), records, marks))
+    return keep_spans(kept, part.spans) if part.spans else [kept]
+
+
+def _base(mark: Mark) -> int:
+    return mark[1]
+
+
+def _first_of(run: Batch, index: int) -> int:
+    """The first offset that counts of one batch of a run."""
+    return run.marks[index][1] if index else run.first
+
+
+def _last_of(run: Batch, index: int) -> int:
+    return run.last if index == len(run.marks) - 1 else run.marks[index + 1][1] - 1
 
 
 def _single(batch: Batch) -> Batch:

@@ -14,7 +14,7 @@ from mesh.records.batch import (
     CorruptBatch,
     is_compressed,
     is_intact,
-    slice_batch,
+    slice_batches,
 )
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
@@ -29,6 +29,11 @@ def parsed(data: bytes) -> Batch:
     batch = parse_batch(data, 0, len(data))
     assert batch is not None
     return batch
+
+
+def slice_batch(batch: Batch, first: int, last: int) -> Batch | None:
+    """One slice of it."""
+    return next(slice_batches(batch, [(first, last)]), None)
 
 
 @pytest.mark.parametrize("data", [PLAIN, APPENDED, GZIP])
@@ -129,9 +134,13 @@ def test_a_slice_holds_exactly_the_records_of_its_range(batch: Batch, start: int
 @given(batches(), st.lists(st.integers(min_value=0, max_value=6000), max_size=5))
 def test_slices_side_by_side_hold_all_records(batch: Batch, cuts: list[int]) -> None:
     edges = [batch.base, *sorted({batch.base + cut for cut in cuts} - {batch.base}), 1 << 62]
-    pieces = [slice_batch(batch, first, after - 1) for first, after in pairwise(edges)]
-    records = [record for piece in pieces if piece is not None for record in decode_records(piece)]
-    assert records == decode_records(batch)
+    bounds = [(first, after - 1) for first, after in pairwise(edges)]
+    pieces = list(slice_batches(batch, bounds))
+    assert [record for piece in pieces for record in decode_records(piece)] == decode_records(batch)
+    alone = [piece for first, last in bounds if (piece := slice_batch(batch, first, last)) is not None]
+    assert [(each.first, each.last, each.data) for each in pieces] == [
+        (each.first, each.last, each.data) for each in alone
+    ]
 
 
 @given(batches(), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 3000))
@@ -188,3 +197,8 @@ def test_a_damaged_body_is_cut_or_refused(batch: Batch, data: st.DataObject) -> 
     except CorruptBatch:
         return
     assert cut is None or len(cut.data) <= len(batch.data)
+
+
+@pytest.mark.parametrize("data", [PLAIN, GZIP])
+def test_nothing_is_kept_of_no_span(data: bytes) -> None:
+    assert keep_spans(parsed(data), []) == []

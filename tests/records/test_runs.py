@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +11,7 @@ from mesh.records.batch import Batch, is_intact
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
 from mesh.records.fetched import cut_batches
-from mesh.records.runs import copy_batch, fitting, from_offset, keep_spans, rebase, singles, split
+from mesh.records.runs import copy_batch, count_with, fitting, from_offset, keep_spans, rebase, singles, split
 from mesh.records.spans import Span
 from tests.records.reading import split_batches
 
@@ -150,3 +152,20 @@ def test_spans_of_what_counts_from_the_middle_of_a_batch_on_hold_nothing_from_be
     last = data.draw(st.integers(first, run.last))
     pieces = keep_spans(run, [Span(first, last)])
     assert [offset for piece in pieces for offset in offsets_of(piece)] == list(range(first, last + 1))
+
+
+@given(SIZES, st.data())
+def test_several_spans_hold_what_each_of_them_does_alone(sizes: list[int], data: st.DataObject) -> None:
+    """Also in a run that begins inside of its first batch, or with offsets in front of it that have no record."""
+    whole = run_of(sizes)
+    run = run_of(sizes, data.draw(st.integers(whole.first, whole.last)))
+    if run.first == run.base and data.draw(st.booleans()):
+        count_with(run, run.first - 2)
+    edges = sorted(data.draw(st.sets(st.integers(run.first, run.last + 1), min_size=2)))
+    spans = [Span(first, after - 1) for first, after in pairwise(edges)][:: data.draw(st.integers(1, 2))]
+    pieces = [(piece.first, piece.last, offsets_of(piece)) for piece in keep_spans(run, spans)]
+    alone = [piece for span in spans for piece in keep_spans(run, [span])]
+    assert pieces == [(piece.first, piece.last, offsets_of(piece)) for piece in alone]
+    found = [offset for _, _, offsets in pieces for offset in offsets]
+    assert found == [offset for span in spans for offset in range(max(span.first, run.base), span.last + 1)]
+    assert all(piece.record_count == sum(mark[3] for mark in piece.marks) for piece in alone if piece.marks)
