@@ -40,13 +40,14 @@ class MeshRefused(RuntimeError):
 
 
 class LeaseLost(RuntimeError):
-    """Others were given records that this query had leased, since the lease had expired."""
+    """Others were given records that this query had leased, since the lease had expired; or their topic was deleted
+    and made anew, or its log was cut off."""
 
     def __init__(self, lease: str, lost: Sequence[Range]) -> None:
         shown = ", ".join(map(str, lost[:5]))
         super().__init__(
-            f"lease {lease} expired and others took {sum(map(len, lost))} of its offsets ({shown}); they are processed "
-            f"there and here. failOnLeaseLoss=false goes on"
+            f"{sum(map(len, lost))} offsets of lease {lease} are lost ({shown}): it expired and others took them, who "
+            f"process them, too; or their topic was made anew, or cut off. failOnLeaseLoss=false goes on"
         )
 
 

@@ -6,7 +6,7 @@ Pure values; the upstream logs and this are all that is needed to read a batch a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 VERSION = 1
@@ -20,13 +20,15 @@ class ForeignOffset(ValueError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
-    """A run of offsets of one upstream partition, both ends included."""
+    """A run of offsets of one upstream partition, both ends included. topic_id: of the topic that they are of, as the
+    mesh has told it; None if it has not."""
 
     cluster: str
     topic: str
     partition: int
     first: int
     last: int
+    topic_id: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.cluster}/{self.topic}-{self.partition} {self.first}..{self.last}"
@@ -35,11 +37,14 @@ class Range:
         return self.last - self.first + 1
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        """As before there were ids, if there is none: Spark compares the text of offsets."""
+        named = {name: getattr(self, name) for name in ("cluster", "topic", "partition", "first", "last")}
+        return named if self.topic_id is None else named | {"topic_id": self.topic_id}
 
     @staticmethod
     def of_json(data: Mapping[str, Any]) -> Range:
-        return Range(data["cluster"], data["topic"], data["partition"], data["first"], data["last"])
+        place = data["cluster"], data["topic"], data["partition"]
+        return Range(*place, data["first"], data["last"], data.get("topic_id"))
 
 
 @dataclass(frozen=True, slots=True)

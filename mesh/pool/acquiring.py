@@ -1,13 +1,17 @@
-"""What of a partition nobody holds, and taking it for a lease."""
+"""What of a partition nobody holds, and taking it for a lease: of many spans at once, since one after the other would
+cost their square."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mesh.pool.distribution import Distribution
-from mesh.pool.leased import common, cut_out, joined
 from mesh.pool.ledger import keep_unsettled
 from mesh.pool.partition import Partition, Released
 from mesh.pool.redelivery import History
+from mesh.pool.span_lists import joined, parts_of, within, without
 from mesh.pool.window import Available
+from mesh.records.batch import CorruptBatch
 from mesh.records.spans import Span
 
 
@@ -26,53 +30,67 @@ def available_spans(partition: Partition, spare_suspects: bool, distribution: Di
 
 def _backlog(partition: Partition, was_sent: bool, spare_suspects: bool, distribution: Distribution) -> list[Span]:
     return [
-        Span(entry.batch.first, entry.batch.last)
+        entry.span
         for entry in partition.backlog.values()
         if entry.history.was_sent is was_sent and not (spare_suspects and distribution.tasting.is_suspected(entry))
     ]
 
 
-def unread(partition: Partition) -> list[Span]:
-    """What is in the log, was not brought by the engine, and is not held by a lease."""
-    first, end = max(partition.ledger.received, partition.ledger.committable), partition.end
-    return partition.unleased(partition.ledger.unsettled(first, end - 1)) if first < end else []
+def unread(partition: Partition, spans: Sequence[Span] | None = None) -> list[Span]:
+    """What is in the log, was not brought by the engine, and is not held by a lease. spans: nothing but these."""
+    first, last = max(partition.ledger.received, partition.ledger.committable), partition.end - 1
+    if first > last:
+        return []
+    wanted = [Span(first, last)] if spans is None else within(spans, [Span(first, last)])
+    return partition.unleased([part for each in wanted for part in partition.ledger.unsettled(each.first, each.last)])
 
 
-def acquire(distribution: Distribution, partition: Partition, span: Span, now: float) -> list[tuple[Span, History]]:
-    """Take what nobody holds of a span, from wherever it is."""
-    taken = partition.ahead.take([part for each in unread(partition) if (part := common(each, span)) is not None])
-    taken += _from_released(partition, span)
-    taken += _from_backlog(distribution, partition, span)
+def obtainable(partition: Partition, spans: Sequence[Span]) -> list[Span]:
+    """What of these (ascending, none overlapping) nobody holds, wherever it is; ascending."""
+    found = unread(partition, spans)
+    found += within(spans, (entry.span for entry in partition.released_in(spans)))
+    found += within(spans, (entry.span for entry in partition.backlog_in(spans)))
+    return sorted(found, key=_first)
+
+
+def acquire(
+    distribution: Distribution, partition: Partition, spans: Sequence[Span], now: float
+) -> list[tuple[Span, History]]:
+    """Take what nobody holds of these spans, from wherever it is. What a batch has that cannot be cut is left there."""
+    taken = partition.ahead.take(unread(partition, spans))
+    taken += _from_released(partition, spans)
+    taken += _from_backlog(distribution, partition, spans)
     distribution.touched.add(partition)
     distribution.wait_for_more(partition, now)
-    return _joined(sorted(taken, key=lambda entry: entry[0]))
+    return _joined(sorted(taken, key=lambda entry: entry[0].first))
 
 
-def _from_released(partition: Partition, span: Span) -> list[tuple[Span, History]]:
+def _from_released(partition: Partition, spans: Sequence[Span]) -> list[tuple[Span, History]]:
     taken: list[tuple[Span, History]] = []
-    for released in list(partition.released.values()):
-        part = common(released.span, span)
-        if part is None:
-            continue
+    for released in partition.released_in(spans):
         # What is being read again of it comes in vain: its entry is another one from now on.
         del partition.released[released.span.first]
-        for rest in cut_out([released.span], part):
+        parts = parts_of(released.span, spans)
+        for rest in without([released.span], parts):
             partition.released[rest.first] = Released(rest, released.history, released.shunned)
-        taken.append((part, released.history))
+        taken += [(part, released.history) for part in parts]
     return taken
 
 
-def _from_backlog(distribution: Distribution, partition: Partition, span: Span) -> list[tuple[Span, History]]:
+def _from_backlog(
+    distribution: Distribution, partition: Partition, spans: Sequence[Span]
+) -> list[tuple[Span, History]]:
     taken: list[tuple[Span, History]] = []
-    for available in list(partition.backlog.values()):
-        whole = Span(available.batch.first, available.batch.last)
-        part = common(whole, span)
-        if part is None:
+    for available in partition.backlog_in(spans):
+        parts = parts_of(available.span, spans)
+        try:
+            pieces = keep_unsettled(partition.ledger, available.batch, without([available.span], parts))
+        except CorruptBatch:
             continue
         distribution.backlogs.take(partition, available)
-        for piece in keep_unsettled(partition.ledger, available.batch, cut_out([whole], part)):
+        for piece in pieces:
             distribution.backlogs.put(partition, Available(piece, available.history, available.shunned))
-        taken.append((part, available.history))
+        taken += [(part, available.history) for part in parts]
     return taken
 
 
@@ -85,3 +103,7 @@ def _joined(spans: list[tuple[Span, History]]) -> list[tuple[Span, History]]:
         else:
             joined.append((span, history))
     return joined
+
+
+def _first(span: Span) -> int:
+    return span.first

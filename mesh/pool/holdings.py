@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from mesh.pool.acknowledged import size_of_leases
-from mesh.pool.acquiring import acquire, available_spans
+from mesh.pool.acquiring import acquire, obtainable
 from mesh.pool.commits import Commits
-from mesh.pool.leased import Lease, Leased, LeaseRequest, Range, common, cut_out, holder_of, stored_leases
+from mesh.pool.leased import HolderId, Lease, Leased, LeaseId, NoRoom, Range, holder_of, stored_leases
+from mesh.pool.lives import shared
 from mesh.pool.notes import Kind
 from mesh.pool.partition import Partition, Standing
-from mesh.pool.redelivery import Cause
+from mesh.pool.redelivery import UNSENT, Cause
 from mesh.pool.serving import Serving
 from mesh.pool.settings import PoolSettings
+from mesh.pool.span_lists import apart, at_or_above, below, joined, within, without
 from mesh.pool.topics import VirtualTopics
 from mesh.pool.window import Delivery
 from mesh.records.spans import Span, TopicName, UpstreamPartition
 
-Chosen: TypeAlias = tuple[Partition, Span]
-NOWHERE: Mapping[UpstreamPartition, int] = MappingProxyType({})
-MOST_SPANS = 50
-"""Runs that one request takes of a partition."""
-USUAL_SIZE = 1_000.0
-"""Bytes of a record of which nothing is known."""
 METADATA_SHARE = 0.5
 """The part of the metadata of a commit that leases may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a claim or an acknowledgement names of one partition, under one id of its topic.
+
+    spans: those of the life that the lease is of, ascending, none overlapping. void: those that are of another one.
+    takes: whether it may have what nobody holds of them.
+    """
+
+    partition: Partition
+    topic_id: str | None
+    spans: Sequence[Span]
+    void: Sequence[Span]
+    takes: bool
+
+    def ranges(self, spans: Iterable[Span]) -> list[Range]:
+        return [Range(self.partition.source, span, self.topic_id) for span in spans]
 
 
 class Holdings:
@@ -38,127 +49,95 @@ class Holdings:
         self._serving = serving
         self._commits = commits
         self._notes = serving.notes
-        self._had_single = False
-        """Whether the last record that came alone was a lease's: every other one is."""
 
-    def choose(self, request: LeaseRequest, begins: Mapping[UpstreamPartition, int] = NOWHERE) -> list[Chosen]:
-        """Spans of at most `most` offsets in all, evenly over the partitions; while the pool has members, at most half
-        of what is available of each (or, when none of them waits, the last one too; when one does, every other).
-        begins: nothing below these."""
-        distribution = self._serving.distribution
-        if distribution.is_stopped:
-            return []
-        has_members = bool(distribution.members)
-        available: list[tuple[Partition, list[Span]]] = []
-        for partition in self.partitions(request.topics):
-            if partition.source.cluster not in distribution.withheld and self._has_room(partition, request):
-                spans = available_spans(partition, has_members, distribution)
-                if request.ends is not None:
-                    spans = _below(spans, request.ends.get(partition.source, 0))
-                if (begin := begins.get(partition.source, 0)) > 0:
-                    spans = _from(spans, begin)
-                spans = spans[:MOST_SPANS]
-                if has_members:
-                    spans = _first_of(spans, self._share_of(sum(map(len, spans))))
-                if spans:
-                    available.append((partition, spans))
-        chosen: list[Chosen] = []
-        left, bytes_left = request.most, request.most_bytes if request.most_bytes is not None else math.inf
-        available.sort(key=lambda entry: sum(map(len, entry[1])))
-        for index, (partition, spans) in enumerate(available):
-            others = len(available) - index
-            size = partition.mean_size or USUAL_SIZE
-            most = math.floor(min(-(-left // others), max(bytes_left / others / size, 0.0 if chosen else 1.0)))
-            part = _first_of(spans, most)
-            chosen += [(partition, span) for span in part]
-            taken = sum(map(len, part))
-            left, bytes_left = left - taken, bytes_left - taken * size
-        return chosen
+    # Taking
 
-    def behind_all(self, topics: Iterable[TopicName]) -> Mapping[UpstreamPartition, int]:
-        """The offset behind all that is known of each partition."""
-        return {each.source: max(each.end, each.ledger.received) for each in self.partitions(topics)}
-
-    def rest_of(self, request: LeaseRequest, lease: Lease) -> LeaseRequest | None:
-        """What a lease that was begun for a request may still take; None if that is nothing."""
-        most, most_bytes = request.most, request.most_bytes
-        for each in self.ranges(lease):
-            most -= len(each.span)
-            if most_bytes is not None:
-                size = self._serving.partitions[each.partition].mean_size or USUAL_SIZE
-                most_bytes -= math.ceil(len(each.span) * size)
-        if most <= 0 or (most_bytes is not None and most_bytes <= 0):
-            return None
-        return replace(request, most=most, most_bytes=most_bytes)
-
-    def _share_of(self, available: int) -> int:
-        """What a lease may have of so many offsets of a partition beside members."""
-        if self._serving.distribution.waiting == 0:
-            return (available + 1) // 2
-        if available == 1:
-            self._had_single = not self._had_single
-            return int(self._had_single)
-        return available // 2
-
-    def are_unweighed(self, topics: Iterable[TopicName]) -> bool:
-        """Whether there is anything to lease of which nothing is known of how large records are, and will be soon."""
-        return any(
-            partition.is_active
-            and not partition.mean_size
-            and partition.ledger.received < partition.end
-            and not self._commits.is_down(partition.source.cluster)
-            for partition in self.partitions(topics)
-        )
-
-    def weigh(self, ranges: Iterable[Range], size: int) -> None:
-        """A holder says how many bytes the records of these had, all together."""
-        counts = [(each, len(each.span)) for each in ranges]
-        total = sum(count for _, count in counts)
-        for each, count in counts:
-            self._serving.partitions[each.partition].weigh(round(size * count / total), count)
-
-    def hold(self, lease: Lease, partition: Partition, span: Span, now: float) -> list[Span]:
-        """Take what nobody holds of a span for a lease."""
-        taken = acquire(self._serving.distribution, partition, span, now)
+    def hold(self, lease: Lease, partition: Partition, spans: Sequence[Span], now: float) -> None:
+        """Take what nobody holds of these (ascending, none overlapping) for a lease."""
+        taken = acquire(self._serving.distribution, partition, spans, now)
         for part, history in taken:
             partition.leased[part.first] = Leased(part, history, lease)
             self._notes.add(Kind.LEASED, partition.source, [part], holder_of(lease), history.count + 1)
+        if taken:
+            lease.lives[partition.source] = partition.life
         self._changed(partition)
-        return [part for part, _ in taken]
 
-    def take_again(
-        self, lease: Lease, ranges: Iterable[Range], now: float, is_settled_lost: bool = False
-    ) -> tuple[list[Range], list[Range], list[Range]]:
-        """done: held by this lease from now on, or settled, unless that counts as lost; lost; absent."""
-        done: list[Range] = []
-        lost: list[Range] = []
+    def name(self, lease: Lease, ranges: Iterable[Range], has_ended: bool) -> tuple[list[Named], list[Range]]:
+        """What ranges mean to a lease, and those that are absent. has_ended: it holds nothing at the moment, and may
+        have what nobody has taken since."""
         absent: list[Range] = []
+        found: dict[tuple[Partition, str | None], list[Span]] = {}
         for each in ranges:
             partition = self._serving.partitions.get(each.partition)
-            if partition is None or partition.standing is Standing.ABSENT:
+            if partition is None or self._is_absent(lease, partition, each.topic_id):
                 absent.append(each)
-                continue
-            open_spans = partition.ledger.unsettled(each.span.first, each.span.last)
-            for span in open_spans:
-                self.hold(lease, partition, span, now)
-            missing, kept = [each.span] if is_settled_lost else open_spans, [each.span]
-            for leased in partition.leased.values():
-                if leased.lease is lease:
-                    missing = cut_out(missing, leased.span)
-            for span in missing:
-                kept = cut_out(kept, span)
-            lost += [Range(each.partition, span) for span in missing]
-            done += [Range(each.partition, span) for span in kept]
-        return done, lost, absent
+            else:
+                found.setdefault((partition, each.topic_id), []).append(each.span)
+        named = [
+            self._name(lease, partition, topic_id, apart(spans), has_ended)
+            for (partition, topic_id), spans in found.items()
+        ]
+        return named, absent
+
+    def _name(
+        self, lease: Lease, partition: Partition, topic_id: str | None, spans: list[Span], has_ended: bool
+    ) -> Named:
+        same = shared(lease.lives.get(partition.source), partition.life, topic_id)
+        takes = has_ended or not same.is_certain
+        return Named(partition, topic_id, below(spans, same.below), at_or_above(spans, same.below), takes)
+
+    @staticmethod
+    def _is_absent(lease: Lease, partition: Partition, topic_id: str | None) -> bool:
+        """Also a partition that has just come, while nobody has said of which topic it is."""
+        if partition.standing is Standing.ABSENT:
+            return True
+        same = shared(lease.lives.get(partition.source), partition.life, topic_id)
+        return topic_id is not None and not same.is_certain and partition.life.topic_id is None
+
+    def has_no_room(self, lease: Lease, named: Iterable[Named], is_acknowledged: bool) -> NoRoom | None:
+        """A partition whose commit metadata could not hold what is leased of it, if a claim or an acknowledgement was
+        done."""
+        held: dict[Partition, list[Span]] = {}
+        for each in named:
+            before = held.get(each.partition, self._spans_of(lease, each.partition))
+            after = without(before, each.spans) if is_acknowledged else apart([*before, *self._free(each)])
+            held[each.partition] = after
+        for partition, spans in held.items():
+            others = [leased for leased in partition.leased.values() if leased.lease is not lease]
+            mine = [Leased(span, UNSENT, lease) for span in spans]
+            size, before_that = (
+                self._size(partition, [*others, *mine]),
+                self._size(partition, partition.leased.values()),
+            )
+            if size > max(self._room(partition), before_that):
+                return NoRoom(partition.source, len(joined(spans)))
+        return None
+
+    def take_again(self, lease: Lease, each: Named, now: float) -> None:
+        """Hold what nobody holds of it, if that may be."""
+        if free := self._free(each):
+            self.hold(lease, each.partition, free, now)
+
+    def outcome(self, lease: Lease, each: Named, is_settled_lost: bool) -> tuple[list[Range], list[Range]]:
+        """done: held by the lease, or settled, unless that counts as lost; lost."""
+        held = [entry.span for entry in each.partition.leased_in(each.spans) if entry.lease is lease]
+        missing = without(each.spans if is_settled_lost else _unsettled(each), held)
+        return each.ranges(without(each.spans, missing)), each.ranges([*missing, *each.void])
+
+    # Giving back
 
     def settle(self, lease: Lease, each: Range) -> None:
         partition = self._serving.partitions[each.partition]
-        for leased in [entry for entry in partition.leased.values() if entry.lease is lease]:
-            part = common(leased.span, each.span)
-            if part is not None:
-                self._cut(partition, leased, part)
+        for leased in partition.leased_in([each.span]):
+            if leased.lease is not lease:
+                continue
+            del partition.leased[leased.span.first]
+            for rest in without([leased.span], [each.span]):
+                partition.leased[rest.first] = Leased(rest, leased.history, lease)
+            for part in within([leased.span], [each.span]):
                 partition.ledger.settle(part.first, part.last)
                 self._notes.add(Kind.ACKNOWLEDGED, partition.source, [part], holder_of(lease))
+            self._changed(partition)
 
     def give_back(self, lease: Lease, cause: Cause, now: float) -> None:
         """What it holds comes back: to the front of its partitions."""
@@ -171,14 +150,29 @@ class Holdings:
             self._serving.distribution.distribute(partition, now)
             self._serving.rereads.pump(partition)
 
+    def restore(self, lease: Lease, partition: Partition, spans: Iterable[Span]) -> None:
+        """What a lease held of a partition that begins; how that fared, `ahead` knows."""
+        for span, history in partition.ahead.take(spans):
+            partition.leased[span.first] = Leased(span, history, lease)
+            lease.lives[partition.source] = partition.life
+            self._notes.add(Kind.LEASED, partition.source, [span], holder_of(lease), history.count + 1)
+
     def changed(self, lease: Lease) -> None:
         """Something of it that is stored with each of its partitions."""
         for partition in self.partitions_of(lease):
             self._changed(partition)
 
-    def are_elsewhere(self, ranges: Iterable[Range]) -> bool:
+    # What there is
+
+    def are_elsewhere(self, lease: Lease, ranges: Iterable[Range]) -> bool:
+        """Whether any of these is absent, or may be soon."""
         known = self._serving.partitions
-        return any(each.partition not in known or not known[each.partition].is_active for each in ranges)
+        return any(
+            (partition := known.get(each.partition)) is None
+            or not partition.is_active
+            or self._is_absent(lease, partition, each.topic_id)
+            for each in ranges
+        )
 
     def are_awaited(self, topics: Iterable[TopicName]) -> bool:
         """Whether it will be known soon to whom all partitions of these are assigned."""
@@ -199,34 +193,43 @@ class Holdings:
         return list(found.values())
 
     def partitions_of(self, lease: Lease) -> list[Partition]:
+        """Those of which it holds something."""
+        known = (self._serving.partitions.get(source) for source in lease.lives)
         return [
             partition
-            for partition in self._serving.partitions.values()
-            if any(leased.lease is lease for leased in partition.leased.values())
+            for partition in known
+            if partition is not None and any(leased.lease is lease for leased in partition.leased.values())
         ]
 
-    def ranges(self, lease: Lease) -> Iterable[Range]:
-        for partition in self._serving.partitions.values():
-            for leased in partition.leased.values():
-                if leased.lease is lease:
-                    yield Range(partition.source, leased.span)
+    def ranges(self, lease: Lease) -> Iterator[Range]:
+        """What it holds."""
+        for partition in self.partitions_of(lease):
+            for span in self._spans_of(lease, partition):
+                yield Range(partition.source, span, partition.life.topic_id or None)
 
-    def _has_room(self, partition: Partition, request: LeaseRequest) -> bool:
-        """Whether another lease of a partition could be stored, however it is cut."""
-        cluster = partition.source.cluster
-        if self._commits.is_down(cluster):
+    def has_room(self, partition: Partition, id: LeaseId, holder: HolderId, runs: int) -> bool:
+        """Whether another lease of a partition could be stored, however its runs are cut."""
+        if self._commits.is_down(partition.source.cluster):
             return False
-        stored = stored_leases(partition.leased.values(), self._settings.epoch)
-        taken = size_of_leases(partition.ledger.committable, stored)
-        most = (len(request.id) + len(request.holder) + 20 + 10 * MOST_SPANS) * 4 // 3
-        return taken + most <= METADATA_SHARE * self._commits.metadata_limit(cluster)
+        most = (len(id) + len(holder) + 20 + 10 * runs) * 4 // 3
+        return self._size(partition, partition.leased.values()) + most <= self._room(partition)
 
-    def _cut(self, partition: Partition, leased: Leased, part: Span) -> None:
-        """A part of what is leased is not any more."""
-        del partition.leased[leased.span.first]
-        for rest in cut_out([leased.span], part):
-            partition.leased[rest.first] = Leased(rest, leased.history, leased.lease)
-        self._changed(partition)
+    # How
+
+    def _free(self, each: Named) -> list[Span]:
+        """What of it nobody holds, if that may be taken."""
+        return obtainable(each.partition, _unsettled(each)) if each.takes else []
+
+    def _spans_of(self, lease: Lease, partition: Partition) -> list[Span]:
+        return [leased.span for leased in partition.leased.values() if leased.lease is lease]
+
+    def _room(self, partition: Partition) -> float:
+        """Characters that leases may have of the metadata of a partition's commit."""
+        return METADATA_SHARE * self._commits.metadata_limit(partition.source.cluster)
+
+    def _size(self, partition: Partition, leased: Iterable[Leased]) -> int:
+        """And those that these would have."""
+        return size_of_leases(partition.ledger.committable, stored_leases(leased, self._settings.epoch))
 
     def _give_up(self, partition: Partition, leased: Leased, is_first: bool, cause: Cause, now: float) -> None:
         """NEVER_FETCHED: as if it had never been leased, since nobody was told of it."""
@@ -241,9 +244,8 @@ class Holdings:
                 )
             read = []
             for part, history in parts:
-                below, above = _split(part, partition.ledger.received)
-                read += [(each, history) for each in below]
-                for each in above:
+                read += [(each, history) for each in below([part], partition.ledger.received)]
+                for each in at_or_above([part], partition.ledger.received):
                     partition.ahead.note(each, history)
             delivery = Delivery(0, span.first, span.last, None, leased.history)
             self._serving.giving_up.give_up(partition, delivery, read, None, now)
@@ -253,31 +255,6 @@ class Holdings:
         self._serving.distribution.touched.add(partition)
 
 
-def _below(spans: Sequence[Span], end: int) -> list[Span]:
-    """What of these lies below an offset."""
-    return [span if span.last < end else Span(span.first, end - 1) for span in spans if span.first < end]
-
-
-def _from(spans: Sequence[Span], begin: int) -> list[Span]:
-    """What of these does not lie below an offset."""
-    return [span if span.first >= begin else Span(begin, span.last) for span in spans if span.last >= begin]
-
-
-def _first_of(spans: Sequence[Span], most: int) -> list[Span]:
-    """The first `most` offsets of these."""
-    first: list[Span] = []
-    for span in spans:
-        if most <= 0:
-            break
-        first.append(span if len(span) <= most else Span(span.first, span.first + most - 1))
-        most -= len(first[-1])
-    return first
-
-
-def _split(span: Span, offset: int) -> tuple[list[Span], list[Span]]:
-    """What of it lies below an offset, and what does not."""
-    if span.last < offset:
-        return [span], []
-    if span.first >= offset:
-        return [], [span]
-    return [Span(span.first, offset - 1)], [Span(offset, span.last)]
+def _unsettled(each: Named) -> list[Span]:
+    ledger = each.partition.ledger
+    return [part for span in each.spans for part in ledger.unsettled(span.first, span.last)]

@@ -15,6 +15,7 @@ from mesh.pool.effects import Effect, Gone, HurryUpstream, Report, SubscribeUpst
 from mesh.pool.ids import GroupId
 from mesh.pool.leases import Leases
 from mesh.pool.ledger import Ledger
+from mesh.pool.lives import UNKNOWN, Shared
 from mesh.pool.member import Member
 from mesh.pool.notes import Kind
 from mesh.pool.partition import Partition, Standing
@@ -69,6 +70,8 @@ class Inflow:
         self._subscribed: dict[ClusterName, frozenset[TopicName]] = {}
         self._outstanding: dict[ClusterName, set[Partition]] = {}
         self._eager: set[ClusterName] = set()
+        self._topic_ids: dict[tuple[ClusterName, TopicName], str] = {}
+        """Of upstream topics, as their engines know them; "" where nobody knows one."""
         self._is_away = False
         """Whether the upstream groups have been left, though there are members."""
 
@@ -99,6 +102,7 @@ class Inflow:
         """The upstream groups are left: nothing is assigned here any more."""
         self._is_away = True
         self.lost(list(self._serving.partitions))
+        self._topic_ids.clear()
         for partition in self._serving.partitions.values():
             partition.is_awaited = False
         self._subscribed.clear()
@@ -116,6 +120,7 @@ class Inflow:
         """The upstream group of one cluster is left."""
         sources = [source for source in self._serving.partitions if source.cluster == cluster]
         self.lost(sources)
+        self._forget_ids(cluster)
         for source in sources:
             self._serving.partitions[source].is_awaited = False
         self._subscribed.pop(cluster, None)
@@ -174,6 +179,7 @@ class Inflow:
     def engine_failed(self, cluster: ClusterName) -> None:
         """As if all that this cluster has assigned had been revoked: another engine is made, and assigned anew."""
         self.lost([source for source in self._serving.partitions if source.cluster == cluster])
+        self._forget_ids(cluster)
 
     def received(self, source: UpstreamPartition, batches: Sequence[Batch], now: float, gap: Gap = Gap.UNKNOWN) -> None:
         """gap: what offsets are that none of the batches has."""
@@ -252,9 +258,17 @@ class Inflow:
             if partition is not None:
                 partition.end = end
 
+    def topics_identified(self, cluster: ClusterName, ids: Mapping[TopicName, str]) -> None:
+        """Ids of upstream topics; "" for what has none, or whose id nobody tells. What has another one than before
+        begins anew, which is told by itself."""
+        self._topic_ids |= {(cluster, topic): topic_id for topic, topic_id in ids.items()}
+        for source, partition in self._serving.partitions.items():
+            if source.cluster == cluster and source.topic in ids and not partition.life.topic_id:
+                partition.life.topic_id = ids[source.topic]
+
     def position_reset(self, source: UpstreamPartition, start: int, reason: str, now: float) -> None:
-        """The offsets of a partition begin anew: what was known of it is void, also what is stored upstream, and how
-        far its log went."""
+        """The offsets of a partition begin anew: what was known of it is void, also what is stored upstream, how far
+        its log went, and the id of its topic."""
         partition = self._serving.partitions.get(source)
         if partition is None or partition.standing is Standing.ABSENT:
             return
@@ -263,6 +277,8 @@ class Inflow:
         self._demand.begin_anew(partition)
         self._lose(partition, Kind.RESET)
         partition.ledger, partition.end = Ledger(start), start
+        self._topic_ids.pop((source.cluster, source.topic), None)
+        partition.live_on(Shared(0, is_certain=True), None)
         self._serving.notes.began(source, start, ())
         partition.standing = Standing.ACTIVE
         self._serving.distribution.activate(partition, now)
@@ -272,6 +288,9 @@ class Inflow:
         partition = self._serving.partitions.get(source)
         if partition is None or partition.standing is Standing.ABSENT:
             return
+        # What stands above it is not known before it is told anew.
+        partition.end = min(partition.end, offset)
+        partition.live_on(Shared(offset, is_certain=True), partition.life.topic_id)
         known = highest_known(partition)
         if known < offset:
             return
@@ -320,10 +339,15 @@ class Inflow:
         runs = [run for run in known.runs if run.last < end]
         counts = [each for each in known.counts if each.span.last < end]
         partition.ledger = Ledger(assignment.start, committed, runs, counts)
+        partition.live_on(UNKNOWN, self._topic_ids.get((source.cluster, source.topic)))
         self._serving.notes.began(source, partition.ledger.committable, partition.ledger)
         for each in counts:
             partition.ahead.note(each.span, History(each.count))
         self._leases.restore(partition, known.leases, end, now)
+
+    def _forget_ids(self, cluster: ClusterName) -> None:
+        """Its engine is gone, and tells no more if a topic is another one."""
+        self._topic_ids = {topic: topic_id for topic, topic_id in self._topic_ids.items() if topic[0] != cluster}
 
     def _lose(self, partition: Partition, kind: Kind = Kind.REVOKED) -> None:
         self._serving.notes.void(kind, partition.source)

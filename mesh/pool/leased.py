@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NewType
 
+from mesh.pool.lives import Life
 from mesh.pool.notes import Holder
 from mesh.pool.redelivery import History
+from mesh.pool.span_lists import joined
 from mesh.records.spans import Span, TopicName, UpstreamPartition
 
 LeaseId = NewType("LeaseId", str)
 HolderId = NewType("HolderId", str)
 LONGEST_NAME = 64
 """Bytes of a lease's or a holder's name: they stand in the metadata of every commit while the lease lasts."""
+LONGEST_TTL = 24 * 3_600.0
+"""Seconds that a lease lasts at most, unless it is renewed."""
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """A batch engine holds runs of upstream offsets until `deadline` (seconds of the pool's clock)."""
+    """A batch engine holds runs of upstream offsets until `deadline` (seconds of the pool's clock).
+
+    lives: which life of each partition it has, or had, something of.
+    """
 
     id: LeaseId
     holder: HolderId
     deadline: float
+    lives: dict[UpstreamPartition, Life] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +54,12 @@ class StoredLease:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
-    """A run of offsets of one upstream partition, as batch engines are told it."""
+    """A run of offsets of one upstream partition, as batch engines are told it. topic_id: of the upstream topic that
+    they are of; None if that is not known."""
 
     partition: UpstreamPartition
     span: Span
+    topic_id: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +115,8 @@ class LeaseGranted:
 class LeaseSettled:
     """What became of the ranges of a claim or an acknowledgement.
 
-    done: of these offsets it is true now. lost: others hold them, or have had them. absent: not assigned to this
-    process, at the moment or any more.
+    done: of these offsets it is true now. lost: others hold them, or have had them; or they were of another life of
+    the log. absent: not assigned to this process, at the moment or any more.
     """
 
     done: tuple[Range, ...] = ()
@@ -117,6 +127,15 @@ class LeaseSettled:
 @dataclass(frozen=True, slots=True)
 class NotStored:
     """Not in time; the same may be asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """Refused, and nothing was changed: the commit metadata of a partition could not hold what leases would have of it,
+    so many runs."""
+
+    partition: UpstreamPartition
+    runs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,34 +175,3 @@ def stored_leases(held: Iterable[Leased], epoch: float) -> list[StoredLease]:
         StoredLease(lease.id, lease.holder, int(lease.deadline + epoch), tuple(joined(of)))
         for lease, of in spans.items()
     ]
-
-
-def joined(spans: Iterable[Span]) -> list[Span]:
-    """The same offsets in the same order; a span that follows on the one before it is one with it."""
-    runs: list[Span] = []
-    for span in spans:
-        if runs and runs[-1].last + 1 == span.first:
-            runs[-1] = Span(runs[-1].first, span.last)
-        else:
-            runs.append(span)
-    return runs
-
-
-def cut_out(spans: list[Span], held: Span) -> list[Span]:
-    """What of these spans does not lie in `held`."""
-    left: list[Span] = []
-    for span in spans:
-        if held.last < span.first or held.first > span.last:
-            left.append(span)
-            continue
-        if span.first < held.first:
-            left.append(Span(span.first, held.first - 1))
-        if span.last > held.last:
-            left.append(Span(held.last + 1, span.last))
-    return left
-
-
-def common(one: Span, other: Span) -> Span | None:
-    """What lies in both."""
-    first, last = max(one.first, other.first), min(one.last, other.last)
-    return Span(first, last) if first <= last else None

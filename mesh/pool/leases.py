@@ -8,12 +8,13 @@ answered, and is held after a restart until its deadline, at least for `HELD_AFT
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from itertools import groupby
 
 from mesh.pool.acquiring import available_spans
+from mesh.pool.choosing import Choosing, Chosen
 from mesh.pool.commits import Commits
 from mesh.pool.effects import Answer, Effect, Report
-from mesh.pool.holdings import Chosen, Holdings
+from mesh.pool.holdings import Holdings, Named
 from mesh.pool.ids import GroupId, Ticket
 from mesh.pool.leased import (
     Acknowledgement,
@@ -21,7 +22,6 @@ from mesh.pool.leased import (
     HolderId,
     Lease,
     LeaseBacklog,
-    Leased,
     LeaseGranted,
     LeaseId,
     LeaseRequest,
@@ -31,14 +31,15 @@ from mesh.pool.leased import (
     Range,
     StoredLease,
     UnknownLease,
-    holder_of,
 )
 from mesh.pool.ledger import Ledger
-from mesh.pool.notes import Kind
+from mesh.pool.lives import EndedLeases
 from mesh.pool.partition import Partition
 from mesh.pool.redelivery import Cause
 from mesh.pool.serving import Serving
 from mesh.pool.settings import PoolSettings
+from mesh.pool.span_lists import apart, below, count
+from mesh.pool.storing import Needed, Storing
 from mesh.pool.timers import Timer, Timers
 from mesh.pool.topics import VirtualTopics
 from mesh.records.spans import TopicName
@@ -52,17 +53,6 @@ GATHER_FOR = 1.0
 that keep up it would be answered with a few records each time, and have next to none of them all."""
 LOOK_AGAIN = 0.1
 """Seconds between two looks for something to lease, for a request that waits."""
-
-
-@dataclass(slots=True, eq=False)
-class _Storing:
-    """A request that is answered when what it did is stored. undo: what is done if it is not in time."""
-
-    ticket: Ticket
-    result: object
-    needs: list[tuple[Ledger, int]]
-    timer: Timer
-    undo: Callable[[float], None]
 
 
 class Leases:
@@ -82,10 +72,12 @@ class Leases:
         self._settings = settings
         self._serving = serving
         self._held = Holdings(settings, topics, serving, commits)
+        self._choosing = Choosing(serving, commits, self._held)
         self._timers = timers
         self._effects = effects
         self._leases: dict[LeaseId, Lease] = {}
-        self._storing: set[_Storing] = set()
+        self._ended = EndedLeases()
+        self._storing = Storing(settings.commit_timeout, timers, effects)
         self._parked: dict[Ticket, Timer] = {}
         self._present_until = 0.0
         self._weighed: set[TopicName] = set()
@@ -101,7 +93,7 @@ class Leases:
     @property
     def want_records(self) -> bool:
         """Whether the engines are to read some, though nobody is there who would take them: how large are they?."""
-        return bool(self._weighed) and self._held.are_unweighed(self._weighed)
+        return bool(self._weighed) and self._choosing.are_unweighed(self._weighed)
 
     # Requests
 
@@ -126,30 +118,41 @@ class Leases:
         self._answer(ticket, LeaseGranted(id, lease.deadline, tuple(self._held.ranges(lease))))
 
     def claim(self, ticket: Ticket, claim: Claim, now: float) -> None:
-        """Hold exactly these, whatever happened since they were leased; answered with LeaseSettled, or NotStored. Who
-        claims a lease that has ended did not acknowledge it: what is settled of it others have processed."""
+        """Hold exactly these, whatever happened since they were leased; answered with LeaseSettled, NotStored, or
+        NoRoom. A holder that claims a lease that has ended did not acknowledge it: what is settled of it others have
+        processed."""
         self._claim(ticket, claim, now + claim.wait, now)
 
     def _claim(self, ticket: Ticket, claim: Claim, until: float, now: float) -> None:
         self._hear(now)
-        if self._held.are_elsewhere(claim.ranges) and now < until:
-            self._park(ticket, until, lambda then: self._claim(ticket, claim, until, then), now)
-            return
         self._parked.pop(ticket, None)
-        lease = self._leases.get(claim.id)
-        if lease is not None and lease.holder != claim.holder:
+        known = self._leases.get(claim.id)
+        if known is not None and known.holder != claim.holder:
             self._answer(ticket, UnknownLease())
             return
-        has_ended = lease is None
-        lease = lease or self._new(claim.id, claim.holder, claim.ttl, now)
-        done, lost, absent = self._held.take_again(lease, claim.ranges, now, is_settled_lost=has_ended)
+        has_ended = known is None
+        lease = known or self._ended_one(claim.id, claim.holder, now)
+        if self._held.are_elsewhere(lease, claim.ranges) and now < until:
+            self._park(ticket, until, lambda then: self._claim(ticket, claim, until, then), now)
+            return
+        named, absent = self._held.name(lease, claim.ranges, has_ended)
+        if (refused := self._held.has_no_room(lease, named, is_acknowledged=False)) is not None:
+            self._answer(ticket, refused)
+            return
+        for each in named:
+            self._held.take_again(lease, each, now)
+        if has_ended:
+            self._begin(lease, now)
         self._prolong(lease, claim.ttl, now)
+        settled = self._outcome(lease, named, absent, is_settled_lost=has_ended)
         self._end_if_empty(lease)
-        self._answer_stored(ticket, LeaseSettled(tuple(done), tuple(lost), tuple(absent)), done, now)
+        self._storing.answer(ticket, settled, self._needed(settled.done), now)
 
     def acknowledge(self, ticket: Ticket, wanted: Acknowledgement, now: float) -> None:
-        """What has been acknowledged already counts as done. Answered with LeaseSettled when that is stored, with
-        UnknownLease when all of a lease is meant that has ended, or with NotStored."""
+        """What has been acknowledged already counts as done. A lease that is known acknowledges what it holds, and one
+        that has ended what nobody has taken since; neither what is of another life of the log. Answered with
+        LeaseSettled when that is stored, with UnknownLease when all of a lease is meant that has ended, with NoRoom
+        when what would still be held is cut into too many runs, or with NotStored."""
         self._hear(now)
         lease, ranges = self._leases.get(wanted.id), wanted.ranges
         if (lease is not None and lease.holder != wanted.holder) or (lease is None and ranges is None):
@@ -158,14 +161,21 @@ class Leases:
         if ranges is None:
             assert lease is not None
             ranges = tuple(self._held.ranges(lease))
-        lease = lease or Lease(wanted.id, wanted.holder, now)
-        done, lost, absent = self._held.take_again(lease, ranges, now)
-        for each in done:
+        has_ended = lease is None
+        lease = lease or self._ended_one(wanted.id, wanted.holder, now)
+        named, absent = self._held.name(lease, ranges, has_ended)
+        if (refused := self._held.has_no_room(lease, named, is_acknowledged=True)) is not None:
+            self._answer(ticket, refused)
+            return
+        for part in named:
+            self._held.take_again(lease, part, now)
+        settled = self._outcome(lease, named, absent, is_settled_lost=False)
+        for each in settled.done:
             self._held.settle(lease, each)
-        if wanted.size and done:
-            self._held.weigh(done, wanted.size)
+        if wanted.size and settled.done:
+            self._choosing.weigh(settled.done, wanted.size)
         self._end_if_empty(lease)
-        self._answer_stored(ticket, LeaseSettled(tuple(done), tuple(lost), tuple(absent)), done, now)
+        self._storing.answer(ticket, settled, self._needed(settled.done, is_acknowledged=True), now)
 
     def release(self, ticket: Ticket, id: LeaseId, holder: HolderId, now: float) -> None:
         """Everybody may have again what it holds. Answered at once, also when it has ended already."""
@@ -195,7 +205,7 @@ class Leases:
         return [
             PartitionBacklog(
                 partition.source,
-                sum(map(len, available_spans(partition, False, self._serving.distribution))),
+                count(available_spans(partition, False, self._serving.distribution)),
                 sum(len(leased.span) for leased in partition.leased.values()),
                 partition.lag,
                 partition.end,
@@ -211,9 +221,7 @@ class Leases:
         for each in stored:
             deadline = max(each.deadline - self._settings.epoch, now + HELD_AFTER_RESTART)
             lease = self._leases.get(each.id) or self._new(each.id, each.holder, deadline - now, now)
-            for span, history in partition.ahead.take([span for span in each.spans if span.last < end]):
-                partition.leased[span.first] = Leased(span, history, lease)
-                self._serving.notes.add(Kind.LEASED, partition.source, [span], holder_of(lease), history.count + 1)
+            self._held.restore(lease, partition, below(each.spans, end))
             self._end_if_empty(lease)
 
     def records_came(self, now: float) -> None:
@@ -224,22 +232,15 @@ class Leases:
 
     def stored(self) -> None:
         """A step ends, in which something may have been stored."""
-        for storing in list(self._storing):
-            if all(ledger.are_leases_stored(version) for ledger, version in storing.needs):
-                self._storing.discard(storing)
-                storing.timer.cancel()
-                self._answer(storing.ticket, storing.result)
+        self._storing.stored()
 
     def close(self) -> None:
         """The pool ends: nobody will be answered later."""
         for ticket, timer in self._parked.items():
             timer.cancel()
             self._answer(ticket, NotStored())
-        for storing in self._storing:
-            storing.timer.cancel()
-            self._answer(storing.ticket, NotStored())
+        self._storing.close()
         self._parked.clear()
-        self._storing.clear()
         self._leases.clear()
 
     # How
@@ -266,10 +267,18 @@ class Leases:
             self._serving.distribution.beside_leases(False, now)
 
     def _new(self, id: LeaseId, holder: HolderId, ttl: float, now: float) -> Lease:
-        self._take_part(now)
-        lease = self._leases[id] = Lease(id, holder, now + ttl)
-        self._timers.at(lease.deadline, lambda then: self._expire(lease, then))
+        lease = Lease(id, holder, now + ttl)
+        self._begin(lease, now)
         return lease
+
+    def _begin(self, lease: Lease, now: float) -> None:
+        self._take_part(now)
+        self._leases[lease.id] = lease
+        self._timers.at(lease.deadline, lambda then: self._expire(lease, then))
+
+    def _ended_one(self, id: LeaseId, holder: HolderId, now: float) -> Lease:
+        """One that is not known any more, or never was."""
+        return Lease(id, holder, now, dict(self._ended.lives(id)))
 
     def _prolong(self, lease: Lease, ttl: float, now: float) -> None:
         if now + ttl > lease.deadline:
@@ -289,6 +298,7 @@ class Leases:
 
     def _end(self, lease: Lease, cause: Cause, now: float) -> None:
         self._leases.pop(lease.id, None)
+        self._ended.remember(lease.id, lease.lives)
         self._held.give_back(lease, cause, now)
 
     def _look(self, ticket: Ticket, request: LeaseRequest, until: float, now: float) -> None:
@@ -297,7 +307,7 @@ class Leases:
         self._parked.pop(ticket, None)
         self._hear(now)
         self._take_part(now)
-        chosen = self._held.choose(request)
+        chosen = self._choosing.choose(request)
         is_early = self._held.are_awaited(request.topics) or self._is_unweighed(request, until, now)
         if (not chosen or is_early) and now < until:
             self._park(ticket, until, lambda then: self._look(ticket, request, until, then), now)
@@ -316,45 +326,44 @@ class Leases:
         if self._leases.get(lease.id) is not lease:  # its holder has asked for another one, or it expired
             self._answer(ticket, LeaseGranted(lease.id, now, ()))
             return
-        for partition, span in chosen:
-            self._held.hold(lease, partition, span, now)
-        rest = self._held.rest_of(request, lease)
+        for partition, of_it in groupby(chosen, key=lambda each: each[0]):
+            self._held.hold(lease, partition, apart(span for _, span in of_it), now)
+        rest = self._choosing.rest_of(request, lease)
         if now < until and rest is not None and self._serving.distribution.members:
-            seen = self._held.behind_all(request.topics)  # of which members have their half
+            seen = self._choosing.behind_all(request.topics)  # of which members have their half
 
             def go_on(then: float) -> None:
-                self._gather(ticket, request, lease, self._held.choose(rest, seen), until, then)
+                self._gather(ticket, request, lease, self._choosing.choose(rest, seen), until, then)
 
             self._park(ticket, until, go_on, now)
             return
         self._prolong(lease, request.ttl, now)
         ranges = tuple(self._held.ranges(lease))
         granted = LeaseGranted(lease.id, lease.deadline, ranges)
-        self._answer_stored(ticket, granted, ranges, now, lambda then: self._end(lease, Cause.NEVER_FETCHED, then))
+        self._end_if_empty(lease)
+        never = Cause.NEVER_FETCHED
+        self._storing.answer(ticket, granted, self._needed(ranges), now, lambda then: self._end(lease, never, then))
 
     def _is_unweighed(self, request: LeaseRequest, until: float, now: float) -> bool:
         is_new = now < until - request.wait + WEIGH_WITHIN
-        return request.most_bytes is not None and is_new and self._held.are_unweighed(request.topics)
+        return request.most_bytes is not None and is_new and self._choosing.are_unweighed(request.topics)
 
     def _end_if_empty(self, lease: Lease) -> None:
-        if not any(True for _ in self._held.ranges(lease)):
+        if not self._held.partitions_of(lease):
             self._leases.pop(lease.id, None)
+            self._ended.remember(lease.id, lease.lives)
 
-    def _answer_stored(
-        self,
-        ticket: Ticket,
-        result: object,
-        ranges: Iterable[Range],
-        now: float,
-        undo: Callable[[float], None] = lambda _: None,
-    ) -> None:
-        ledgers = {self._serving.partitions[each.partition].ledger for each in ranges}
-        needs = [(ledger, ledger.version) for ledger in ledgers]
-        timer = self._timers.at(now + self._settings.commit_timeout, lambda then: self._time_out(storing, then))
-        storing = _Storing(ticket, result, needs, timer, undo)
-        self._storing.add(storing)
+    def _outcome(
+        self, lease: Lease, named: Iterable[Named], absent: Iterable[Range], is_settled_lost: bool
+    ) -> LeaseSettled:
+        outcomes = [self._held.outcome(lease, each, is_settled_lost) for each in named]
+        done = tuple(each for outcome in outcomes for each in outcome[0])
+        return LeaseSettled(done, tuple(each for outcome in outcomes for each in outcome[1]), tuple(absent))
 
-    def _time_out(self, storing: _Storing, now: float) -> None:
-        self._storing.discard(storing)
-        storing.undo(now)
-        self._answer(storing.ticket, NotStored())
+    def _needed(self, ranges: Iterable[Range], is_acknowledged: bool = False) -> list[Needed]:
+        """What is to be stored before a request is answered that has done so much."""
+        highest: dict[Ledger, int] = {}
+        for each in ranges:
+            ledger = self._serving.partitions[each.partition].ledger
+            highest[ledger] = max(highest.get(ledger, -1), each.span.last)
+        return [Needed(ledger, ledger.version, last if is_acknowledged else None) for ledger, last in highest.items()]

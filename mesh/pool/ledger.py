@@ -241,8 +241,10 @@ class Ledger:
         return self.stored.offset < self.committable >= self.received
 
     def is_stored(self, version: int, offset: int) -> bool:
-        """Whether an offset that was settled in `version` is stored as settled."""
-        return self._stored_version >= version and (self._covered is None or offset < self._covered)
+        """Whether an offset that was settled in `version` is stored as settled: below what is committed whatever the
+        metadata says, or as it says."""
+        is_told = self._stored_version >= version and (self._covered is None or offset < self._covered)
+        return is_told or offset < self.stored.offset
 
     def store(self, version: int, position: CommitPosition, covered: int | None) -> None:
         """A commit made of `version` is stored, and with it everything settled below `covered`; None for all."""

@@ -5,7 +5,7 @@ A Fetch and the partitions it asks for know each other, by its lanes; so both ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -15,11 +15,14 @@ from sortedcontainers import SortedDict
 from mesh.pool.ahead import Ahead
 from mesh.pool.fetching import FetchRequest
 from mesh.pool.ids import ConnectionId, Ticket
-from mesh.pool.leased import Leased, cut_out
+from mesh.pool.leased import Leased
 from mesh.pool.ledger import Ledger
+from mesh.pool.lives import Life, Shared
 from mesh.pool.member import Member
+from mesh.pool.nearest import overlapping
 from mesh.pool.redelivery import History
 from mesh.pool.slots import Slot
+from mesh.pool.span_lists import without
 from mesh.pool.timers import Timer
 from mesh.pool.window import Available, Window
 from mesh.records.batch import Batch
@@ -66,6 +69,7 @@ class Partition:
     dying: records that are being written to the dead-letter topic.
     leased: spans that leases hold, by their first offset; some may not have been received yet. ahead: those that nobody
     holds, and the engine will bring, but that were given up before.
+    life: which log that is; another one when it begins anew, is cut off, or was another process's meanwhile.
     end: the end of the upstream log, as far as it is known.
     is_awaited: the group upstream has not told yet whose it is.
     is_full: so much was acknowledged above the lowest record that is not, that hardly more of it can be stored.
@@ -86,6 +90,7 @@ class Partition:
         "keepers",
         "leased",
         "ledger",
+        "life",
         "mean_size",
         "parked",
         "released",
@@ -100,6 +105,7 @@ class Partition:
         self.source = source
         self.standing = Standing.ABSENT
         self.ledger = Ledger(0)
+        self.life = Life()
         self.end = 0
         self.is_awaited = True
         self.is_full = False
@@ -176,10 +182,28 @@ class Partition:
         return None if is_new else oldest
 
     def unleased(self, spans: list[Span]) -> list[Span]:
-        """What of these is not leased."""
-        for leased in self.leased.values() if spans else ():
-            spans = cut_out(spans, leased.span)
-        return spans
+        """What of these (ascending, none overlapping) is not leased."""
+        if not self.leased:
+            return spans
+        return without(spans, (leased.span for leased in self.leased_in(spans)))
+
+    def leased_in(self, spans: Iterable[Span]) -> list[Leased]:
+        """What leases hold that has something of these (ascending, none overlapping); ascending."""
+        return overlapping(self.leased, spans)
+
+    def released_in(self, spans: Iterable[Span]) -> list[Released]:
+        """The same of what has to be read again."""
+        return overlapping(self.released, spans)
+
+    def backlog_in(self, spans: Iterable[Span]) -> list[Available]:
+        """The same of the backlog."""
+        return overlapping(self.backlog, spans)
+
+    def live_on(self, shared: Shared, topic_id: str | None) -> None:
+        """Another life begins. shared: what the log has in common with the one before. topic_id: as `Life` has it."""
+        life = Life(topic_id)
+        self.life.followed_by(life, shared)
+        self.life = life
 
     def clear(self) -> None:
         self.backlog.clear()

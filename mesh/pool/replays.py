@@ -11,11 +11,11 @@ from mesh.pool.cutting import Cutting
 from mesh.pool.distribution import Distribution
 from mesh.pool.effects import Effect, Gone, Report, RereadUpstream
 from mesh.pool.ids import GroupId
-from mesh.pool.leased import common, cut_out
 from mesh.pool.member import Member
 from mesh.pool.notes import Kind, Notes
 from mesh.pool.partition import Partition, Released
 from mesh.pool.settings import PoolSettings
+from mesh.pool.span_lists import common, cut_out
 from mesh.pool.timers import Timers
 from mesh.pool.window import Available, Delivery, Window
 from mesh.records.batch import Batch

@@ -36,6 +36,10 @@ class Available:
         return self.batch.last - self.batch.first + 1
 
     @property
+    def span(self) -> Span:
+        return Span(self.batch.first, self.batch.last)
+
+    @property
     def size(self) -> int:
         return len(self.batch.data)
 

@@ -6,11 +6,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from mesh.pool.leased import LONGEST_NAME, Range
+from mesh.pool.leased import LONGEST_NAME, LONGEST_TTL, Range
 from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
 
 LONGEST_WAIT: Final = 30.0
-LONGEST_TTL: Final = 24 * 3_600.0
 MOST_RECORDS: Final = 100_000_000
 MOST_BYTES: Final = 1 << 50
 USUAL_BYTES: Final = 256 << 20
@@ -19,6 +18,7 @@ LARGEST_OFFSET: Final = (1 << 63) - 1
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=249)]
 _Holder = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME, pattern=r"^[A-Za-z0-9._-]+$")]
+_TopicId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 _Ttl = Annotated[float, Field(ge=1.0, le=LONGEST_TTL, description="Seconds until it ends by itself.")]
 _Wait = Annotated[float, Field(ge=0.0, le=LONGEST_WAIT, description="Seconds to wait at most.")]
 _Offset = Annotated[int, Field(ge=0, le=LARGEST_OFFSET)]
@@ -36,6 +36,11 @@ class RangeBody(Body):
     partition: Annotated[int, Field(ge=0, lt=1 << 31)]
     first: _Offset
     last: _Offset
+    topic_id: _TopicId | None = Field(
+        default=None,
+        description="Of the upstream topic, if it is known: bring it with the range. It tells a topic that was deleted "
+        "and made anew from the one before.",
+    )
 
     @model_validator(mode="after")
     def _is_in_order(self) -> RangeBody:
@@ -45,7 +50,7 @@ class RangeBody(Body):
 
     def to_range(self) -> Range:
         place = UpstreamPartition(ClusterName(self.cluster), TopicName(self.topic), self.partition)
-        return Range(place, Span(self.first, self.last))
+        return Range(place, Span(self.first, self.last), self.topic_id)
 
 
 _Ranges = Annotated[tuple[RangeBody, ...], Field(max_length=MOST_RANGES)]
@@ -129,8 +134,8 @@ class LeaseAnswer(Body):
 
 
 class SettledAnswer(Body):
-    """done: of these it is true now, and stored. lost: held by others, or processed by them. absent: their partitions
-    are not assigned to this process of the mesh."""
+    """done: of these it is true now, and stored. lost: held by others, or processed by them; or of a log that began
+    anew, or was cut off, since. absent: their partitions are not assigned to this process of the mesh."""
 
     done: tuple[RangeBody, ...]
     lost: tuple[RangeBody, ...]
@@ -177,6 +182,7 @@ class ErrorAnswer(Body):
         "no_token_set",
         "unknown_lease",
         "not_stored",
+        "no_room",
         "unavailable",
     ]
     detail: str

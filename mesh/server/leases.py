@@ -28,6 +28,7 @@ from mesh.pool.leased import (
     LeaseId,
     LeaseRequest,
     LeaseSettled,
+    NoRoom,
     NotStored,
     PartitionBacklog,
     Range,
@@ -58,7 +59,7 @@ from mesh.wire.errors import ErrorCode
 
 PREFIX: Final = "/leases"
 OPENAPI: Final = "/openapi.json"
-LARGEST_BODY: Final = 1 << 20
+LARGEST_BODY: Final = 2 << 20
 """Bytes."""
 NO_TOKEN: Final = "the admin address has no token (admin.token); then there are leases on loopback addresses only"
 GRACE: Final = 10.0
@@ -295,6 +296,9 @@ def _expect(result: object, kind: type[Any]) -> Any:
     match result:
         case NotStored():
             raise Refused(503, "not_stored", "the upstream cluster did not store it in time; ask again")
+        case NoRoom(partition, runs):
+            detail = f"leases of {partition} would be {runs} runs, for which its commit metadata has no room"
+            raise Refused(503, "no_room", f"{detail}; nothing was done")
         case UnknownLease():
             raise Refused(404, "unknown_lease", "this holder has no lease of that name; it may have ended")
         case _:
@@ -318,6 +322,7 @@ def _bodies(ranges: Iterable[Range]) -> tuple[RangeBody, ...]:
             partition=each.partition.partition,
             first=each.span.first,
             last=each.span.last,
+            topic_id=each.topic_id,
         )
         for each in ranges
     )

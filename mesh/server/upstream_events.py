@@ -34,8 +34,10 @@ from mesh.upstream.engine import (
     SourceDown,
     SourceUp,
     Together,
+    TopicsIdentified,
 )
 
+OfLogs: TypeAlias = HighWatermarks | TopicsIdentified | PositionReset | LogParts
 OfSource: TypeAlias = SourceDown | SourceUp | ReadingDown | ReadingUp | EngineFailed
 
 
@@ -96,8 +98,6 @@ class UpstreamEvents:
                 pool.commits.committed(cluster, token, errors, now)
             case EndReached(partition, offset, gap):
                 pool.inflow.reached_end(partition, offset, gap)
-            case HighWatermarks(offsets):
-                pool.inflow.ends_known(offsets)
             case Assigned(partitions):
                 assignments = [
                     Assignment(item.partition, item.start, item.committed, item.resumed, item.end or 0)
@@ -109,14 +109,25 @@ class UpstreamEvents:
                 pool.inflow.revoked(sources)
             case Lost(sources):
                 pool.inflow.lost(sources)
+            case Reread(partition, token, batches, complete, error, log_start):
+                pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
+            case HighWatermarks() | TopicsIdentified() | PositionReset() | LogParts():
+                self._tell_of_logs(pool, cluster, event, now)
+            case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():
+                self._tell_of_source(pool, cluster, event)
+            case _:
+                assert_never(event)
+
+    def _tell_of_logs(self, pool: Pool, cluster: ClusterName, event: OfLogs, now: float) -> None:
+        match event:
+            case HighWatermarks(offsets):
+                pool.inflow.ends_known(offsets)
+            case TopicsIdentified(ids):
+                pool.inflow.topics_identified(cluster, ids)
             case PositionReset(partition, start, reason):
                 pool.inflow.position_reset(partition, start, reason, now)
             case LogParts(partition, offset):
                 pool.inflow.truncated(partition, offset, now)
-            case Reread(partition, token, batches, complete, error, log_start):
-                pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
-            case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():
-                self._tell_of_source(pool, cluster, event)
             case _:
                 assert_never(event)
 

@@ -82,7 +82,7 @@ class ConsumerThread(threading.Thread):
         groups = groups or GroupsByLibrdkafka(self._admin.client)
         self._reachability = Reachability(cluster, properties, channel.put, lambda: groups.describe(group))
         self._coverage = Coverage(cluster, groups, group, instance_id is not None)
-        self._topic_ids = TopicIds(self._admin.client)
+        self._topic_ids = TopicIds(self._admin.client, channel.put)
         self._log_ends = LogEnds(
             self._admin.client, properties["isolation.level"], channel.put, self._reachability.unanswered
         )
@@ -156,8 +156,9 @@ class ConsumerThread(threading.Thread):
     def noticed_anew(self, source: UpstreamPartition) -> None:
         self._assignment.fell_back(source, time.monotonic())
 
-    def forget_ends(self, resets: int) -> None:
+    def forget_answers(self, resets: int | None = None) -> None:
         self._log_ends.forget(resets)
+        self._topic_ids.forget(resets)
 
     def commit(
         self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition], deadline: float
@@ -188,7 +189,7 @@ class ConsumerThread(threading.Thread):
     def _put(self, event: EngineEvent) -> None:
         self._channel.put(event)
         if isinstance(event, PositionReset):
-            self._log_ends.forget()
+            self.forget_answers()
 
     def run(self) -> None:
         try:

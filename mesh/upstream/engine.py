@@ -128,6 +128,18 @@ class HighWatermarks:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicsIdentified:
+    """Ids of topics that are subscribed to, as text; "" for what has none, or whose id nobody tells. Told when one is
+    known, is another one, and anew after every PositionReset and LogParts.
+
+    resets: as of HighWatermarks.
+    """
+
+    ids: Mapping[TopicName, str]
+    resets: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class PositionReset:
     """Upstream offsets were thrown back or cut off unasked (topic made anew, log truncated, retention).
 
@@ -220,6 +232,7 @@ SingleEvent: TypeAlias = (
     | Received
     | EndReached
     | HighWatermarks
+    | TopicsIdentified
     | PositionReset
     | LogParts
     | Committed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.holdings import USUAL_SIZE
+from mesh.pool.choosing import USUAL_SIZE
 from mesh.pool.leased import Acknowledgement, HolderId, LeaseGranted, LeaseId, LeaseRequest
 from mesh.pool.leases import WEIGH_WITHIN
 from mesh.pool.settings import PoolSettings

@@ -17,7 +17,7 @@ from mesh.pool.rules import GroupRules
 from mesh.server.admin import AdminAccess, TokenGuard
 from mesh.server.lease_bodies import CreateBody
 from mesh.server.leases import LARGEST_BODY, OPERATIONS, LeaseApi
-from mesh.upstream.engine import HighWatermarks
+from mesh.upstream.engine import HighWatermarks, TopicsIdentified
 from tests.pool.harness import EU, US, source
 from tests.server.harness import Bench
 
@@ -169,6 +169,37 @@ def test_who_waits_for_the_backlog_joins_the_group_and_leases_up_to_there() -> N
             admin.bench.engine(cluster).deliver(HighWatermarks({source(n): 99 for n in cluster_of(cluster)}))
         lease = await admin.post("/leases", topics=["orders"], ends=ends)
         assert [each["last"] for each in lease["ranges"]] == [9] * 4
+
+    run(test)
+
+
+def test_ranges_are_of_a_topic_by_its_id_and_are_lost_when_that_is_another_one() -> None:
+    async def test(admin: Admin) -> None:
+        old, new = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+        await leased(admin, max_records=1)
+        for cluster in (EU, US):
+            admin.bench.engine(cluster).deliver(TopicsIdentified({source(0).topic: new}))
+        ranges = (await admin.post("/leases", topics=["orders"]))["ranges"]
+        assert {each["topic_id"] for each in ranges} == {new}
+        older = [each | {"topic_id": old} for each in ranges]
+        assert (await admin.post("/leases/earlier/claim", holder="other", ranges=older))["lost"] == older
+        status, answer = await admin.call(
+            "POST", "/leases/x/claim", WHO | {"ranges": [ranges[0] | {"topic_id": "a b"}]}
+        )
+        assert (status, answer["detail"].startswith("ranges.0.topic_id: ")) == (422, True)
+
+    run(test)
+
+
+def test_a_claim_for_which_there_is_no_room_is_refused_with_the_partition() -> None:
+    async def test(admin: Admin) -> None:
+        await leased(admin, end=10_000, max_records=1)
+        place = {"cluster": "eu", "topic": "orders", "partition": 1}
+        ranges = [place | {"first": each, "last": each} for each in range(0, 2_000, 2)]
+        status, answer = await admin.call("POST", "/leases/x/claim", WHO | {"ranges": ranges, "wait": 0})
+        assert (status, answer["error"]) == (503, "no_room")
+        assert "eu/orders-1 would be 1000 runs" in answer["detail"]
+        assert [each["lease"] for each in (await admin.call("GET", "/leases"))[1]["leases"]] != ["x"]
 
     run(test)
 

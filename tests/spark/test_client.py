@@ -120,7 +120,7 @@ def test_ranges_that_moved_are_waited_for(mesh: FakeMesh) -> None:
 
 def test_what_others_took_is_an_error_unless_it_may_be(mesh: FakeMesh) -> None:
     mesh.answers = [(200, DONE | {"lost": [RANGE.to_json()]})]
-    with pytest.raises(LeaseLost, match=r"others took 5 of its offsets \(eu/orders-0 5..9\)"):
+    with pytest.raises(LeaseLost, match=r"5 offsets of lease a are lost \(eu/orders-0 5..9\)"):
         client_of(mesh).claim(HELD)
     client_of(mesh, fail_on_lease_loss=False).claim(HELD)
 

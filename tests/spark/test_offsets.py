@@ -45,6 +45,17 @@ def test_an_offset_outlives_the_checkpoint() -> None:
     assert Offset.of_json(json.loads(text)) == offset
 
 
+def test_the_id_of_a_topic_outlives_the_checkpoint_and_one_that_has_none_reads_as_it_was() -> None:
+    offset = Offset("job", "lease-1", (Range("eu", "orders", 0, 5, 9, "an-id"),))
+    text = json.dumps(offset.to_json())
+    assert '"last": 9, "topic_id": "an-id"}' in text
+    assert json.dumps(Offset.of_json(json.loads(text)).to_json()) == text
+    before = text.replace(', "topic_id": "an-id"', "")
+    (without,) = Offset.of_json(json.loads(before)).ranges
+    assert without.topic_id is None
+    assert json.dumps(Offset.of_json(json.loads(before)).to_json()) == before, "Spark takes other text for new data"
+
+
 def test_a_checkpoint_of_another_source_is_refused() -> None:
     with pytest.raises(ForeignOffset, match="version 1"):
         Offset.of_json({"index": 3})

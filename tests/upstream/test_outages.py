@@ -12,7 +12,15 @@ from mesh.upstream import catalog as catalog_module
 from mesh.upstream import groups, librdkafka, reader_thread
 from mesh.upstream.access import access_of
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
-from mesh.upstream.engine import HighWatermarks, PositionReset, Reread, RereadToken, SourceDown, SourceUp
+from mesh.upstream.engine import (
+    HighWatermarks,
+    PositionReset,
+    Reread,
+    RereadToken,
+    SourceDown,
+    SourceUp,
+    TopicsIdentified,
+)
 from mesh.upstream.nodes import Nodes
 from mesh.wire.client import groups as messages_of_groups
 from mesh.wire.client.connection import ClientRequest
@@ -173,6 +181,7 @@ def test_a_topic_that_is_made_anew(broker: KafkaCluster, topic: str, again: int)
     async def test() -> None:
         async with engine(broker.bootstrap_servers, new_name("group"), topic, properties=QUICK) as running:
             await running.ends()
+            (before,) = (await running.next(TopicsIdentified)).ids.values()
             running.events.clear()
             await asyncio.to_thread(broker.delete_topic, topic)
             await asyncio.to_thread(broker.create_topic, topic, 1)
@@ -180,6 +189,9 @@ def test_a_topic_that_is_made_anew(broker: KafkaCluster, topic: str, again: int)
             assert (await running.next(PositionReset)).start == 0
             await running.until(lambda: again == len({record.offset for record in running.records(topic)}))
             await running.until(lambda: HighWatermarks({source(topic): again}) in running.events)
+            after = (await running.until(lambda: running.all(TopicsIdentified)))[-1].ids[source(topic).topic]
+            assert before
+            assert after not in ("", before)
             assert [record.value for record in running.records(topic)] == [b"%d" % number for number in range(again)]
             assert await running.commit({source(topic): CommitPosition(0)}) == {source(topic): 0}
 

@@ -34,6 +34,7 @@ from mesh.upstream.engine import (
     SourceDown,
     SourceUp,
     Together,
+    TopicsIdentified,
 )
 from mesh.upstream.librdkafka import LibrdkafkaEngine
 from mesh.upstream.nodes import Nodes
@@ -150,7 +151,15 @@ class RawEngine:
                 self._fetching.health.is_group_down = True
             case SourceUp():
                 self._fetching.health.is_group_down = False
-            case Received() | EndReached() | Together() | Committed() | HighWatermarks() | Reread():
+            case (
+                Received()
+                | EndReached()
+                | Together()
+                | Committed()
+                | HighWatermarks()
+                | TopicsIdentified()
+                | Reread()
+            ):
                 self._tell(event)
                 return
             case PositionReset(source, start, _):
@@ -180,7 +189,7 @@ class RawEngine:
         """Our own reading tells it."""
         if isinstance(event, PositionReset | LogParts):
             self._resets += 1
-            self._group.forget_ends(self._resets)
+            self._group.forget_answers(self._resets)
         self._tell(event)
 
     def _with_epochs(
@@ -195,8 +204,8 @@ class RawEngine:
         return told
 
     def _tell(self, event: EngineEvent) -> None:
-        if self._closed or (isinstance(event, HighWatermarks) and event.resets != self._resets):
-            return  # ends of earlier logs, perhaps: they will be told again
+        if self._closed or (isinstance(event, HighWatermarks | TopicsIdentified) and event.resets != self._resets):
+            return  # of earlier logs, perhaps: they will be told again
         try:
             self._deliver(event)
         except Exception as problem:  # noqa: BLE001 - a bug in what was told; reading goes on

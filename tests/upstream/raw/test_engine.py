@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 from mesh.records.spans import CommitPosition
-from mesh.upstream.engine import EndReached, HighWatermarks, PositionReset, Received, Revoked
+from mesh.upstream.engine import EndReached, HighWatermarks, PositionReset, Received, Revoked, TopicsIdentified
 from mesh.upstream.raw.engine import RawEngine
 from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
 
@@ -70,17 +70,19 @@ def test_a_rebalance_goes_on_where_it_was_read_to(mock_cluster: str) -> None:
     run(test)
 
 
-def test_ends_that_were_asked_before_a_reset_are_not_told() -> None:
-    """They may be of the log before; the thread that asked them asks again."""
+def test_what_was_asked_before_a_reset_is_not_told() -> None:
+    """It may be of the log before; the thread that asked asks again."""
 
     async def test() -> None:
         running = RunningEngine("localhost:1", "group", reads_with="raw")
         assert isinstance(running.engine, RawEngine)
-        reset, ends = PositionReset(source("orders"), 0, "anew"), {source("orders"): 1_000}
+        reset = PositionReset(source("orders"), 0, "anew")
+        ends, ids = {source("orders"): 1_000}, {source("orders").topic: "an id"}
         running.engine._noticed(reset)
-        running.engine._from_group(HighWatermarks(ends, resets=0))
-        running.engine._from_group(HighWatermarks(ends, resets=1))
-        assert running.events == [reset, HighWatermarks(ends)]
+        for resets in (0, 1):
+            running.engine._from_group(HighWatermarks(ends, resets))
+            running.engine._from_group(TopicsIdentified(ids, resets))
+        assert running.events == [reset, HighWatermarks(ends), TopicsIdentified(ids)]
         await running.engine.close({})
 
     run(test)
