@@ -183,6 +183,10 @@ class Holdings:
             for source in self._topics.consumed(topic)
         )
 
+    def are_unnamed(self, topics: Iterable[TopicName]) -> bool:
+        """Whether the id of one of these will be known soon."""
+        return any(each.is_active and each.life.topic_id is None for each in self.partitions(topics))
+
     def partitions(self, topics: Iterable[TopicName]) -> list[Partition]:
         """Those of this process that stand behind these topics."""
         found: dict[UpstreamPartition, Partition] = {}

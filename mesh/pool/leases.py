@@ -7,7 +7,7 @@ answered, and is held after a restart until its deadline, at least for `HELD_AFT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import groupby
 
 from mesh.pool.acquiring import available_spans
@@ -35,12 +35,13 @@ from mesh.pool.leased import (
 from mesh.pool.ledger import Ledger
 from mesh.pool.lives import EndedLeases
 from mesh.pool.partition import Partition
+from mesh.pool.presence import Presence
 from mesh.pool.redelivery import Cause
 from mesh.pool.serving import Serving
 from mesh.pool.settings import PoolSettings
 from mesh.pool.span_lists import apart, below, count
 from mesh.pool.storing import Needed, Storing
-from mesh.pool.timers import Timer, Timers
+from mesh.pool.timers import Timers
 from mesh.pool.topics import VirtualTopics
 from mesh.records.spans import TopicName
 
@@ -48,11 +49,12 @@ HELD_AFTER_RESTART = 120.0
 """Seconds that a lease is held at least when it was found upstream: its holder may not have been able to renew it."""
 WEIGH_WITHIN = 2.0
 """Seconds that a request in bytes waits for first records, which say how large they are."""
+NAMED_WITHIN = 2.0
+"""Seconds that a request which waits is given to learn the ids of the topics: what is leased without one cannot be told
+from other records by another process."""
 GATHER_FOR = 1.0
 """Seconds for which a request that waits goes on to take its part of what comes, once there is some: beside members
 that keep up it would be answered with a few records each time, and have next to none of them all."""
-LOOK_AGAIN = 0.1
-"""Seconds between two looks for something to lease, for a request that waits."""
 
 
 class Leases:
@@ -78,8 +80,7 @@ class Leases:
         self._leases: dict[LeaseId, Lease] = {}
         self._ended = EndedLeases()
         self._storing = Storing(settings.commit_timeout, timers, effects)
-        self._parked: dict[Ticket, Timer] = {}
-        self._present_until = 0.0
+        self._presence = Presence(settings.presence, timers)
         self._weighed: set[TopicName] = set()
         """Of which somebody wanted leases in bytes."""
 
@@ -88,7 +89,7 @@ class Leases:
 
     def are_wanted(self, now: float) -> bool:
         """Whether the pool is to stay for them though it has no member."""
-        return bool(self._leases or self._parked or self._storing) or now < self._present_until
+        return bool(self._leases or self._storing) or self._presence.is_there(now)
 
     @property
     def want_records(self) -> bool:
@@ -99,7 +100,7 @@ class Leases:
 
     def create(self, ticket: Ticket, request: LeaseRequest, now: float) -> None:
         """Answered with LeaseGranted when it is stored upstream, or NotStored."""
-        self._hear(now)
+        self._presence.heard(now)
         for lease in [lease for lease in self._leases.values() if lease.holder == request.holder]:
             if lease.id != request.completed:
                 self._end(lease, Cause.LEFT, now)
@@ -109,7 +110,7 @@ class Leases:
 
     def renew(self, ticket: Ticket, id: LeaseId, holder: HolderId, ttl: float, now: float) -> None:
         """Answered with LeaseGranted or UnknownLease, at once; the new deadline is stored with the next commit."""
-        self._hear(now)
+        self._presence.heard(now)
         lease = self._leases.get(id)
         if lease is None or lease.holder != holder:
             self._answer(ticket, UnknownLease())
@@ -121,11 +122,10 @@ class Leases:
         """Hold exactly these, whatever happened since they were leased; answered with LeaseSettled, NotStored, or
         NoRoom. A holder that claims a lease that has ended did not acknowledge it: what is settled of it others have
         processed."""
+        self._presence.heard(now)
         self._claim(ticket, claim, now + claim.wait, now)
 
     def _claim(self, ticket: Ticket, claim: Claim, until: float, now: float) -> None:
-        self._hear(now)
-        self._parked.pop(ticket, None)
         known = self._leases.get(claim.id)
         if known is not None and known.holder != claim.holder:
             self._answer(ticket, UnknownLease())
@@ -133,7 +133,7 @@ class Leases:
         has_ended = known is None
         lease = known or self._ended_one(claim.id, claim.holder, now)
         if self._held.are_elsewhere(lease, claim.ranges) and now < until:
-            self._park(ticket, until, lambda then: self._claim(ticket, claim, until, then), now)
+            self._presence.park(ticket, until, lambda then: self._claim(ticket, claim, until, then), now)
             return
         named, absent = self._held.name(lease, claim.ranges, has_ended)
         if (refused := self._held.has_no_room(lease, named, is_acknowledged=False)) is not None:
@@ -153,7 +153,7 @@ class Leases:
         that has ended what nobody has taken since; neither what is of another life of the log. Answered with
         LeaseSettled when that is stored, with UnknownLease when all of a lease is meant that has ended, with NoRoom
         when what would still be held is cut into too many runs, or with NotStored."""
-        self._hear(now)
+        self._presence.heard(now)
         lease, ranges = self._leases.get(wanted.id), wanted.ranges
         if (lease is not None and lease.holder != wanted.holder) or (lease is None and ranges is None):
             self._answer(ticket, UnknownLease())
@@ -186,13 +186,12 @@ class Leases:
 
     def look(self, ticket: Ticket, topics: tuple[TopicName, ...], wait: float, now: float) -> None:
         """Answered with LeaseBacklog, when it is known to whom the partitions are assigned, or after `wait` seconds."""
-        self._look_at(ticket, topics, now + wait, now)
+        self._presence.heard(now)
+        self._look_at(ticket, topics, now, now + wait, now)
 
-    def _look_at(self, ticket: Ticket, topics: tuple[TopicName, ...], until: float, now: float) -> None:
-        self._hear(now)
-        self._parked.pop(ticket, None)
-        if self._held.are_awaited(topics) and now < until:
-            self._park(ticket, until, lambda then: self._look_at(ticket, topics, until, then), now)
+    def _look_at(self, ticket: Ticket, topics: tuple[TopicName, ...], since: float, until: float, now: float) -> None:
+        if self._is_early(topics, since, now) and now < until:
+            self._presence.park(ticket, until, lambda then: self._look_at(ticket, topics, since, until, then), now)
         else:
             self._answer(ticket, LeaseBacklog(tuple(self.backlog(topics))))
 
@@ -227,8 +226,7 @@ class Leases:
     def records_came(self, now: float) -> None:
         """Members have not been given them yet: who waits for something to lease looks first, or members that keep up
         would leave nothing."""
-        for timer in list(self._parked.values()):
-            timer.fire(now)
+        self._presence.look_again(now)
 
     def stored(self) -> None:
         """A step ends, in which something may have been stored."""
@@ -236,23 +234,15 @@ class Leases:
 
     def close(self) -> None:
         """The pool ends: nobody will be answered later."""
-        for ticket, timer in self._parked.items():
-            timer.cancel()
+        for ticket in self._presence.close():
             self._answer(ticket, NotStored())
         self._storing.close()
-        self._parked.clear()
         self._leases.clear()
 
     # How
 
     def _answer(self, ticket: Ticket, result: object) -> None:
         self._effects.append(Answer(ticket, result))
-
-    def _hear(self, now: float) -> None:
-        self._present_until = now + self._settings.presence
-
-    def _park(self, ticket: Ticket, until: float, again: Callable[[float], None], now: float) -> None:
-        self._parked[ticket] = self._timers.at(min(now + LOOK_AGAIN, until), again)
 
     def _take_part(self, now: float) -> None:
         """Members leave something for leases from now on, until nobody has wanted any for a while."""
@@ -304,13 +294,12 @@ class Leases:
     def _look(self, ticket: Ticket, request: LeaseRequest, until: float, now: float) -> None:
         """Lease what there is; if there is nothing, or partitions are being assigned, look again in a while, as long as
         the request waits."""
-        self._parked.pop(ticket, None)
-        self._hear(now)
         self._take_part(now)
         chosen = self._choosing.choose(request)
-        is_early = self._held.are_awaited(request.topics) or self._is_unweighed(request, until, now)
+        since = until - request.wait
+        is_early = self._is_early(request.topics, since, now) or self._is_unweighed(request, since, now)
         if (not chosen or is_early) and now < until:
-            self._park(ticket, until, lambda then: self._look(ticket, request, until, then), now)
+            self._presence.park(ticket, until, lambda then: self._look(ticket, request, until, then), now)
             return
         if not chosen:
             self._answer(ticket, LeaseGranted(request.id, now, ()))
@@ -322,7 +311,6 @@ class Leases:
         self, ticket: Ticket, request: LeaseRequest, lease: Lease, chosen: Iterable[Chosen], until: float, now: float
     ) -> None:
         """Hold what was chosen, and what comes until then beside members; then answer."""
-        self._parked.pop(ticket, None)
         if self._leases.get(lease.id) is not lease:  # its holder has asked for another one, or it expired
             self._answer(ticket, LeaseGranted(lease.id, now, ()))
             return
@@ -335,7 +323,7 @@ class Leases:
             def go_on(then: float) -> None:
                 self._gather(ticket, request, lease, self._choosing.choose(rest, seen), until, then)
 
-            self._park(ticket, until, go_on, now)
+            self._presence.park(ticket, until, go_on, now)
             return
         self._prolong(lease, request.ttl, now)
         ranges = tuple(self._held.ranges(lease))
@@ -344,9 +332,14 @@ class Leases:
         never = Cause.NEVER_FETCHED
         self._storing.answer(ticket, granted, self._needed(ranges), now, lambda then: self._end(lease, never, then))
 
-    def _is_unweighed(self, request: LeaseRequest, until: float, now: float) -> bool:
-        is_new = now < until - request.wait + WEIGH_WITHIN
-        return request.most_bytes is not None and is_new and self._choosing.are_unweighed(request.topics)
+    def _is_early(self, topics: Iterable[TopicName], since: float, now: float) -> bool:
+        """Whether it will be known soon whose the partitions are, and of which topics."""
+        is_new = now < since + NAMED_WITHIN
+        return self._held.are_awaited(topics) or (is_new and self._held.are_unnamed(topics))
+
+    def _is_unweighed(self, request: LeaseRequest, since: float, now: float) -> bool:
+        is_new = request.most_bytes is not None and now < since + WEIGH_WITHIN
+        return is_new and self._choosing.are_unweighed(request.topics)
 
     def _end_if_empty(self, lease: Lease) -> None:
         if not self._held.partitions_of(lease):

@@ -20,6 +20,8 @@ INTERVAL = 5.0
 REQUEST_TIMEOUT = 5.0
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 """A cluster without topic ids answers sixteen zero bytes."""
+_AS_KAFKA = str.maketrans("+/", "-_")
+"""From librdkafka's base64 to that of Kafka's tools."""
 
 
 class TopicIds:
@@ -63,7 +65,7 @@ class TopicIds:
 
 def _id_of(answer: Future[Any]) -> str:
     try:
-        topic_id = str(answer.result().topic_id)
+        topic_id = str(answer.result().topic_id).translate(_AS_KAFKA)
     except KafkaException:
         return ""  # not there at the moment, or nobody answers
     return "" if topic_id == _NONE else topic_id

@@ -143,6 +143,8 @@ class World:
         """Whose committed offset may: a log that was truncated below it."""
         self.log_end = 0
         """How far the logs go, as new assignments say; 0 for unknown."""
+        self.topic_ids: dict[ClusterName, str] = {EU: "", US: ""}
+        """What is said of the id of the topic of each cluster, soon after it was assigned; none: nobody says."""
         self.answers: dict[object, object] = {}
         self.effects: list[Effect] = []
         self.fetches: dict[object, tuple[Consumer, list[int]]] = {}
@@ -418,6 +420,8 @@ class World:
             if not item.resumed:
                 self.ends[item.partition] = item.start
         self.upstream(lambda pool: pool.inflow.assigned(cluster, assignments, self.now))
+        if (topic_id := self.topic_ids.get(cluster)) is not None:
+            self.upstream(lambda pool: pool.inflow.topics_identified(cluster, {ORDERS: topic_id}))
 
     def upstream(self, event: object) -> None:
         self.do(self.cluster.upstream(self.pool, event, self.now))  # type: ignore[arg-type]

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from mesh.pool.leased import Acknowledgement, Claim, HolderId, LeaseGranted, LeaseId, LeaseSettled, Range
+from mesh.pool.leased import Acknowledgement, Claim, HolderId, LeaseBacklog, LeaseGranted, LeaseId, LeaseSettled, Range
+from mesh.pool.leases import NAMED_WITHIN
 from mesh.pool.lives import EVERYTHING, MOST_REMEMBERED, UNKNOWN, EndedLeases, Life, Shared, shared
 from mesh.pool.settings import PoolSettings
 from mesh.records.spans import Span
-from tests.pool.harness import EU, GROUP, ORDERS, World, source
+from tests.pool.harness import EU, GROUP, ORDERS, US, World, source
 from tests.pool.test_leases import (
     SPARK,
     acknowledge,
@@ -41,6 +42,8 @@ def begin_anew(world: World, *indexes: int, start: int = 0) -> None:
         world.ends[source(index)] = start
         world.logs.pop(source(index), None)
         world.upstream(lambda pool, index=index: pool.inflow.position_reset(source(index), start, "anew", world.now))
+    if not any(world.topic_ids.values()):
+        identify(world, "")
 
 
 # How far the log goes
@@ -129,7 +132,7 @@ def test_what_was_leased_above_where_the_log_parts_is_lost(settle: Settle, ended
     ranges = lease(world, "a", most=400)
     if ended:
         release(world, "a")
-    world.upstream(lambda pool: pool.inflow.log_parts(source(0), 60, world.now))
+    world.upstream(lambda pool: pool.inflow.truncated(source(0), 60, world.now))
     grow(world, 100)
     settled = settle(world, "a", ranges)
     assert shown(settled.lost) == [(0, 60, 99)]
@@ -162,10 +165,9 @@ def test_what_went_to_another_process_and_came_back_without_the_lease_may_be_cla
 def with_ids(topic_id: str | None, ends: int = 10) -> World:
     """A pool whose partitions on one cluster are of a topic with this id; None if nobody has told one yet."""
     world = World(PoolSettings(presence=600.0))
+    world.topic_ids = {} if topic_id is None else {EU: topic_id, US: ""}
     lease(world, "first")
     world.assign_all()
-    if topic_id is not None:
-        identify(world, topic_id)
     grow(world, ends)
     return world
 
@@ -225,6 +227,7 @@ def test_a_partition_that_was_away_is_compared_by_the_id_that_it_had() -> None:
     world.stored.clear()
     world.upstreams[GROUP].metadata.clear()
     identify(world, NEW)
+    world.topic_ids = {}
     world.assign(EU)
     grow(world, 10)
     answer = acknowledge(world, "a", ranges)
@@ -271,9 +274,32 @@ def test_a_topic_that_was_made_anew_has_the_id_that_is_told_after_that(is_told_f
     assert len(settled(world, "of-earlier", "claim", NEW).done) == 2
 
 
+def test_a_request_that_waits_does_so_until_the_topics_have_ids() -> None:
+    world = with_ids(None)
+    wanted = replace(request("a"), wait=5.0)
+    ticket = send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
+    looked = send(world, lambda pool, ticket: pool.look_at(ticket, (ORDERS,), 5.0, world.now))
+    world.advance(0.5)
+    assert not {ticket, looked} & world.answers.keys()
+    for cluster in (EU, US):
+        world.upstream(lambda pool, cluster=cluster: pool.inflow.topics_identified(cluster, {ORDERS: NEW}))
+    world.advance(0.2)
+    assert {each.topic_id for each in world.answer(ticket, LeaseGranted).ranges} == {NEW}
+    assert len(world.answer(looked, LeaseBacklog).partitions) == 4
+
+
+def test_nobody_waits_long_for_an_id_that_is_not_told() -> None:
+    world = with_ids(None)
+    wanted = replace(request("a"), wait=5.0)
+    ticket = send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
+    world.advance(NAMED_WITHIN + 0.2)
+    assert {each.topic_id for each in world.answer(ticket, LeaseGranted).ranges} == {None}
+
+
 def test_what_an_engine_has_told_ends_with_it() -> None:
     world = with_ids(OLD)
     world.upstream(lambda pool: pool.inflow.engine_failed(EU))
+    world.topic_ids = {}
     world.assign(EU)
     grow(world, 10)
     assert len(settled(world, "of-earlier", "acknowledge", NEW).absent) == 2

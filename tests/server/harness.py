@@ -38,7 +38,16 @@ from mesh.server.metrics import Metrics
 from mesh.server.samples import samples_of
 from mesh.server.troubles import Troubles
 from mesh.server.virtual_cluster import VirtualClusterServer
-from mesh.upstream.engine import Assigned, AssignedPartition, Committed, CommitToken, EngineEvent, Received, RereadToken
+from mesh.upstream.engine import (
+    Assigned,
+    AssignedPartition,
+    Committed,
+    CommitToken,
+    EngineEvent,
+    Received,
+    RereadToken,
+    TopicsIdentified,
+)
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.apis.harness import ENDPOINT, join_values
@@ -253,6 +262,7 @@ class FakeEngine:
         self.assigned = True
         mine = (source(index) for index in indexes if source(index).cluster == self.cluster)
         self.deliver(Assigned(tuple(AssignedPartition(each, 0, CommitPosition(0), False, 0) for each in mine)))
+        self.deliver(TopicsIdentified({source(0).topic: ""}))
 
     def produce(self, index: int, first: int, count: int = 10, value: bytes = b"") -> None:
         """One batch of partition `index`."""

@@ -60,6 +60,13 @@ def test_told_when_one_is_known_and_when_it_is_another_one() -> None:
     assert bed.told[1:] == [({ORDERS: NEW, OTHER: OLD}, 0)]
 
 
+def test_ids_are_told_as_kafka_writes_them() -> None:
+    bed = Bed()
+    bed.look()
+    bed.answer(orders="Z9ifDO+ZQ0yXvTFwy7L/nw", other=NONE)
+    assert bed.told == [({ORDERS: "Z9ifDO-ZQ0yXvTFwy7L_nw", OTHER: ""}, 0)]
+
+
 def test_nobody_who_says_it_is_told_as_none_until_somebody_does_and_changes_nothing_afterwards() -> None:
     bed = Bed()
     for answered in (None, OLD, None):
