@@ -292,7 +292,7 @@ class Commits:
         kept = packed if packed.covered is None else _keep_stored(partition, packed, leases, limit)
         if kept is None:
             return None
-        position = CommitPosition(ledger.committable, kept.text, is_read=ledger.is_read)
+        position = CommitPosition(ledger.committable, kept.text, is_read=ledger.has_read(partition.highest_leased))
         return Snapshot(partition, ledger, ledger.version, position, kept.covered)
 
     def _allow_less(self, cluster: ClusterName, going: Iterable[Snapshot]) -> None:

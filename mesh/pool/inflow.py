@@ -344,6 +344,7 @@ class Inflow:
         for each in counts:
             partition.ahead.note(each.span, History(each.count))
         self._leases.restore(partition, known.leases, end, now)
+        partition.ledger.know(partition.highest_leased)
 
     def _forget_ids(self, cluster: ClusterName) -> None:
         """Its engine is gone, and tells no more if a topic is another one."""

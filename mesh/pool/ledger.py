@@ -101,10 +101,15 @@ class Ledger:
         """The end of the highest run in which something was acknowledged, or the offset below the committable."""
         return int(self._settled[self._acknowledged[-1]]) if self._acknowledged else self.committable - 1
 
-    @property
-    def is_read(self) -> bool:
-        """Whether the engine has read all that is settled, or its epoch is stored. Leases go ahead of the engine."""
-        return self.highest < max(self.received, self._known + 1)
+    def has_read(self, highest: int) -> bool:
+        """Whether the engine has read all that is settled, or its epoch is stored, and all up to `highest`. Leases go
+        ahead of the engine."""
+        return max(self.highest, highest) < max(self.received, self._known + 1)
+
+    def know(self, offset: int) -> None:
+        """The leader epoch that is stored speaks of this offset, too."""
+        if self._known >= 0 or self.stored.leader_epoch >= 0:
+            self._known = max(self._known, offset)
 
     def receive(self, first: int, last: int, at_once: bool = False) -> list[Span]:
         """Take note of a batch that holds [first, last]; returns what of it is new and to be processed, with the

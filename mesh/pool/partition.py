@@ -181,6 +181,11 @@ class Partition:
         is_new = oldest is not None and self.is_full and oldest.batch.first > self.ledger.highest_acknowledged
         return None if is_new else oldest
 
+    @property
+    def highest_leased(self) -> int:
+        """-1 if nothing is."""
+        return int(self.leased.peekitem(-1)[1].span.last) if self.leased else -1
+
     def unleased(self, spans: list[Span]) -> list[Span]:
         """What of these (ascending, none overlapping) is not leased."""
         if not self.leased:

@@ -18,10 +18,8 @@ from mesh.records.spans import Span
 
 def highest_known(partition: Partition) -> int:
     """The highest offset that was received, or is settled, leased, or was delivered in vain; -1 for none."""
-    leased = [each.span.last for each in partition.leased.values()]
     ledger = partition.ledger
-    highest: int = max([ledger.received - 1, ledger.highest, partition.ahead.highest, *leased])
-    return highest
+    return max(ledger.received - 1, ledger.highest, partition.ahead.highest, partition.highest_leased)
 
 
 def truncate(partition: Partition, offset: int, serving: Serving, members: Iterable[Member]) -> None:

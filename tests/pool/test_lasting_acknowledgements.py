@@ -171,11 +171,14 @@ def test_what_is_stored_says_whether_the_engine_has_read_it_all() -> None:
     read = Ledger(0)
     read.receive(0, 9)
     read.settle(5, 9)
-    assert read.is_read
+    assert read.has_read(9)
+    assert not read.has_read(10), "a lease holds it"
     read.settle(12, 13)
-    assert not read.is_read, "a lease is ahead of the engine"
-    assert Ledger(0, CommitPosition(0, "", leader_epoch=4), [Span(3, 5)]).is_read
-    assert not Ledger(0, CommitPosition(0, ""), [Span(3, 5)]).is_read
+    assert not read.has_read(-1), "a lease is ahead of the engine"
+    for epoch in (4, -1):
+        stored = Ledger(0, CommitPosition(0, "", leader_epoch=epoch), [Span(3, 5)])
+        stored.know(9)
+        assert stored.has_read(9) == (epoch == 4)
 
 
 @pytest.mark.parametrize("metadata", ["kafka-mesh/9 0 x y", "kafka-mesh/1 0 BAa 00000000"])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mesh.pool.effects import CommitUpstream
 from mesh.pool.leased import Acknowledgement, Claim, HolderId, LeaseBacklog, LeaseGranted, LeaseId, LeaseSettled, Range
 from mesh.pool.leases import NAMED_WITHIN
 from mesh.pool.lives import EVERYTHING, MOST_REMEMBERED, UNKNOWN, EndedLeases, Life, Shared, shared
@@ -138,6 +139,35 @@ def test_what_was_leased_above_where_the_log_parts_is_lost(settle: Settle, ended
     assert shown(settled.lost) == [(0, 60, 99)]
     assert shown(settled.done) == [(0, 0, 59), *ranges[1:]]
     assert lease(world, "b", HolderId("other")) == [(0, 60, 99)]
+
+
+def test_nothing_is_leased_beyond_a_truncation_though_nothing_was_known_there() -> None:
+    world = world_of(ends=100)
+    world.upstream(lambda pool: pool.inflow.truncated(source(0), 60, world.now))
+    assert lease(world, "a")[0] == (0, 0, 59)
+
+
+def test_what_a_lease_had_before_the_partition_was_away_is_lost_where_the_log_parts_then() -> None:
+    world = world_of(ends=100)
+    ranges = lease(world, "a", most=400)
+    release(world, "a")
+    world.upstream(lambda pool: pool.inflow.lost([source(0), source(1)]))
+    world.upstreams[GROUP].metadata.clear()
+    world.assign(EU)
+    world.upstream(lambda pool: pool.inflow.truncated(source(0), 60, world.now))
+    grow(world, 100)
+    assert shown(acknowledge(world, "a", ranges).lost) == [(0, 60, 99)]
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_no_leader_epoch_is_stored_with_a_lease_of_what_was_not_read(is_read: bool) -> None:
+    """It would be an earlier one than that of the records: after the next election, which cuts off nothing, it would
+    say that the log parts in front of them."""
+    world = world_of(ends=10)
+    world.produce(0, 10 if is_read else 5)
+    assert lease(world, "a", most=40)[0] == (0, 0, 9)
+    commits = [each for each in world.effects if isinstance(each, CommitUpstream) and source(0) in each.positions]
+    assert commits[-1].positions[source(0)].is_read is is_read
 
 
 def test_a_lease_that_is_known_takes_nothing_that_it_does_not_hold() -> None:
