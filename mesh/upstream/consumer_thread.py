@@ -156,8 +156,10 @@ class ConsumerThread(threading.Thread):
     def noticed_anew(self, source: UpstreamPartition) -> None:
         self._assignment.fell_back(source, time.monotonic())
 
-    def forget_answers(self, resets: int | None = None) -> None:
+    def forget_ends(self, resets: int) -> None:
         self._log_ends.forget(resets)
+
+    def forget_ids(self, resets: int) -> None:
         self._topic_ids.forget(resets)
 
     def commit(
@@ -189,7 +191,8 @@ class ConsumerThread(threading.Thread):
     def _put(self, event: EngineEvent) -> None:
         self._channel.put(event)
         if isinstance(event, PositionReset):
-            self.forget_answers()
+            self._log_ends.forget()
+            self._topic_ids.forget()
 
     def run(self) -> None:
         try:

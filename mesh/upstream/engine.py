@@ -130,9 +130,9 @@ class HighWatermarks:
 @dataclass(frozen=True, slots=True)
 class TopicsIdentified:
     """Ids of topics that are subscribed to, as text; "" for what has none, or whose id nobody tells. Told when one is
-    known, is another one, and anew after every PositionReset and LogParts.
+    known, is another one, and anew after every PositionReset.
 
-    resets: as of HighWatermarks.
+    resets: as of HighWatermarks, but for LogParts.
     """
 
     ids: Mapping[TopicName, str]

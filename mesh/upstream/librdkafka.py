@@ -94,10 +94,13 @@ class LibrdkafkaEngine:
         """Others have noticed that the partition begins anew."""
         self._consumer.command(lambda: self._consumer.noticed_anew(source))
 
-    def forget_answers(self, resets: int) -> None:
-        """Others have noticed so many resets: ends of logs and ids of topics that were asked before may be of earlier
-        ones."""
-        self._consumer.command(lambda: self._consumer.forget_answers(resets))
+    def forget_ends(self, resets: int) -> None:
+        """Others have noticed so many logs that begin anew or part: ends that were asked before may be of others."""
+        self._consumer.command(lambda: self._consumer.forget_ends(resets))
+
+    def forget_ids(self, resets: int) -> None:
+        """Others have noticed so many logs that begin anew: ids that were asked before may be of other topics."""
+        self._consumer.command(lambda: self._consumer.forget_ids(resets))
 
     async def close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> Mapping[UpstreamPartition, int]:
         self._channel.close()

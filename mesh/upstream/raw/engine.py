@@ -56,7 +56,8 @@ class RawEngine:
         self._loop = loop
         self._deliver = deliver
         self._closed = False
-        self._resets = 0
+        self._noticed_logs = self._noticed_topics = 0
+        """How many logs began anew or parted, and how many began anew, as our own reading has noticed."""
         self._readings: dict[UpstreamPartition, Reading] = {}
         self._cluster = Nodes(
             options.cluster, options.bootstrap_servers, access_of(options.properties), buffers.allocate
@@ -188,8 +189,11 @@ class RawEngine:
     def _noticed(self, event: EngineEvent) -> None:
         """Our own reading tells it."""
         if isinstance(event, PositionReset | LogParts):
-            self._resets += 1
-            self._group.forget_answers(self._resets)
+            self._noticed_logs += 1
+            self._group.forget_ends(self._noticed_logs)
+        if isinstance(event, PositionReset):
+            self._noticed_topics += 1
+            self._group.forget_ids(self._noticed_topics)
         self._tell(event)
 
     def _with_epochs(
@@ -203,9 +207,19 @@ class RawEngine:
             told[source] = replace(position, leader_epoch=reading.log_epoch) if is_known and reading else position
         return told
 
+    def _is_outdated(self, event: EngineEvent) -> bool:
+        """Of earlier logs, perhaps: it will be told again."""
+        match event:
+            case HighWatermarks(_, resets):
+                return resets != self._noticed_logs
+            case TopicsIdentified(_, resets):
+                return resets != self._noticed_topics
+            case _:
+                return False
+
     def _tell(self, event: EngineEvent) -> None:
-        if self._closed or (isinstance(event, HighWatermarks | TopicsIdentified) and event.resets != self._resets):
-            return  # of earlier logs, perhaps: they will be told again
+        if self._closed or self._is_outdated(event):
+            return
         try:
             self._deliver(event)
         except Exception as problem:  # noqa: BLE001 - a bug in what was told; reading goes on
