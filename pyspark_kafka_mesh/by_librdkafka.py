@@ -11,29 +11,33 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from pyspark_kafka_mesh.columns import Columns
 from pyspark_kafka_mesh.failures import GIVE_UP_AFTER, DataLost, ReadFailed, gone, shortened
-from pyspark_kafka_mesh.offsets import Range
+from pyspark_kafka_mesh.offsets import COMMITTED, Range
 
 BATCH = 10_000
 """Records of one Arrow batch at most."""
+ASK_WITHIN = 5.0
+"""Seconds."""
 LINGER = 0.03
 """Seconds that one call waits for a full batch."""
 
 
 def read(
-    piece: Range, properties: Mapping[str, str], fail_on_loss: bool, headers: bool
+    piece: Range, properties: Mapping[str, str], fail_on_loss: bool, headers: bool, isolation: str
 ) -> Iterator[tuple[int, Columns]]:
     """As `columns.decode`. Raises DataLost, ReadFailed."""
-    consumer = Consumer(_properties(properties, fail_on_loss))
+    consumer = Consumer(_properties(properties, fail_on_loss, isolation))
     try:
         consumer.assign([TopicPartition(piece.topic, piece.partition, piece.first)])
         heard = time.monotonic()
         while True:
             messages = consumer.consume(BATCH, LINGER)
-            records, is_over = _sort(messages, piece, fail_on_loss)
+            records, end = _sort(messages, piece)
             if records:
                 heard = time.monotonic()
                 yield len(records), _columns(records, headers)
-            if is_over:
+            if end is not None and (end > piece.last or not _is_open(piece, end, properties, isolation)):
+                if end <= piece.last and fail_on_loss:
+                    raise DataLost(shortened(piece, end))
                 return
             if time.monotonic() - heard > GIVE_UP_AFTER:
                 raise ReadFailed(f"nothing came of {piece} for {GIVE_UP_AFTER:g} s")
@@ -41,9 +45,9 @@ def read(
         consumer.close()
 
 
-def _sort(messages: Sequence[Message], piece: Range, fail_on_loss: bool) -> tuple[list[Message], bool]:
-    """The records of the range, and whether it is over."""
-    is_over = False
+def _sort(messages: Sequence[Message], piece: Range) -> tuple[list[Message], int | None]:
+    """The records of the range, and where it is over, or its log is; None if neither is."""
+    end: int | None = None
     records: list[Message] = []
     for message in messages:
         error = message.error()
@@ -51,15 +55,28 @@ def _sort(messages: Sequence[Message], piece: Range, fail_on_loss: bool) -> tupl
             records.append(message)
         elif error.code() == KafkaError._PARTITION_EOF:
             end = _offset(message)
-            if end <= piece.last and fail_on_loss:
-                raise DataLost(shortened(piece, end))
-            is_over = True
         else:
             _check(error, piece)
+    if records and _offset(records[-1]) >= piece.last:
+        end = piece.last + 1
     while records and _offset(records[-1]) > piece.last:
         records.pop()
-        is_over = True
-    return records, is_over or (bool(records) and _offset(records[-1]) == piece.last)
+    return records, end
+
+
+def _is_open(piece: Range, end: int, properties: Mapping[str, str], isolation: str) -> bool:
+    """Whether the log goes on behind what is committed of it: a transaction is open there, which is waited for."""
+    if isolation != COMMITTED:
+        return False
+    consumer = Consumer(_properties(properties, False, "read_uncommitted"))
+    try:
+        place = TopicPartition(piece.topic, piece.partition)
+        bounds = consumer.get_watermark_offsets(place, timeout=ASK_WITHIN, cached=False)
+    except KafkaException:
+        return True  # nobody says now: the next attempt finds out
+    finally:
+        consumer.close()
+    return bounds is None or bounds[1] > end
 
 
 def _check(error: KafkaError, piece: Range) -> None:
@@ -76,7 +93,7 @@ def _offset(message: Message) -> int:
     return offset
 
 
-def _properties(properties: Mapping[str, str], fail_on_loss: bool) -> dict[str, Any]:
+def _properties(properties: Mapping[str, str], fail_on_loss: bool, isolation: str) -> dict[str, Any]:
     return {
         "fetch.wait.max.ms": 50,
         "queued.min.messages": 100_000,
@@ -86,7 +103,7 @@ def _properties(properties: Mapping[str, str], fail_on_loss: bool) -> dict[str, 
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        "isolation.level": "read_committed",
+        "isolation.level": isolation,
         "auto.offset.reset": "error" if fail_on_loss else "earliest",
     }
 

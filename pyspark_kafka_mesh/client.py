@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from http.client import HTTPException
 from typing import Any
 
-from pyspark_kafka_mesh.offsets import Offset, Range
+from pyspark_kafka_mesh.offsets import COMMITTED, Offset, Range
 from pyspark_kafka_mesh.options import Options
 
 ALL = 100_000_000
@@ -77,7 +77,8 @@ class Client:
         if not answer["ranges"]:
             return start
         ranges = tuple(sorted(Range.of_json(each) for each in answer["ranges"]))
-        return Offset(start.holder, answer["lease"], ranges, tuple(sorted(answer["bootstrap_servers"].items())))
+        bootstrap = tuple(sorted(answer["bootstrap_servers"].items()))
+        return Offset(start.holder, answer["lease"], ranges, bootstrap, answer.get("isolation", COMMITTED))
 
     def acknowledge(self, offset: Offset) -> None:
         """Be through with a lease; may be repeated. Raises LeaseLost, MeshUnavailable, MeshRefused."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 VERSION = 1
+COMMITTED = "read_committed"
 WORTH_A_TASK = 50_000
 """Offsets; what has fewer shares its task with others."""
 
@@ -49,20 +50,24 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """lease: None before the first batch. bootstrap: bootstrap servers of the clusters of `ranges`, by name."""
+    """lease: None before the first batch. bootstrap: bootstrap servers of the clusters of `ranges`, by name. isolation:
+    by which the ranges are read, whenever that is."""
 
     holder: str
     lease: str | None = None
     ranges: tuple[Range, ...] = ()
     bootstrap: tuple[tuple[str, str], ...] = ()
+    isolation: str = COMMITTED
 
     def to_json(self) -> dict[str, Any]:
+        """As before others were known, if it is the usual isolation: Spark compares the text of offsets."""
         return {
             "version": VERSION,
             "holder": self.holder,
             "lease": self.lease,
             "ranges": [each.to_json() for each in self.ranges],
             "bootstrap": dict(self.bootstrap),
+            **({} if self.isolation == COMMITTED else {"isolation": self.isolation}),
         }
 
     @staticmethod
@@ -71,7 +76,8 @@ class Offset:
         if data.get("version") != VERSION:
             raise ForeignOffset(f"an offset of version {VERSION} was expected in the checkpoint, not {data!r:.200}")
         ranges = tuple(Range.of_json(each) for each in data["ranges"])
-        return Offset(data["holder"], data["lease"], ranges, tuple(sorted(data["bootstrap"].items())))
+        bootstrap = tuple(sorted(data["bootstrap"].items()))
+        return Offset(data["holder"], data["lease"], ranges, bootstrap, data.get("isolation", COMMITTED))
 
 
 def pieces(ranges: Sequence[Range], least: int) -> list[Range]:

@@ -19,29 +19,38 @@ from mesh.security.client_properties import reason_against
 from pyspark_kafka_mesh import by_librdkafka
 from pyspark_kafka_mesh.columns import Columns, decode
 from pyspark_kafka_mesh.failures import ReadFailed
-from pyspark_kafka_mesh.offsets import Range
+from pyspark_kafka_mesh.offsets import COMMITTED, Range
 from pyspark_kafka_mesh.undecoded import NotReadHere, Upstream
 
 
 def read(
-    pieces: Sequence[Range], properties: Mapping[str, str], fail_on_loss: bool, schema: pa.Schema
+    pieces: Sequence[Range],
+    properties: Mapping[str, str],
+    fail_on_loss: bool,
+    schema: pa.Schema,
+    isolation: str = COMMITTED,
 ) -> Iterator[pa.RecordBatch]:
-    """pieces: of one cluster. properties: librdkafka's. schema: the source's, or some columns of it. Raises DataLost,
-    ReadFailed."""
+    """pieces: of one cluster. properties: librdkafka's. schema: the source's, or some columns of it. isolation: Kafka's
+    word for it. Raises DataLost, ReadFailed."""
     headers = "headers" in schema.names
     if reason_against(properties) is not None:
         for piece in pieces:
-            for count, columns in by_librdkafka.read(piece, properties, fail_on_loss, headers):
+            for count, columns in by_librdkafka.read(piece, properties, fail_on_loss, headers, isolation):
                 yield _batch(piece, count, columns, schema)
         return
-    with Upstream(pieces[0].cluster, properties, fail_on_loss) as upstream:
+    with Upstream(pieces[0].cluster, properties, fail_on_loss, isolation == COMMITTED) as upstream:
         for piece in pieces:
-            for count, columns in _undecoded(upstream, piece, properties, fail_on_loss, headers):
+            for count, columns in _undecoded(upstream, piece, properties, fail_on_loss, headers, isolation):
                 yield _batch(piece, count, columns, schema)
 
 
 def _undecoded(
-    upstream: Upstream, piece: Range, properties: Mapping[str, str], fail_on_loss: bool, headers: bool
+    upstream: Upstream,
+    piece: Range,
+    properties: Mapping[str, str],
+    fail_on_loss: bool,
+    headers: bool,
+    isolation: str,
 ) -> Iterator[tuple[int, Columns]]:
     try:
         for batches in upstream.read(piece):
@@ -49,7 +58,8 @@ def _undecoded(
     except CorruptBatch as problem:
         raise ReadFailed(f"{piece}: {problem}") from problem
     except NotReadHere as rest:
-        yield from by_librdkafka.read(replace(piece, first=rest.position), properties, fail_on_loss, headers)
+        piece = replace(piece, first=rest.position)
+        yield from by_librdkafka.read(piece, properties, fail_on_loss, headers, isolation)
 
 
 def _batch(piece: Range, count: int, columns: Columns, schema: pa.Schema) -> pa.RecordBatch:

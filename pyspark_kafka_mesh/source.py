@@ -44,10 +44,11 @@ class KafkaMeshSource(DataSource):
 
 @dataclass
 class Piece(InputPartition):
-    """One task. properties: librdkafka's, for the cluster of the ranges."""
+    """One task. properties: librdkafka's, for the cluster of the ranges. isolation: of the offset."""
 
     ranges: tuple[Range, ...]
     properties: Mapping[str, str]
+    isolation: str
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -95,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver.hold(offset)
         bootstrap = dict(offset.bootstrap)
         cut = tasks(offset.ranges, self._options.pieces)
-        return [Piece(each, self._properties(each[0].cluster, bootstrap)) for each in cut]
+        return [Piece(each, self._properties(each[0].cluster, bootstrap), offset.isolation) for each in cut]
 
     def _properties(self, cluster: str, bootstrap: Mapping[str, str]) -> Mapping[str, str]:
         return {"bootstrap.servers": bootstrap[cluster], **self._options.clusters.get(cluster.lower(), {})}
@@ -113,4 +114,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         assert isinstance(partition, Piece)
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        return read(partition.ranges, partition.properties, self._options.fail_on_data_loss, schema)
+        fails = self._options.fail_on_data_loss
+        return read(partition.ranges, partition.properties, fails, schema, partition.isolation)

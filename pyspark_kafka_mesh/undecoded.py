@@ -48,9 +48,12 @@ class Upstream:
     """One upstream cluster, for one task. The loop runs only while something is waited for; what was asked for ahead
     comes meanwhile."""
 
-    def __init__(self, cluster: str, properties: Mapping[str, str], fail_on_loss: bool) -> None:
+    def __init__(
+        self, cluster: str, properties: Mapping[str, str], fail_on_loss: bool, read_committed: bool = True
+    ) -> None:
         """Raises OSError for files of the properties that cannot be used."""
         self._fail_on_loss = fail_on_loss
+        self._read_committed = read_committed
         self._runner = asyncio.Runner()
         self._nodes = Nodes(ClusterName(cluster), properties["bootstrap.servers"], access_of(properties))
 
@@ -65,9 +68,9 @@ class Upstream:
         self._runner.close()
 
     def read(self, piece: Range) -> Iterator[tuple[Batch, ...]]:
-        """The batches that a range lies in, as far as they are for consumers that read what is committed. Raises
-        DataLost, ReadFailed, NotReadHere."""
-        log = _Log(self._nodes, piece, self._fail_on_loss)
+        """The batches that a range lies in, as far as they are for consumers of this isolation level. Raises DataLost,
+        ReadFailed, NotReadHere."""
+        log = _Log(self._nodes, piece, self._fail_on_loss, self._read_committed)
         loop = self._runner.get_loop()
         position = piece.first
         ahead = loop.create_task(log.after(position))
@@ -89,10 +92,11 @@ class Upstream:
 class _Log:
     """One partition, as its leader, or the replica that this one names, tells it."""
 
-    def __init__(self, nodes: Nodes, piece: Range, fail_on_loss: bool) -> None:
+    def __init__(self, nodes: Nodes, piece: Range, fail_on_loss: bool, read_committed: bool) -> None:
         self._nodes = nodes
         self._piece = piece
         self._fail_on_loss = fail_on_loss
+        self._read_committed = read_committed
         self._source = UpstreamPartition(ClusterName(piece.cluster), TopicName(piece.topic), piece.partition)
         self._node: Node | None = None
         self._epoch = -1
@@ -125,16 +129,16 @@ class _Log:
             {self._piece.topic: [FetchFrom(self._piece.partition, self._epoch, position, FETCH_BYTES)]},
             max_wait_ms=WAIT_MS,
             max_bytes=FETCH_BYTES,
-            read_committed=True,
+            read_committed=self._read_committed,
             rack=self._nodes.rack,
         )
         answer = decode_fetch_answer(await node.fetching.request(request, WAIT_MS / 1_000))
         for fetched in answer.partitions:
-            match outcome_of(fetched, position, True, False):
+            match outcome_of(fetched, position, self._read_committed, False):
                 case Progress(batches, after):
                     if batches or after > position:
                         return batches, after, ""
-                    return (), await self._bounded(position), "its log ends there"
+                    return (), await self._bounded(position), "its log ends there, or a transaction is open"
                 case OldFormat(before):
                     if not before.batches:
                         raise NotReadHere(position)
@@ -152,13 +156,14 @@ class _Log:
         return (), position, name_of(answer.error_code)
 
     async def _bounded(self, position: int) -> int:
-        """Where to go on if nothing stands at the position: behind the range if that is over, since its log ends."""
+        """Where to go on if nothing stands at the position: behind the range if that is over, since its log ends; at
+        the same position while a transaction is open there."""
         leader = self._node = await self._leader()
         if leader is None:
             return position
         begin = await offset_of(self._source, leader, self._epoch, EARLIEST)
         # A leader that is new to its task does not say before it knows (KIP-207).
-        end = await offset_of(self._source, leader, self._epoch, LATEST, read_committed=True)
+        end = await offset_of(self._source, leader, self._epoch, LATEST, self._read_committed)
         if begin is None or end is None:
             return position
         if position < begin:
@@ -166,6 +171,10 @@ class _Log:
                 raise DataLost(gone(self._piece, f"its log begins at {begin}"))
             return begin
         if position >= end:
+            if self._read_committed:
+                last = await offset_of(self._source, leader, self._epoch, LATEST)
+                if last is None or last > position:
+                    return position
             if self._fail_on_loss:
                 raise DataLost(shortened(self._piece, end))
             return self._piece.last + 1

@@ -167,6 +167,7 @@ class VirtualClusters:
             self._journal,
             setup.security,
             gate=Gate(limits_of(configured.limits), self._descriptors, self._memory),
+            isolation=pool.isolation.value,
         )
         running = self._running[configured.name] = Running(configured, setup, server, partial(samples_of, server))
         self._metrics.add_collector(running.collect)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from mesh.pool.leased import LONGEST_NAME, LONGEST_TTL, Range
 from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
+from mesh.upstream.engine import Isolation
 
 LONGEST_WAIT: Final = 30.0
 MOST_RECORDS: Final = 100_000_000
@@ -21,6 +22,7 @@ _Holder = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME
 _TopicId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 _Ttl = Annotated[float, Field(ge=1.0, le=LONGEST_TTL, description="Seconds until it ends by itself.")]
 _Wait = Annotated[float, Field(ge=0.0, le=LONGEST_WAIT, description="Seconds to wait at most.")]
+_BY_WHICH: Final = "The isolation level by which the group reads: ranges are to be read by the same."
 _Offset = Annotated[int, Field(ge=0, le=LARGEST_OFFSET)]
 
 
@@ -131,6 +133,7 @@ class LeaseAnswer(Body):
     deadline: float
     ranges: tuple[RangeBody, ...]
     bootstrap_servers: dict[str, str] = Field(description="Of each cluster that stands in `ranges`.")
+    isolation: Isolation = Field(description=_BY_WHICH)
 
 
 class SettledAnswer(Body):
@@ -156,7 +159,8 @@ class LeaseList(Body):
 
 
 class PartitionAnswer(Body):
-    """available: nobody holds these. leased: held by leases. lag: not acknowledged. end: last stable offset."""
+    """available: nobody holds these. leased: held by leases. lag: not acknowledged. end: last stable offset; with
+    `read_uncommitted` the high watermark."""
 
     cluster: str
     topic: str
@@ -170,6 +174,7 @@ class PartitionAnswer(Body):
 class BacklogAnswer(Body):
     active: bool = Field(description="Whether the group has anybody here; if not, nothing is known of its partitions.")
     partitions: tuple[PartitionAnswer, ...]
+    isolation: Isolation = Field(description=_BY_WHICH)
 
 
 class ErrorAnswer(Body):

@@ -220,6 +220,7 @@ class LeaseApi:
                 )
                 for each in known
             ),
+            isolation=server.isolation,
         )
 
     # How
@@ -257,6 +258,7 @@ class LeaseApi:
             deadline=_time_of_day(server, granted.deadline),
             ranges=_bodies(granted.ranges),
             bootstrap_servers={name: self._clusters[name] for name in named},
+            isolation=server.isolation,
         )
 
     def _answered(self, handle: Callable[[Request], Awaitable[Body]]) -> Handler:

@@ -46,6 +46,7 @@ from mesh.server.steps import Steps
 from mesh.server.telling import Telling
 from mesh.server.troubles import Troubles
 from mesh.server.upstream_events import UpstreamEvents
+from mesh.upstream.engine import Isolation
 from mesh.wire.connection import Request
 from mesh.wire.errors import ErrorCode
 
@@ -54,7 +55,7 @@ log = get_logger(__name__)
 
 class VirtualClusterServer:
     """create: makes the engine of a pool on an upstream cluster. refresh: look upstream for topics soon. bury: write a
-    dead letter. journal: keeps one, if pools leave notes."""
+    dead letter. journal: keeps one, if pools leave notes. isolation: by which the engines read."""
 
     def __init__(
         self,
@@ -69,8 +70,10 @@ class VirtualClusterServer:
         journal: Journal | None = None,
         security: ListenerSecurity | None = None,
         gate: Gate | None = None,
+        isolation: Isolation = "read_committed",
     ) -> None:
         self.cluster = cluster
+        self.isolation = isolation
         self.name = cluster.name
         self.metrics = metrics
         metrics.watch_virtual_cluster(self.name)

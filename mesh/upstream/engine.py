@@ -20,6 +20,7 @@ CommitToken = NewType("CommitToken", int)
 RereadToken = NewType("RereadToken", int)
 """The same of a `reread` command and its `Reread` events."""
 EngineName = Literal["raw", "librdkafka"]
+Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class EngineOptions:
     group_id: str
     instance_id: str | None
     start: Literal["earliest", "latest"]
-    isolation: Literal["read_committed", "read_uncommitted"]
+    isolation: Isolation
     buffer_bytes: int
     session_timeout_ms: int | None = None
 

@@ -64,9 +64,11 @@ def client_of(mesh: FakeMesh, **more: Any) -> Client:
 
 def test_a_lease_becomes_an_offset(mesh: FakeMesh) -> None:
     answer = {"lease": "b", "deadline": 1.0, "ranges": [RANGE.to_json()], "bootstrap_servers": {"eu": "eu:9092"}}
-    mesh.answers = [(200, answer)]
-    assert client_of(mesh, token="secret").lease(HELD, 100) == Offset("job", "b", (RANGE,), (("eu", "eu:9092"),))
-    ((path, body, token),) = mesh.asked
+    mesh.answers = [(200, answer | {"isolation": "read_uncommitted"}), (200, answer)]
+    leased = client_of(mesh, token="secret").lease(HELD, 100)
+    assert leased == Offset("job", "b", (RANGE,), (("eu", "eu:9092"),), "read_uncommitted")
+    assert client_of(mesh).lease(HELD, 100).isolation == "read_committed", "an older mesh does not say"
+    path, body, token = mesh.asked[0]
     assert (path, token) == ("/leases", "Bearer secret")
     assert body == {
         "virtual_cluster": "vc",

@@ -56,6 +56,16 @@ def test_the_id_of_a_topic_outlives_the_checkpoint_and_one_that_has_none_reads_a
     assert json.dumps(Offset.of_json(json.loads(before)).to_json()) == before, "Spark takes other text for new data"
 
 
+def test_the_isolation_outlives_the_checkpoint_and_the_usual_one_reads_as_it_was() -> None:
+    offset = Offset("job", "lease-1", (), (("eu", "eu:9092"),), "read_uncommitted")
+    text = json.dumps(offset.to_json())
+    assert text.endswith('"bootstrap": {"eu": "eu:9092"}, "isolation": "read_uncommitted"}')
+    assert Offset.of_json(json.loads(text)) == offset
+    before = text.replace(', "isolation": "read_uncommitted"', "")
+    assert Offset.of_json(json.loads(before)).isolation == "read_committed"
+    assert json.dumps(Offset.of_json(json.loads(before)).to_json()) == before
+
+
 def test_a_checkpoint_of_another_source_is_refused() -> None:
     with pytest.raises(ForeignOffset, match="version 1"):
         Offset.of_json({"index": 3})

@@ -153,13 +153,7 @@ class RawEngine:
             case SourceUp():
                 self._fetching.health.is_group_down = False
             case (
-                Received()
-                | EndReached()
-                | Together()
-                | Committed()
-                | HighWatermarks()
-                | TopicsIdentified()
-                | Reread()
+                Received() | EndReached() | Together() | Committed() | HighWatermarks() | TopicsIdentified() | Reread()
             ):
                 self._tell(event)
                 return
