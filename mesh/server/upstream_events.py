@@ -32,8 +32,10 @@ from mesh.upstream.engine import (
     Revoked,
     SourceDown,
     SourceUp,
+    Unopened,
 )
 
+OfAssignment: TypeAlias = Assigned | Unopened | Revoked | Lost
 OfSource: TypeAlias = SourceDown | SourceUp | ReadingDown | ReadingUp | EngineFailed
 
 
@@ -91,6 +93,21 @@ class UpstreamEvents:
                 pool.inflow.reached_end(partition, offset, gap)
             case HighWatermarks(offsets):
                 pool.inflow.ends_known(offsets)
+            case PositionReset(partition, start, reason):
+                pool.inflow.position_reset(partition, start, reason, now)
+            case LogParts(partition, offset):
+                pool.inflow.truncated(partition, offset, now)
+            case Reread(partition, token, batches, complete, error, log_start):
+                pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
+            case Assigned() | Unopened() | Revoked() | Lost():
+                self._tell_of_assignment(pool, cluster, event, now)
+            case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():
+                self._tell_of_source(pool, cluster, event)
+            case _:
+                assert_never(event)
+
+    def _tell_of_assignment(self, pool: Pool, cluster: ClusterName, event: OfAssignment, now: float) -> None:
+        match event:
             case Assigned(partitions):
                 assignments = [
                     Assignment(item.partition, item.start, item.committed, item.resumed, item.end or 0)
@@ -98,18 +115,13 @@ class UpstreamEvents:
                 ]
                 self._watch.assigned(pool.group, cluster)
                 pool.inflow.assigned(cluster, assignments, now)
+            case Unopened(unopened):
+                self._watch.unopened(pool.group, cluster, unopened)
+                pool.inflow.unopened(cluster, unopened.keys())
             case Revoked(sources):
                 pool.inflow.revoked(sources)
             case Lost(sources):
                 pool.inflow.lost(sources)
-            case PositionReset(partition, start, reason):
-                pool.inflow.position_reset(partition, start, reason, now)
-            case LogParts(partition, offset):
-                pool.inflow.truncated(partition, offset, now)
-            case Reread(partition, token, batches, complete, error, log_start):
-                pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
-            case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():
-                self._tell_of_source(pool, cluster, event)
             case _:
                 assert_never(event)
 

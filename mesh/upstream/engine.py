@@ -62,9 +62,29 @@ class AssignedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A rebalance ended: this is the whole assignment. What was revoked before and is not in it belongs to others."""
+    """A rebalance ended, or more of its assignment could be opened: this is all that is read. What was revoked before
+    and is not in it belongs to others, or is named by `Unopened`."""
 
     partitions: tuple[AssignedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unopenable:
+    """Why a partition cannot be opened: in Kafka's or librdkafka's words. lasts: it was tried again, or trying again
+    does not help by itself."""
+
+    reason: str
+    trouble: Trouble
+    lasts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unopened:
+    """All partitions that are assigned and not in the last `Assigned`, since it is not known where to begin, or the
+    group may not store that. Told when they are others, or for another reason; the engine tries again by itself, and
+    tells by another `Assigned` what it could open."""
+
+    partitions: Mapping[UpstreamPartition, Unopenable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +228,7 @@ class EngineFailed:
 
 EngineEvent: TypeAlias = (
     Assigned
+    | Unopened
     | Revoked
     | Lost
     | Received

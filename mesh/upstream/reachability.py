@@ -17,7 +17,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.engine import EngineEvent, SourceDown, SourceUp
 from mesh.upstream.groups import Undescribed
 from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
-from mesh.upstream.trouble import CONNECTION, Cause, Trouble, trouble_of
+from mesh.upstream.trouble import CONNECTION, OF_TOPICS, Cause, Trouble, trouble_of
 from mesh.wire.client.groups import DescribedGroup
 
 log = structlog.get_logger(__name__)
@@ -25,8 +25,6 @@ log = structlog.get_logger(__name__)
 PROBE_TIMEOUT = 0.5
 PROBE_INTERVAL = 1.0
 
-OF_TOPICS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
-"""Told by the catalog, which looks at all topics."""
 QUIET = 300.0
 """Seconds for which the same complaint is not told again."""
 MOST_REMEMBERED = 100

@@ -191,6 +191,11 @@ class ReplicatedCluster(KafkaCluster):
         admin = self.admin()
         eventually("two brokers", lambda: len(admin.list_topics(timeout=5).brokers) == 2, timeout=START)
 
+    def have_second(self) -> None:
+        """Start it again if it has ended."""
+        if self._second.exit_code is not None:
+            self.start_second()
+
     def kill_second(self) -> None:
         """kill -9."""
         self._second.kill()

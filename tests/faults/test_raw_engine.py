@@ -15,7 +15,7 @@ from tests.faults.clusters import ReplicatedCluster
 from tests.integration.processes import eventually
 from tests.upstream.harness import engine, new_name, produce, run, source
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.xdist_group("replicated")]
 
 
 def partition_of(cluster: ReplicatedCluster, topic: str) -> PartitionMetadata | None:

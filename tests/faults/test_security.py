@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.upstream.engine import EngineName, SourceDown, Unopened
 from mesh.upstream.trouble import Trouble
 from tests.faults.bed import Bed, Stopwatch
 from tests.faults.clusters import USER, SecuredCluster
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import eventually
+from tests.upstream.harness import engine, new_name, produce, run, source
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.xdist_group("secured")]
+BOTH = pytest.mark.parametrize("reads_with", ["raw", "librdkafka"])
 TOLD, FLOWS = "until it is told", "until records flow again"
 
 
-def secured(bed: Bed) -> SecuredCluster:
+def cluster_of(bed: Bed) -> SecuredCluster:
     assert isinstance(bed.us, SecuredCluster)
     return bed.us
 
 
 def test_wrong_password(bed_with_security: Bed) -> None:
-    bed, watch, cluster = bed_with_security, Stopwatch("wrong password"), secured(bed_with_security)
+    bed, watch, cluster = bed_with_security, Stopwatch("wrong password"), cluster_of(bed_with_security)
     cluster.allow(USER, bed.bench.group, bed.bench.topic)
     bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
     bed.members()
@@ -44,7 +47,7 @@ def test_wrong_password(bed_with_security: Bed) -> None:
 
 
 def test_wrong_certificate(bed_with_security: Bed) -> None:
-    bed, watch, cluster = bed_with_security, Stopwatch("certificate that is not trusted"), secured(bed_with_security)
+    bed, watch, cluster = bed_with_security, Stopwatch("certificate that is not trusted"), cluster_of(bed_with_security)
     cluster.allow("ANONYMOUS", bed.bench.group, bed.bench.topic)
     bed.bench.start_mesh(upstream={"us": cluster.tls("another")})
     watch.note(TOLD, bed.until_told(Trouble.ENCRYPTION))
@@ -68,7 +71,7 @@ def test_wrong_certificate(bed_with_security: Bed) -> None:
 
 def test_group_not_authorized(bed_with_security: Bed) -> None:
     """From the beginning, and again while records flow."""
-    bed, watch, cluster = bed_with_security, Stopwatch("group not authorized"), secured(bed_with_security)
+    bed, watch, cluster = bed_with_security, Stopwatch("group not authorized"), cluster_of(bed_with_security)
     cluster.allow_topic(USER, bed.bench.topic)
     bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
     bed.members()
@@ -85,7 +88,7 @@ def test_group_not_authorized(bed_with_security: Bed) -> None:
 
 def test_topic_may_not_be_read(bed_with_security: Bed) -> None:
     """The group works, and is assigned partitions; only the records are withheld."""
-    bed, watch, cluster = bed_with_security, Stopwatch("topic may not be read"), secured(bed_with_security)
+    bed, watch, cluster = bed_with_security, Stopwatch("topic may not be read"), cluster_of(bed_with_security)
     cluster.allow_but_not_to_read(USER, bed.bench.group, bed.bench.topic)
     bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
     bed.members()
@@ -102,9 +105,42 @@ def test_topic_may_not_be_read(bed_with_security: Bed) -> None:
     bed.assert_nothing_lost()
 
 
+@pytest.fixture
+def half(secured: SecuredCluster) -> tuple[str, str, str]:
+    """A group, a topic that it may read, and one that it may describe and not read; 100 records each."""
+    group, good, secret = new_name("half"), new_name("good"), new_name("secret")
+    for topic in (good, secret):
+        secured.create_topic(topic, 1)
+        produce(secured.bootstrap_servers, topic, 100)
+    secured.allow(USER, group, good)
+    secured.allow_but_not_to_read(USER, group, secret)
+    return group, good, secret
+
+
+@BOTH
+def test_a_topic_that_may_not_be_read_keeps_no_other_from_a_new_group(
+    secured: SecuredCluster, half: tuple[str, str, str], reads_with: EngineName
+) -> None:
+    """Where it begins cannot be stored."""
+    group, good, secret = half
+    user = secured.sasl("right")
+
+    async def test() -> None:
+        settings = {"reads_with": reads_with, "properties": user["properties"]}
+        async with engine(str(user["bootstrap_servers"]), group, good, secret, **settings) as running:
+            await running.until(lambda: len(running.records(good)) == 100)
+            (told,) = (await running.next(Unopened)).partitions.items()
+            assert (told[0], told[1].trouble, told[1].lasts) == (source(secret), Trouble.NOT_AUTHORIZED, True)
+            secured.allow_topic(USER, secret)
+            await running.until(lambda: len(running.records(secret)) == 100)
+            assert running.all(SourceDown) == []
+
+    run(test)
+
+
 def test_group_not_authorized_any_more(bed_with_security: Bed) -> None:
     """Its commits fail at once, and members are told to send theirs again; at the end of its session it is put out."""
-    bed, watch, cluster = bed_with_security, Stopwatch("authorization taken away"), secured(bed_with_security)
+    bed, watch, cluster = bed_with_security, Stopwatch("authorization taken away"), cluster_of(bed_with_security)
     cluster.allow(USER, bed.bench.group, bed.bench.topic)
     bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
     bed.members()

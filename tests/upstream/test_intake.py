@@ -6,9 +6,10 @@ from confluent_kafka import KafkaError
 
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.upstream.assignment import Assignment
+from mesh.upstream.bounds import LogBounds
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received
 from mesh.upstream.intake import Intake
-from tests.upstream.fakes import message
+from tests.upstream.fakes import FakeAdmin, message
 from tests.upstream.harness import CLUSTER, source
 
 END = KafkaError(KafkaError._PARTITION_EOF)
@@ -19,7 +20,8 @@ class Bed:
         self.events: list[EngineEvent] = []
         self.complaints: list[tuple[int, TopicName]] = []
         self.fallen: list[UpstreamPartition] = []
-        self.assignment = Assignment(CLUSTER, "earliest", False, self.events.append)
+        bounds = LogBounds(FakeAdmin().lazy, "read_committed")
+        self.assignment = Assignment(CLUSTER, "earliest", False, self.events.append, bounds, lambda *_: None)
         self.assignment.positions = {source("orders", int(name[1:])): at for name, at in positions.items()}
         self.allowed: list[TopicName] = []
         self.intake = Intake(
