@@ -12,8 +12,8 @@ from mesh.upstream.engine import Unopenable
 from mesh.upstream.trouble import CONNECTION, Trouble, name_of
 from mesh.wire.errors import ErrorCode
 
-_ENDED_BY_SUCCESS = (Trouble.UNREACHABLE, Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR)
-"""When an engine can use its cluster, all of them are over; the first stands for all troubles of the connection."""
+_OF_GROUPS = (Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR)
+"""When a group takes us, all of them are over."""
 _READING = "reading"
 _OPENING = "opening"
 MOST_NAMES = 5
@@ -36,11 +36,17 @@ class TroubleWatch:
         self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
 
     def source_up(self, group: GroupId, cluster: ClusterName) -> None:
-        for trouble in _ENDED_BY_SUCCESS:
+        self._end(Trouble.UNREACHABLE, group, cluster)  # which stands for all troubles of the connection
+
+    def group_down(self, group: GroupId, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
+        self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
+
+    def group_up(self, group: GroupId, cluster: ClusterName) -> None:
+        for trouble in _OF_GROUPS:
             self._end(trouble, group, cluster)
 
     def reading_down(self, group: GroupId, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
-        """Only the connections that bring records are in trouble."""
+        """Records do not come, and the group works."""
         self.reading_up(group, cluster, but=trouble)
         self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group, part=_READING)
 
@@ -68,6 +74,7 @@ class TroubleWatch:
 
     def assigned(self, group: GroupId, cluster: ClusterName) -> None:
         self.source_up(group, cluster)
+        self.group_up(group, cluster)
         self._end(Trouble.ENGINE_FAILED, group, cluster)
 
     def committed(self, group: GroupId, cluster: ClusterName, errors: Mapping[UpstreamPartition, int]) -> None:
@@ -91,6 +98,7 @@ class TroubleWatch:
         self.reading_up(group, cluster)
         self.unopened(group, cluster, {})
         self.source_up(group, cluster)  # another engine finds out anew what is wrong
+        self.group_up(group, cluster)
         self._troubles.begin(
             Trouble.ENGINE_FAILED, cluster, reason, virtual_cluster=self._name, group=group, traceback=traceback
         )

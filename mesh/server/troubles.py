@@ -46,7 +46,7 @@ WORDS: Final[Mapping[Trouble, _Words]] = {
     Trouble.PROPERTIES: _Words("the properties of an upstream cluster are refused", _WAITS, _USABLE),
     Trouble.NOT_AUTHORIZED: _Words(
         "an upstream cluster does not authorize a group or its topics",
-        "that group gets nothing of this cluster, all else goes on",
+        "that group gets nothing of what it may not use, all else goes on; commits wait until they are stored",
         "an upstream cluster authorizes the group again",
     ),
     Trouble.FENCED: _Words(

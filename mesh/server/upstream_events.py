@@ -21,6 +21,8 @@ from mesh.upstream.engine import (
     EndReached,
     EngineEvent,
     EngineFailed,
+    GroupDown,
+    GroupUp,
     HighWatermarks,
     LogParts,
     Lost,
@@ -36,7 +38,7 @@ from mesh.upstream.engine import (
 )
 
 OfAssignment: TypeAlias = Assigned | Unopened | Revoked | Lost
-OfSource: TypeAlias = SourceDown | SourceUp | ReadingDown | ReadingUp | EngineFailed
+OfSource: TypeAlias = SourceDown | SourceUp | GroupDown | GroupUp | ReadingDown | ReadingUp | EngineFailed
 
 
 class UpstreamEvents:
@@ -101,10 +103,8 @@ class UpstreamEvents:
                 pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
             case Assigned() | Unopened() | Revoked() | Lost():
                 self._tell_of_assignment(pool, cluster, event, now)
-            case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():
-                self._tell_of_source(pool, cluster, event)
             case _:
-                assert_never(event)
+                self._tell_of_source(pool, cluster, event)
 
     def _tell_of_assignment(self, pool: Pool, cluster: ClusterName, event: OfAssignment, now: float) -> None:
         match event:
@@ -137,6 +137,12 @@ class UpstreamEvents:
             case SourceUp():
                 self._watch.source_up(pool.group, cluster)
                 pool.commits.source_up(cluster)
+            case GroupDown(reason, trouble):
+                self._watch.group_down(pool.group, cluster, trouble, reason)
+                pool.commits.group_down(cluster)
+            case GroupUp():
+                self._watch.group_up(pool.group, cluster)
+                pool.commits.group_up(cluster)
             case EngineFailed(reason, traceback):
                 self._watch.engine_failed(pool.group, cluster, reason, traceback)
                 pool.inflow.engine_failed(cluster)

@@ -318,7 +318,7 @@ class ConsumerThread(threading.Thread):
             self._begin_unpaused()
             self._log_ends.forget()
             self._coverage.assigned(now)
-            self._reachability.reached()
+            self._reachability.assigned({source.topic for source in self._assignment.positions})
         self._send_commits()
         for topic in self._topic_ids.made_anew(self._topics, now) if self._assignment.positions else ():
             self._assignment.begin_anew(consumer, topic, now)
@@ -386,7 +386,7 @@ class ConsumerThread(threading.Thread):
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         if error is None and not any(each.error for each in partitions):
-            self._reachability.allows(None)
+            self._reachability.stored()
         self._commits.on_commit(error, partitions)
 
     def _lose(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

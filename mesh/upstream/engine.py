@@ -189,8 +189,9 @@ class Reread:
 
 @dataclass(frozen=True, slots=True)
 class SourceDown:
-    """The upstream cluster cannot be reached or refuses us; the engine goes on trying by itself. Told again when it is
-    another trouble than before. reason: in librdkafka's words."""
+    """The upstream cluster cannot be used by anybody here, so nothing is stored there; the engine goes on trying by
+    itself. Told again when it is another trouble than before. reason: in librdkafka's words; trouble: of `CONNECTION`.
+    """
 
     reason: str
     trouble: Trouble = Trouble.UNREACHABLE
@@ -202,9 +203,24 @@ class SourceUp:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupDown:
+    """The cluster answers, and our group there refuses us: nothing will be assigned, and what is may be lost. Whether a
+    commit is stored, the coordinator says. The engine goes on trying; told again when it is another trouble: FENCED,
+    ASSIGNOR, or NOT_AUTHORIZED, of the group."""
+
+    reason: str
+    trouble: Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUp:
+    """Our group takes us (again)."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadingDown:
-    """Some assigned partitions cannot be read, though the group works and stores commits. Told again when it is another
-    trouble than before: UNREADABLE or NOT_AUTHORIZED."""
+    """Some partitions of what is subscribed to cannot be read, though the group works and stores commits. Told again
+    when it is another trouble than before: UNREADABLE or NOT_AUTHORIZED, of a topic."""
 
     reason: str
     trouble: Trouble = Trouble.UNREADABLE
@@ -212,7 +228,7 @@ class ReadingDown:
 
 @dataclass(frozen=True, slots=True)
 class ReadingUp:
-    """All assigned partitions can be read (again)."""
+    """All that is assigned can be read (again)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +256,8 @@ EngineEvent: TypeAlias = (
     | Reread
     | SourceDown
     | SourceUp
+    | GroupDown
+    | GroupUp
     | ReadingDown
     | ReadingUp
     | EngineFailed

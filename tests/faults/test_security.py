@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
-from mesh.upstream.engine import EngineName, SourceDown, Unopened
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from mesh.upstream.engine import EngineName, GroupDown, SourceDown, Unopened
+from mesh.upstream.runs import offset_of
 from mesh.upstream.trouble import Trouble
 from tests.faults.bed import Bed, Stopwatch
 from tests.faults.clusters import USER, SecuredCluster
@@ -133,9 +138,56 @@ def test_a_topic_that_may_not_be_read_keeps_no_other_from_a_new_group(
             assert (told[0], told[1].trouble, told[1].lasts) == (source(secret), Trouble.NOT_AUTHORIZED, True)
             secured.allow_topic(USER, secret)
             await running.until(lambda: len(running.records(secret)) == 100)
-            assert running.all(SourceDown) == []
+            assert not running.all(SourceDown) and not running.all(GroupDown)
 
     run(test)
+
+
+@BOTH
+def test_commits_wait_until_they_are_stored_though_a_topic_may_not_be_read(
+    secured: SecuredCluster, half: tuple[str, str, str], reads_with: EngineName, tmp_path: Path
+) -> None:
+    """The coordinator hangs for a moment: nothing is answered that it has not stored."""
+    group, good, secret = half
+    began = Consumer({"bootstrap.servers": secured.bootstrap_servers, "group.id": group})
+    began.commit(offsets=[TopicPartition(topic, 0, 0) for topic in (good, secret)], asynchronous=False)
+    began.close()
+    upstream = {"us": {**secured.sasl("right"), "engine": reads_with}}
+    mesh = Mesh([secured], [good, secret], tmp_path, {}, upstream)
+    properties = {"bootstrap.servers": mesh.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**properties, "enable.auto.commit": False})
+
+    def commit(count: int) -> Future[list[TopicPartition]]:
+        place = TopicPartition(good, 0, offset_of(records[count - 1]) + 1)
+        return thread.submit(consumer.commit, offsets=[place], asynchronous=False)
+
+    def is_told() -> bool:
+        return [each["trouble"] for each in mesh.readiness()["degraded"]] == [Trouble.NOT_AUTHORIZED.value]
+
+    def is_waiting() -> bool:
+        return mesh.metric("kafka_mesh_waiting_commits", group=group) == 1
+
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            consumer.subscribe([good, secret])
+            records: list[Message] = []
+            while len(records) < 100:
+                records += consumer.consume(100, timeout=1.0)
+            assert all(each.error() is None for each in records)
+            eventually("it is told", is_told, timeout=60)
+            assert [each.error for each in commit(50).result(30)] == [None]
+            secured.freeze()
+            try:
+                later = commit(70)
+                eventually("the commit is there", lambda: later.done() or is_waiting())
+                assert not later.done()
+            finally:
+                secured.thaw()
+            assert [each.error for each in later.result(30)] == [None]
+            assert secured.committed(group)[good, 0] == 70
+    finally:
+        consumer.close()
+        mesh.kill()
 
 
 def test_group_not_authorized_any_more(bed_with_security: Bed) -> None:

@@ -15,6 +15,8 @@ from mesh.server.troubles import SETTLED
 from mesh.upstream.engine import (
     EngineEvent,
     EngineFailed,
+    GroupDown,
+    GroupUp,
     ReadingDown,
     ReadingUp,
     SourceDown,
@@ -140,6 +142,21 @@ async def test_a_cluster_that_goes_down_and_up() -> None:
     bench.engine(EU).deliver(SourceDown("all brokers down"))
     bench.engine(US).deliver(SourceUp())
     assert bench.metric("kafka_mesh_upstream_up") == {("eu",): 0, ("us",): 1}
+
+
+@in_fake_time
+async def test_a_group_that_refuses_us_leaves_the_cluster_up() -> None:
+    bench = Bench()
+    await consuming(bench)
+    us = bench.engine(US)
+    us.deliver(SourceUp())
+    for trouble in (Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR):
+        us.deliver(GroupDown("no", trouble))
+        us.deliver(SourceUp())
+        assert set(bench.metric("kafka_mesh_upstream_trouble_seconds")) == {("us", trouble.value)}
+        assert bench.metric("kafka_mesh_upstream_up")["us",] == 1
+        us.deliver(GroupUp())
+        assert bench.troubles.described() == []
 
 
 @in_fake_time

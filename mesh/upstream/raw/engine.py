@@ -17,9 +17,7 @@ from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
-    Committed,
     CommitToken,
-    EndReached,
     EngineEvent,
     EngineFailed,
     EngineOptions,
@@ -27,8 +25,8 @@ from mesh.upstream.engine import (
     LogParts,
     Lost,
     PositionReset,
-    Received,
-    Reread,
+    ReadingDown,
+    ReadingUp,
     RereadToken,
     Revoked,
     SourceDown,
@@ -133,6 +131,23 @@ class RawEngine:
 
     def _from_group(self, event: EngineEvent) -> None:
         match event:
+            case Assigned() | Revoked() | Lost() | PositionReset():
+                self._tell(self._taken(event))
+                self._fetching.look_for_leaders()
+            case SourceDown() | SourceUp():
+                self._fetching.health.is_cluster_down = isinstance(event, SourceDown)
+                self._tell(event)
+                self._fetching.look_for_leaders()
+            case ReadingDown():
+                self._fetching.health.of_group = event
+            case ReadingUp():
+                self._fetching.health.of_group = None
+            case _:
+                self._tell(event)
+
+    def _taken(self, event: Assigned | Revoked | Lost | PositionReset) -> EngineEvent:
+        """What is to be told of it, when it is known what is read."""
+        match event:
             case Assigned(partitions):
                 event = Assigned(tuple(map(self._assigned, partitions)))
                 now_ours = {each.partition for each in partitions}
@@ -145,20 +160,10 @@ class RawEngine:
             case Lost(sources):
                 for source in sources:
                     self._readings.pop(source, None)
-            case SourceDown():
-                self._fetching.health.is_group_down = True
-            case SourceUp():
-                self._fetching.health.is_group_down = False
-            case Received() | EndReached() | Committed() | HighWatermarks() | Reread():
-                self._tell(event)
-                return
             case PositionReset(source, start, _):
                 # Its topic was made anew; whatever id that has now, it is the right one.
                 self._readings[source] = Reading(source, start)
-            case _:
-                pass
-        self._tell(event)
-        self._fetching.look_for_leaders()
+        return event
 
     def _assigned(self, partition: AssignedPartition) -> AssignedPartition:
         source, start = partition.partition, partition.start
