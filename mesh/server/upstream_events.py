@@ -24,7 +24,6 @@ from mesh.upstream.engine import (
     GroupDown,
     GroupUp,
     HighWatermarks,
-    LogParts,
     Lost,
     PositionReset,
     ReadingDown,
@@ -34,6 +33,7 @@ from mesh.upstream.engine import (
     Revoked,
     SourceDown,
     SourceUp,
+    Truncated,
     Unopened,
 )
 
@@ -97,7 +97,7 @@ class UpstreamEvents:
                 pool.inflow.ends_known(offsets)
             case PositionReset(partition, start, reason):
                 pool.inflow.position_reset(partition, start, reason, now)
-            case LogParts(partition, offset):
+            case Truncated(partition, offset):
                 pool.inflow.truncated(partition, offset, now)
             case Reread(partition, token, batches, complete, error, log_start):
                 pool.inflow.reread(partition, token, batches, complete, error, log_start, now)

@@ -30,7 +30,7 @@ from mesh.upstream.assignment import Assignment, topic_partitions
 from mesh.upstream.bounds import LogBounds
 from mesh.upstream.commits import COMMIT_TIMEOUT, REQUEST_TIMED_OUT, Commits, Errors
 from mesh.upstream.coverage import Coverage
-from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed, PositionReset
+from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed, PositionReset, Truncated
 from mesh.upstream.events import EventChannel
 from mesh.upstream.fencing import Fence
 from mesh.upstream.groups import Groups, GroupsByLibrdkafka
@@ -198,7 +198,7 @@ class ConsumerThread(threading.Thread):
 
     def _put(self, event: EngineEvent) -> None:
         self._channel.put(event)
-        if isinstance(event, PositionReset):
+        if isinstance(event, PositionReset | Truncated):
             self._log_ends.forget()
 
     def run(self) -> None:

@@ -130,7 +130,7 @@ class EndReached:
 @dataclass(frozen=True, slots=True)
 class HighWatermarks:
     """How far the logs of all assigned partitions go that could be asked, looked at every second, told when one has
-    changed, and after every PositionReset and LogParts; for lag, and for what may be leased. Last stable offsets under
+    changed, and after every PositionReset and Truncated; for lag, and for what may be leased. Last stable offsets under
     read_committed, as far as consumers are served.
 
     resets: how many of the resets that others have noticed were known when this was asked.
@@ -142,7 +142,7 @@ class HighWatermarks:
 
 @dataclass(frozen=True, slots=True)
 class PositionReset:
-    """Upstream offsets were thrown back or cut off unasked (topic made anew, log truncated, retention).
+    """Upstream offsets begin anew unasked: the topic was made anew, or may have been.
 
     Reading goes on at `start`; everything known of the partition is void.
     """
@@ -153,9 +153,11 @@ class PositionReset:
 
 
 @dataclass(frozen=True, slots=True)
-class LogParts:
-    """Told of a partition that was just assigned, before anything of it is read: its log is the one that the stored
-    leader epoch speaks of only up to `offset`, and may have other records from there on (an unclean election)."""
+class Truncated:
+    """The log is the one that was read, or that the stored leader epoch speaks of, only up to `offset`: from there on
+    it may have other records (an unclean leader election). Below, all that is known stays true. Reading goes on there,
+    or before it. Of a partition that was just assigned it is told before anything is read, also if nothing lies above.
+    """
 
     partition: UpstreamPartition
     offset: int
@@ -251,7 +253,7 @@ EngineEvent: TypeAlias = (
     | EndReached
     | HighWatermarks
     | PositionReset
-    | LogParts
+    | Truncated
     | Committed
     | Reread
     | SourceDown

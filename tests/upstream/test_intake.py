@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.upstream.assignment import Assignment
 from mesh.upstream.bounds import LogBounds
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Truncated
 from mesh.upstream.intake import Intake
 from tests.upstream.fakes import FakeAdmin, message
 from tests.upstream.harness import CLUSTER, source
@@ -42,6 +42,8 @@ class Bed:
                     told.append(("end", partition.partition, offset))
                 case PositionReset(partition, start, _):
                     told.append(("reset", partition.partition, start))
+                case Truncated(partition, offset):
+                    told.append(("cut", partition.partition, offset))
         return told
 
 
@@ -76,14 +78,15 @@ def test_complaints() -> None:
 def test_a_lower_offset() -> None:
     bed = Bed(p0=500)
     bed.intake.take([message(3), message(4)])
-    assert bed.told() == [("reset", 0, 3), ("records", 0, [(3, 4)])]
-    assert bed.fallen == [source("orders", 0)]
+    assert bed.told() == [("cut", 0, 3), ("records", 0, [(3, 4)])], "what lies below is there still, or never was"
+    assert bed.fallen == [], "if it is another topic, its id has to tell"
 
 
 def test_a_lower_offset_behind_higher_ones() -> None:
     bed = Bed(p0=500)
     bed.intake.take([message(500), message(501), message(0), message(400)])
     assert bed.told() == [("records", 0, [(500, 501)]), ("reset", 0, 0), ("records", 0, [(0, 400)])]
+    assert bed.fallen == [source("orders", 0)]
 
 
 def test_a_lower_end() -> None:
@@ -91,3 +94,11 @@ def test_a_lower_end() -> None:
     bed.intake.take([message(0, problem=END)])
     assert bed.told() == [("reset", 0, 0), ("end", 0, 0)]
     assert bed.assignment.positions == {source("orders", 0): 0}
+
+
+def test_an_end_that_lies_below_what_was_read() -> None:
+    """An unclean election: librdkafka goes back to where the logs part, and tells of the end there."""
+    bed = Bed(p0=1_500)
+    bed.intake.take([message(500, problem=END)])
+    assert bed.told() == [("cut", 0, 500), ("end", 0, 500)]
+    assert bed.fallen == []

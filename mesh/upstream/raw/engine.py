@@ -22,7 +22,6 @@ from mesh.upstream.engine import (
     EngineFailed,
     EngineOptions,
     HighWatermarks,
-    LogParts,
     Lost,
     PositionReset,
     ReadingDown,
@@ -31,6 +30,7 @@ from mesh.upstream.engine import (
     Revoked,
     SourceDown,
     SourceUp,
+    Truncated,
 )
 from mesh.upstream.librdkafka import LibrdkafkaEngine
 from mesh.upstream.nodes import Nodes
@@ -98,7 +98,7 @@ class RawEngine:
 
     def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         # Before it: librdkafka's side must not take a position of ours for another member's.
-        self._group.advance({each.source: each.position for each in self._readings.values() if not each.delegated})
+        self._advance_group(*self._readings)
         self._group.commit(token, self._with_epochs(positions))
 
     def reread(self, token: RereadToken, partition: UpstreamPartition, span: Span) -> None:
@@ -168,12 +168,15 @@ class RawEngine:
     def _assigned(self, partition: AssignedPartition) -> AssignedPartition:
         source, start = partition.partition, partition.start
         known = self._readings.get(source)
+        if partition.resumed and known is not None and known.anew:
+            return partition  # where it begins is being asked, and will be told
         if partition.resumed and known is not None and known.position >= start:
             start = known.position
         epoch = known.last_epoch if known is not None and known.position == start else -1
         reading = self._readings[source] = Reading(source, start, last_epoch=epoch)
         if partition.resumed and known is not None:
             reading.log_epoch, reading.unchecked = known.log_epoch, known.unchecked
+            reading.topic_id = known.topic_id  # if that is another by now, it is noticed
         elif partition.committed.metadata and partition.committed.leader_epoch >= 0:
             reading.log_epoch, reading.unchecked = partition.committed.leader_epoch, True
         return AssignedPartition(source, start, partition.committed, partition.resumed, partition.end)
@@ -182,10 +185,17 @@ class RawEngine:
 
     def _noticed(self, event: EngineEvent) -> None:
         """Our own reading tells it."""
-        if isinstance(event, PositionReset | LogParts):
+        if isinstance(event, PositionReset | Truncated):
             self._resets += 1
             self._group.forget_ends(self._resets)
+            # Or the next assignment would have it resumed at a position of the log before.
+            self._advance_group(event.partition)
         self._tell(event)
+
+    def _advance_group(self, *sources: UpstreamPartition) -> None:
+        """So far these are read, by us."""
+        ours = [self._readings[source] for source in sources if source in self._readings]
+        self._group.advance({each.source: each.position for each in ours if not each.delegated})
 
     def _with_epochs(
         self, positions: Mapping[UpstreamPartition, CommitPosition]
