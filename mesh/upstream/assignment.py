@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.upstream.bounds import LogBounds
@@ -29,8 +29,8 @@ from mesh.upstream.engine import (
     Unopened,
 )
 from mesh.upstream.opening import Opening, Store, Tried, topic_partition
+from mesh.upstream.renewal import Renewal
 
-REQUEST_TIMEOUT = 5.0
 SAME_FALL = 30.0
 """Seconds within which offsets that fall back and another topic id are taken for one event."""
 
@@ -38,7 +38,7 @@ SAME_FALL = 30.0
 class Assignment:
     """Everything runs on the consumer's thread.
 
-    positions: of each partition that is open, the next upstream offset. store: has the group store where partitions
+    positions: of each partition that is open, the next upstream offset. bounds: makes one of them. store: has the group store where partitions
     begin.
     """
 
@@ -48,14 +48,15 @@ class Assignment:
         start: Literal["earliest", "latest"],
         cooperative: bool,
         put: Callable[[EngineEvent], None],
-        bounds: LogBounds,
+        bounds: Callable[[], LogBounds],
         store: Store,
     ) -> None:
         self.cooperative = cooperative
         self.positions: dict[UpstreamPartition, int] = {}
         self._cluster = cluster
         self._put = put
-        self._opening = Opening(cluster, start, bounds, store)
+        self._opening = Opening(cluster, start, bounds(), store)
+        self._renewal = Renewal(bounds())
         self._told: Mapping[UpstreamPartition, Unopenable] = {}
         """What was told to be assigned and not open."""
         self._committed: dict[UpstreamPartition, CommitPosition] = {}
@@ -90,6 +91,7 @@ class Assignment:
     def on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         gone = {*self.positions, *self._kept, *self._opening.unopened}
         self._kept = {}
+        self._renewal.keep_only(())
         self._drop(consumer, gone)
         self._tell_unopened()
         self._put(Lost(tuple(sorted(gone))))
@@ -128,6 +130,7 @@ class Assignment:
         assign = consumer.incremental_assign if self.cooperative else consumer.assign
         assign([topic_partition(each.partition, each.start) for each in new])
         self.positions = {each.partition: each.start for each in assigned}
+        self._renewal.keep_only({each.partition for each in assigned if each.resumed})
         self._committed = {source: self._committed[source] for source in whole if source in self._committed}
         self._kept = {}
         self._put(Assigned(tuple(assigned)))
@@ -155,18 +158,19 @@ class Assignment:
     def fell_back(self, source: UpstreamPartition, now: float) -> None:
         """Its offsets fell back, and it is read from there: it need not begin anew once more."""
         self._fallen[source] = now
+        self._renewal.drop(source)
 
-    def begin_anew(self, consumer: Consumer, topic: TopicName, now: float) -> None:
+    def begin_anew(self, topic: TopicName, now: float) -> None:
         """This topic is another one than before, though its name is the same. Partitions whose new logs are not longer
         than their positions were have fallen back by themselves; of the others only this tells."""
         self._opening.begin_anew(topic)
         known = {source for source, at in self._fallen.items() if now - at < SAME_FALL}
-        sources = [source for source in self.positions if source.topic == topic and source not in known]
+        self._renewal.add(source for source in self.positions if source.topic == topic and source not in known)
         self._fallen = {source: at for source, at in self._fallen.items() if source.topic != topic}
-        starts = _offsets(consumer, sources, OFFSET_BEGINNING)
-        for source, start in starts.items():
-            if isinstance(start, KafkaError):
-                raise KafkaException(start)
+
+    def renew(self, consumer: Consumer, now: float) -> None:
+        """Read those from their beginning for which `begin_anew` was called, as soon as it is known where that is."""
+        for source, start in self._renewal.begins(self.positions, now).items():
             self.positions[source] = start
             consumer.seek(topic_partition(source, start))
             self._put(PositionReset(source, start, "the topic was deleted and made anew"))
@@ -177,6 +181,7 @@ class Assignment:
             self._put(Lost(tuple(sorted(gone))))
         self.positions, self._kept = {}, {}
         self._opening.forget()
+        self._renewal.keep_only(())
         self._tell_unopened()
 
     def _drop(self, consumer: Consumer, gone: set[UpstreamPartition]) -> None:
@@ -190,17 +195,6 @@ class Assignment:
 
     def _sources(self, partitions: list[TopicPartition]) -> set[UpstreamPartition]:
         return {UpstreamPartition(self._cluster, TopicName(each.topic), each.partition) for each in partitions}
-
-
-def _offsets(
-    consumer: Consumer, sources: Collection[UpstreamPartition], which: int
-) -> dict[UpstreamPartition, int | KafkaError]:
-    """The offsets at the beginning or the end of logs; one request for each broker. Raises KafkaException."""
-    # ListOffsets has -1 and -2 for timestamps that mean the end and the beginning; librdkafka passes them on.
-    asked = [topic_partition(source, which) for source in sources]
-    answers = consumer.offsets_for_times(asked, timeout=REQUEST_TIMEOUT) if asked else []
-    found = {(each.topic, each.partition): each.error or each.offset for each in answers}
-    return {source: found[source.topic, source.partition] for source in sources}
 
 
 def topic_partitions(sources: Iterable[UpstreamPartition]) -> list[TopicPartition]:

@@ -79,8 +79,9 @@ class ConsumerThread(threading.Thread):
         self._consumer: Consumer | None = None
         self._commits = Commits()
         self._admin = LazyAdmin(properties)
-        bounds = LogBounds(self._admin, properties["isolation.level"])
-        self._assignment = Assignment(cluster, start, False, self._put, bounds, self._store)
+        self._assignment = Assignment(
+            cluster, start, False, self._put, lambda: LogBounds(self._admin, properties["isolation.level"]), self._store
+        )
         groups = groups or GroupsByLibrdkafka(self._admin.client)
         self._reachability = Reachability(cluster, properties, channel.put, lambda: groups.describe(group))
         self._coverage = Coverage(cluster, groups, group, instance_id is not None)
@@ -321,7 +322,8 @@ class ConsumerThread(threading.Thread):
             self._reachability.assigned({source.topic for source in self._assignment.positions})
         self._send_commits()
         for topic in self._topic_ids.made_anew(self._topics, now) if self._assignment.positions else ():
-            self._assignment.begin_anew(consumer, topic, now)
+            self._assignment.begin_anew(topic, now)
+        self._assignment.renew(consumer, now)
         self._log_ends.look(self._assignment.positions, now)
         if self._reachability.is_fatal:
             self._close()

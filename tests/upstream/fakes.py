@@ -161,9 +161,6 @@ class FakeConsumer:
             for each in partitions
         ]
 
-    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        return [TopicPartition(each.topic, each.partition, 0) for each in partitions]
-
     def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition] | None:
         self._fail()
         self.commits.append(offsets)

@@ -19,6 +19,10 @@ from tests.upstream.fakes import FakeAdmin, FakeConsumer, place
 from tests.upstream.harness import CLUSTER, source
 
 
+NO_LEADER = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+FORBIDDEN = KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
 class Bed:
     """store: what the group is asked to store is answered with `refused`, or not at all while `is_slow`."""
 
@@ -30,8 +34,14 @@ class Bed:
         self.refused: dict[int, int] = {}
         self.is_slow = False
         self.late: list[Callable[[], None]] = []
-        bounds = LogBounds(self.admin.lazy, "read_committed")
-        self.assignment = Assignment(CLUSTER, start, cooperative, self.events.append, bounds, self._store)
+        self.assignment = Assignment(
+            CLUSTER,
+            start,
+            cooperative,
+            self.events.append,
+            lambda: LogBounds(self.admin.lazy, "read_committed"),
+            self._store,
+        )
         self.now = 100.0
 
     def _store(
@@ -55,6 +65,19 @@ class Bed:
     def open(self, later: float = 0.0) -> bool:
         self.now += later
         return self.assignment.open(self.fake.consumer, self.now)
+
+    def made_anew(self, topic: str = "orders", later: float = 0.0) -> None:
+        self.now += later
+        self.assignment.begin_anew(TopicName(topic), self.now)
+        self.renew()
+
+    def renew(self, later: float = 0.0) -> None:
+        self.now += later
+        self.assignment.renew(self.fake.consumer, self.now)
+
+    def resets(self) -> list[tuple[int, int]]:
+        """Partition and start."""
+        return [(event.partition.partition, event.start) for event in self.events if isinstance(event, PositionReset)]
 
     def store(self, partition: int, offset: int, metadata: str = "") -> None:
         self.fake.stored[partition] = place(partition, offset, metadata)
@@ -217,12 +240,12 @@ def test_a_topic_made_anew_is_read_from_its_beginning() -> None:
     bed.store(0, 50)
     bed.assign(0)
     bed.open()
-    bed.assignment.begin_anew(bed.fake.consumer, TopicName("orders"), 0.0)
-    reset = bed.events[-1]
-    assert isinstance(reset, PositionReset)
-    assert (reset.start, bed.fake.sought, bed.assignment.positions) == (0, {0: 0}, {source("orders", 0): 0})
-    bed.assignment.begin_anew(bed.fake.consumer, TopicName("other"), 0.0)
-    assert bed.events[-1] is reset
+    bed.made_anew()
+    assert bed.resets() == [(0, 0)]
+    assert (bed.fake.sought, bed.assignment.positions) == ({0: 0}, {source("orders", 0): 0})
+    bed.made_anew("other")
+    bed.renew(later=60.0)
+    assert len(bed.resets()) == 1
 
 
 def test_a_partition_that_fell_back_by_itself_does_not_begin_anew_again_and_the_others_do() -> None:
@@ -233,12 +256,79 @@ def test_a_partition_that_fell_back_by_itself_does_not_begin_anew_again_and_the_
     bed.assign(0, 1)
     bed.open()
     bed.assignment.positions[source("orders", 0)] = 7
-    bed.assignment.fell_back(source("orders", 0), now=100.0)
-    bed.assignment.begin_anew(bed.fake.consumer, TopicName("orders"), now=100.0 + SAME_FALL - 1)
+    bed.assignment.fell_back(source("orders", 0), bed.now)
+    bed.made_anew(later=SAME_FALL - 1)
     assert bed.assignment.positions == {source("orders", 0): 7, source("orders", 1): 0}
     assert bed.fake.sought == {1: 0}
-    bed.assignment.begin_anew(bed.fake.consumer, TopicName("orders"), now=100.0 + SAME_FALL)
+    bed.made_anew(later=1)
     assert bed.fake.sought == {0: 0, 1: 0}, "another time"
+
+
+def test_a_topic_made_anew_is_not_forgotten_when_nobody_says_where_it_begins() -> None:
+    """Neither it, nor those of its partitions that have leaders, nor another one that was made anew at that time."""
+    bed = Bed()
+    for partition in range(3):
+        bed.store(partition, 50)
+    bed.assign(0, 1, 2)
+    bed.open()
+    bed.admin.begins[1] = NO_LEADER
+    bed.assignment.begin_anew(TopicName("other"), bed.now)
+    bed.made_anew()
+    assert bed.resets() == [(0, 0), (2, 0)]
+    bed.renew(later=RETRY)
+    assert len(bed.resets()) == 2
+    bed.admin.begins[1] = 3
+    bed.renew(later=RETRY)
+    bed.renew(later=RETRY)
+    assert bed.resets()[2:] == [(1, 3)]
+
+
+def test_what_is_to_begin_anew_does_so_after_a_rebalance_that_gives_it_back() -> None:
+    """What another member had meanwhile has begun anew there."""
+    bed = Bed()
+    for partition in (0, 1):
+        bed.store(partition, 50)
+    bed.assign(0, 1)
+    bed.open()
+    bed.admin.begins[0] = bed.admin.begins[1] = NO_LEADER
+    bed.made_anew()
+    bed.revoke(0, 1)
+    bed.renew(later=RETRY)
+    bed.store(1, 60)
+    bed.assign(0, 1)
+    bed.open()
+    assert bed.last() == {0: (50, 50, True), 1: (60, 60, False)}
+    bed.admin.begins[0] = bed.admin.begins[1] = 0
+    bed.renew(later=RETRY)
+    assert bed.resets() == [(0, 0)]
+
+
+def test_what_fell_back_while_it_was_asked_where_it_begins_does_not_begin_anew_again() -> None:
+    bed = Bed()
+    bed.store(0, 50)
+    bed.assign(0)
+    bed.open()
+    bed.admin.begins[0] = NO_LEADER
+    bed.made_anew()
+    bed.assignment.fell_back(source("orders", 0), bed.now)
+    bed.admin.begins[0] = 0
+    bed.renew(later=RETRY)
+    assert bed.resets() == []
+
+
+def test_what_is_lost_does_not_begin_anew() -> None:
+    bed = Bed()
+    bed.store(0, 50)
+    bed.assign(0)
+    bed.open()
+    bed.admin.begins[0] = NO_LEADER
+    bed.made_anew()
+    bed.assignment.on_lost(bed.fake.consumer, [place(0)])
+    bed.admin.begins[0] = 0
+    bed.assign(0)
+    bed.open()
+    bed.renew(later=RETRY)
+    assert bed.resets() == []
 
 
 def test_messages_that_got_lost_are_read_again() -> None:
@@ -263,9 +353,6 @@ def test_the_end_of_a_consumer() -> None:
 
 
 # What cannot be opened
-
-NO_LEADER = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
-FORBIDDEN = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("cooperative", [False, True])
@@ -370,7 +457,7 @@ def test_a_group_that_starts_at_the_end_of_another_log_by_now_starts_there() -> 
     bed.open()
     bed.admin.ends[0] = 5
     bed.refused.clear()
-    bed.assignment.begin_anew(bed.fake.consumer, TopicName("orders"), 0.0)
+    bed.made_anew()
     bed.open(later=RETRY)
     assert bed.last() == {0: (5, 5, False)}
 

@@ -20,8 +20,10 @@ class Bed:
         self.events: list[EngineEvent] = []
         self.complaints: list[tuple[int, TopicName]] = []
         self.fallen: list[UpstreamPartition] = []
-        bounds = LogBounds(FakeAdmin().lazy, "read_committed")
-        self.assignment = Assignment(CLUSTER, "earliest", False, self.events.append, bounds, lambda *_: None)
+        admin = FakeAdmin().lazy
+        self.assignment = Assignment(
+            CLUSTER, "earliest", False, self.events.append, lambda: LogBounds(admin, "read_committed"), lambda *_: None
+        )
         self.assignment.positions = {source("orders", int(name[1:])): at for name, at in positions.items()}
         self.allowed: list[TopicName] = []
         self.intake = Intake(
