@@ -38,8 +38,8 @@ SAME_FALL = 30.0
 class Assignment:
     """Everything runs on the consumer's thread.
 
-    positions: of each partition that is open, the next upstream offset. bounds: makes one of them. store: has the group store where partitions
-    begin.
+    positions: of each partition that is open, the next upstream offset. bounds: makes one who asks for them. store: has
+    the group store where partitions begin.
     """
 
     def __init__(

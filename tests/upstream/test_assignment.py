@@ -18,7 +18,6 @@ from mesh.upstream.trouble import Trouble
 from tests.upstream.fakes import FakeAdmin, FakeConsumer, place
 from tests.upstream.harness import CLUSTER, source
 
-
 NO_LEADER = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
 FORBIDDEN = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
