@@ -609,3 +609,30 @@ def test_every_version_of_fetch(monkeypatch: pytest.MonkeyPatch, highest: int) -
                 assert {version for version in cluster.versions} == {highest}
 
     run(test)
+
+
+def test_a_span_that_nobody_leads_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of a broker that has leaders, nor of another one that hangs."""
+    monkeypatch.setattr("mesh.upstream.raw.rereading.GIVE_UP", 2.0)
+
+    async def test() -> None:
+        async with fake_cluster(3, (1, 2)) as cluster, reading(cluster) as reader:
+            for partition in range(3):
+                await cluster.append(partition, 3)
+                await reader.until_read(partition, 3)
+            reader.readings[source(0)].leader = 9
+            reader.readings[source(1)].leader = 2
+            cluster.silent = {2}
+            for partition in range(3):
+                reader.rereading.read(RereadToken(partition), source(partition), Span(0, 2))
+
+            def complete() -> list[tuple[int, str]]:
+                rereads = [event for event in reader.events if isinstance(event, Reread)]
+                return [(each.token, each.error) for each in rereads if each.complete]
+
+            await reader.until(complete)
+            assert complete() == [(2, "")]
+            await reader.until(lambda: len(complete()) == 3)
+            assert all(error for token, error in complete() if token != 2)
+
+    run(test)
