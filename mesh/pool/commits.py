@@ -98,6 +98,8 @@ class Commits:
         self._behind: set[Partition] = set()
         """Partitions of which all is settled, with offsets without records behind what is stored."""
         self._down: set[ClusterName] = set()
+        self._refused: set[ClusterName] = set()
+        """Clusters whose group refuses us."""
 
     def metadata_limit(self, cluster: ClusterName) -> int:
         """Characters that a commit on this cluster may carry."""
@@ -208,22 +210,25 @@ class Commits:
         """Nobody will tell how the commit that is under way ends; another engine is made."""
         self._under_way.pop(cluster, None)
         self._down.discard(cluster)
+        self._refused.discard(cluster)
 
     def forget(self) -> None:
         """Every engine is gone, after a last commit; nobody will tell how those before it ended."""
         self._under_way.clear()
         self._dirty.clear()
         self._down.clear()
+        self._refused.clear()
 
     def forget_cluster(self, cluster: ClusterName) -> None:
         """The same for the engine of one cluster."""
         self._under_way.pop(cluster, None)
         self._dirty.pop(cluster, None)
         self._down.discard(cluster)
+        self._refused.discard(cluster)
 
     def is_down(self, cluster: ClusterName) -> bool:
         """Whether an upstream cluster is known to store nothing now."""
-        return cluster in self._down
+        return cluster in self._down or cluster in self._refused
 
     def source_down(self, cluster: ClusterName) -> None:
         """An upstream cluster stores nothing now; what is acknowledged there is kept until it does."""
@@ -235,6 +240,14 @@ class Commits:
 
     def source_up(self, cluster: ClusterName) -> None:
         self._down.discard(cluster)
+
+    def group_down(self, cluster: ClusterName) -> None:
+        """The group refuses us there. What it stores is waited for all the same: the coordinator answers, and what is
+        assigned is lost soon, which answers what waits."""
+        self._refused.add(cluster)
+
+    def group_up(self, cluster: ClusterName) -> None:
+        self._refused.discard(cluster)
 
     def gone(self, sources: Iterable[UpstreamPartition]) -> None:
         """These partitions went to another process: their commits will not be stored by us."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -104,7 +104,7 @@ class Inflow:
         self.lost(list(self._serving.partitions))
         self._topic_ids.clear()
         for partition in self._serving.partitions.values():
-            partition.is_awaited = False
+            partition.is_awaited = partition.is_unopened = False
         self._subscribed.clear()
         self._outstanding.clear()
         self._eager.clear()
@@ -123,6 +123,7 @@ class Inflow:
         self._forget_ids(cluster)
         for source in sources:
             self._serving.partitions[source].is_awaited = False
+        self.unopened(cluster, ())
         self._subscribed.pop(cluster, None)
         self._outstanding.pop(cluster, None)
         self._eager.discard(cluster)
@@ -151,6 +152,7 @@ class Inflow:
                 self._begin(partition, assignment, now)
             partition.end = max(assignment.end, partition.end if assignment.resumed else 0)
             partition.standing = Standing.ACTIVE
+            partition.is_unopened = False
             self._demand.forget(partition)
             self._serving.distribution.activate(partition, now)
             self._serving.rereads.pump(partition)
@@ -160,6 +162,14 @@ class Inflow:
                     self._serving.partition(source).is_awaited = False
         fields = {"group": self.group, "cluster": cluster, "partitions": len(assignments)}
         self._effects.append(Report("upstream partitions were assigned", fields))
+
+    def unopened(self, cluster: ClusterName, sources: Collection[UpstreamPartition]) -> None:
+        """All that is assigned on one cluster and cannot be read yet."""
+        for source in sources:
+            self._serving.partition(source)
+        for source, partition in self._serving.partitions.items():
+            if source.cluster == cluster:
+                partition.is_unopened = source in sources
 
     def revoked(self, sources: Iterable[UpstreamPartition]) -> None:
         """A rebalance began: these may come back or not."""
@@ -178,6 +188,7 @@ class Inflow:
 
     def engine_failed(self, cluster: ClusterName) -> None:
         """As if all that this cluster has assigned had been revoked: another engine is made, and assigned anew."""
+        self.unopened(cluster, ())
         self.lost([source for source in self._serving.partitions if source.cluster == cluster])
         self._forget_ids(cluster)
 

@@ -112,7 +112,8 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """In upstream terms. committed, lag: None where this process does not know, for the partition is not its own now.
+    """In upstream terms. standing: as in `Standing`, or "unopened": it is ours and cannot be read yet. committed, lag:
+    None where this process does not know, for the partition is not its own now.
     oldest: the lowest offset that is not acknowledged and was received; None if there is none.
     holder: who holds it; None while it waits. oldest_since: since when it is held. timestamp: of its batch, ms."""
 
@@ -179,6 +180,8 @@ def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, lane: Lane) -> str
             return f"{obstacle.value}, never committed"
         case Obstacle.NOT_ASSIGNED | Obstacle.READ_AGAIN if is_down:
             return f"source {partition.source.cluster} is down"
+        case Obstacle.NOT_ASSIGNED if partition.is_unopened:
+            return "partition cannot be opened"
         case Obstacle():
             return obstacle.value
         case None:
@@ -235,7 +238,7 @@ def _partition(pool: Pool, source: UpstreamPartition, number: TopicPartition, he
     return PartitionView(
         name=number,
         source=source,
-        standing=partition.standing.value,
+        standing="unopened" if partition.is_unopened else partition.standing.value,
         committed=ledger.stored.offset if partition.is_active and ledger.stored.offset >= 0 else None,
         end=partition.end,
         lag=partition.lag if partition.is_active else None,

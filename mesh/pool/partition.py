@@ -71,7 +71,7 @@ class Partition:
     holds, and the engine will bring, but that were given up before.
     life: which log that is; another one when it begins anew, is cut off, or was another process's meanwhile.
     end: the end of the upstream log, as far as it is known.
-    is_awaited: the group upstream has not told yet whose it is.
+    is_awaited: the group upstream has not told yet whose it is. is_unopened: it is ours, and cannot be read yet.
     is_full: so much was acknowledged above the lowest record that is not, that hardly more of it can be stored.
     mean_size: bytes that an offset of what was received lately had in the log; 0 if nothing was.
     """
@@ -87,6 +87,7 @@ class Partition:
         "given",
         "is_awaited",
         "is_full",
+        "is_unopened",
         "keepers",
         "leased",
         "ledger",
@@ -109,6 +110,7 @@ class Partition:
         self.end = 0
         self.is_awaited = True
         self.is_full = False
+        self.is_unopened = False
         self.mean_size = 0.0
         self.backlog: SortedDict[int, Available] = SortedDict()
         self.backlog_bytes = 0
@@ -150,7 +152,7 @@ class Partition:
         """Whether records are known to be there that no member holds, or may be: a client must not take what it was
         given for all there is. What another process has of the topic does not count."""
         if self.standing is Standing.ABSENT:
-            return self.is_awaited
+            return self.is_awaited or self.is_unopened
         if self.standing is not Standing.ACTIVE or self.ledger.received < self.end:
             return True
         return bool(self.backlog or self.released or self.keepers)

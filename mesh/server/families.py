@@ -60,6 +60,11 @@ UPSTREAM_LAG: Final = Family(
     "Records between what a group has committed upstream and the end of the partition.",
     ("virtual_cluster", "group", "cluster", "topic", "partition"),
 )
+UNOPENED_PARTITIONS: Final = Family(
+    "kafka_mesh_unopened_partitions",
+    "Upstream partitions that are assigned here and cannot be read: nobody leads them, or the group may not.",
+    ("virtual_cluster", "group", "cluster"),
+)
 WAITING_COMMITS: Final = Family(
     "kafka_mesh_waiting_commits",
     "Commits of members that wait until they are stored upstream.",
@@ -101,6 +106,7 @@ FAMILIES: Final = (
     IN_FLIGHT_RECORDS,
     COMMIT_HELD_SECONDS,
     UPSTREAM_LAG,
+    UNOPENED_PARTITIONS,
     WAITING_COMMITS,
     MEMBERS_NEVER_COMMITTED,
     UPSTREAM_UP,

@@ -18,6 +18,7 @@ from mesh.server.families import (
     PARKED_FETCHES,
     POOLS,
     REQUESTS_IN_WORK,
+    UNOPENED_PARTITIONS,
     UNREAD_BYTES,
     UPSTREAM_LAG,
     WAITING_COMMITS,
@@ -55,6 +56,7 @@ def _of_pool(name: str, pool: Pool, now: float) -> Iterator[Sample]:
         records = sum(len(available) for available in partition.backlog.values())
         yield Sample(BACKLOG_RECORDS, (*labels, source.topic), records)
         yield Sample(BACKLOG_BYTES, (*labels, source.topic), partition.backlog_bytes)
+        yield Sample(UNOPENED_PARTITIONS, (*labels, source.cluster), partition.is_unopened)
         if partition.is_active:
             where = (source.cluster, source.topic, str(source.partition))
             yield Sample(UPSTREAM_LAG, (*labels, *where), partition.lag)

@@ -8,12 +8,16 @@ from mesh.pool.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.server.metrics import Metrics
 from mesh.server.troubles import Troubles
+from mesh.upstream.engine import Unopenable
 from mesh.upstream.trouble import CONNECTION, Trouble, name_of
 from mesh.wire.errors import ErrorCode
 
-_ENDED_BY_SUCCESS = (Trouble.UNREACHABLE, Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR)
-"""When an engine can use its cluster, all of them are over; the first stands for all troubles of the connection."""
+_OF_GROUPS = (Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR)
+"""When a group takes us, all of them are over."""
 _READING = "reading"
+_OPENING = "opening"
+MOST_NAMES = 5
+"""Partitions that the reason of a trouble names."""
 FAILURES_IN_A_ROW = 2
 """So many upstream commits must fail until that is told: one alone does at each change of a coordinator."""
 
@@ -26,16 +30,23 @@ class TroubleWatch:
         self._troubles = troubles
         self._metrics = metrics
         self._failures: dict[tuple[GroupId, ClusterName], int] = {}
+        self._unopened: dict[tuple[GroupId, ClusterName, Trouble], frozenset[UpstreamPartition]] = {}
 
     def source_down(self, group: GroupId, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
         self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
 
     def source_up(self, group: GroupId, cluster: ClusterName) -> None:
-        for trouble in _ENDED_BY_SUCCESS:
+        self._end(Trouble.UNREACHABLE, group, cluster)  # which stands for all troubles of the connection
+
+    def group_down(self, group: GroupId, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
+        self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
+
+    def group_up(self, group: GroupId, cluster: ClusterName) -> None:
+        for trouble in _OF_GROUPS:
             self._end(trouble, group, cluster)
 
     def reading_down(self, group: GroupId, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
-        """Only the connections that bring records are in trouble."""
+        """Records do not come, and the group works."""
         self.reading_up(group, cluster, but=trouble)
         self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group, part=_READING)
 
@@ -44,8 +55,26 @@ class TroubleWatch:
             if trouble is not but:
                 self._troubles.end(trouble, cluster, virtual_cluster=self._name, group=group, part=_READING)
 
+    def unopened(
+        self, group: GroupId, cluster: ClusterName, partitions: Mapping[UpstreamPartition, Unopenable]
+    ) -> None:
+        """All that is assigned and cannot be opened. What may be over in a moment is not told."""
+        for trouble in (Trouble.UNREADABLE, Trouble.NOT_AUTHORIZED):
+            lasting = {each: why.reason for each, why in partitions.items() if why.lasts and why.trouble is trouble}
+            key = (group, cluster, trouble)
+            is_news = lasting.keys() != self._unopened.get(key, frozenset())
+            if lasting:
+                self._unopened[key] = frozenset(lasting)
+                reason = _named(lasting)
+                self._troubles.begin(
+                    trouble, cluster, reason, virtual_cluster=self._name, group=group, part=_OPENING, is_news=is_news
+                )
+            elif self._unopened.pop(key, None):
+                self._troubles.end(trouble, cluster, virtual_cluster=self._name, group=group, part=_OPENING)
+
     def assigned(self, group: GroupId, cluster: ClusterName) -> None:
         self.source_up(group, cluster)
+        self.group_up(group, cluster)
         self._end(Trouble.ENGINE_FAILED, group, cluster)
 
     def committed(self, group: GroupId, cluster: ClusterName, errors: Mapping[UpstreamPartition, int]) -> None:
@@ -67,7 +96,9 @@ class TroubleWatch:
     def engine_failed(self, group: GroupId, cluster: ClusterName, reason: str, traceback: str) -> None:
         self._metrics.engine_failed(cluster)
         self.reading_up(group, cluster)
+        self.unopened(group, cluster, {})
         self.source_up(group, cluster)  # another engine finds out anew what is wrong
+        self.group_up(group, cluster)
         self._troubles.begin(
             Trouble.ENGINE_FAILED, cluster, reason, virtual_cluster=self._name, group=group, traceback=traceback
         )
@@ -76,15 +107,26 @@ class TroubleWatch:
         """The group's pool has left one cluster."""
         self._troubles.forget_group(self._name, group, cluster)
         self._failures.pop((group, cluster), None)
+        for unopened in [key for key in self._unopened if key[:2] == (group, cluster)]:
+            del self._unopened[unopened]
 
     def ended(self, group: GroupId) -> None:
         """The group's pool has ended."""
         self._troubles.forget_group(self._name, group)
         for key in [key for key in self._failures if key[0] == group]:
             del self._failures[key]
+        for unopened in [key for key in self._unopened if key[0] == group]:
+            del self._unopened[unopened]
 
     def _end(self, trouble: Trouble, group: GroupId, cluster: ClusterName) -> None:
         self._troubles.end(trouble, cluster, virtual_cluster=self._name, group=group)
+
+
+def _named(partitions: Mapping[UpstreamPartition, str]) -> str:
+    """Some of them, and why they cannot be opened."""
+    names = [f"{source}: {partitions[source]}" for source in sorted(partitions)]
+    more = [f"and {len(names) - MOST_NAMES} partitions more"] if len(names) > MOST_NAMES else []
+    return "; ".join([*names[:MOST_NAMES], *more])
 
 
 def found(

@@ -46,7 +46,7 @@ WORDS: Final[Mapping[Trouble, _Words]] = {
     Trouble.PROPERTIES: _Words("the properties of an upstream cluster are refused", _WAITS, _USABLE),
     Trouble.NOT_AUTHORIZED: _Words(
         "an upstream cluster does not authorize a group or its topics",
-        "that group gets nothing of this cluster, all else goes on",
+        "that group gets nothing of what it may not use, all else goes on; commits wait until they are stored",
         "an upstream cluster authorizes the group again",
     ),
     Trouble.FENCED: _Words(
@@ -135,16 +135,18 @@ class Troubles:
         topic: str = "",
         traceback: str = "",
         part: str = "",
+        is_news: bool = False,
     ) -> None:
         """It is so, perhaps since long. Who reports a trouble of a whole cluster is named by `virtual_cluster` and
-        `group`, "" for the look at its topics; part: of an engine, whose parts find out by themselves."""
+        `group`, "" for the look at its topics; part: of an engine, whose parts find out by themselves. is_news: to be
+        told though it is known, since it is about something else now."""
         key = self._key(trouble, cluster, virtual_cluster, group, topic)
         now = self._clock()
         standing = self._standing.get(key)
         if standing is None:
             standing = self._standing[key] = Standing(key, trouble, reason, now, now, datetime.now(UTC))
             self._tell(standing, now, traceback)
-        elif traceback or (trouble is not standing.trouble and trouble is not Trouble.UNREACHABLE):
+        elif traceback or is_news or (trouble is not standing.trouble and trouble is not Trouble.UNREACHABLE):
             # It was known less exactly, or it is something else now.
             standing.trouble, standing.reason, standing.told = trouble, reason, now
             self._tell(standing, now, traceback)

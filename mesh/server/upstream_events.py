@@ -21,8 +21,9 @@ from mesh.upstream.engine import (
     EndReached,
     EngineEvent,
     EngineFailed,
+    GroupDown,
+    GroupUp,
     HighWatermarks,
-    LogParts,
     Lost,
     PositionReset,
     ReadingDown,
@@ -35,10 +36,13 @@ from mesh.upstream.engine import (
     SourceUp,
     Together,
     TopicsIdentified,
+    Truncated,
+    Unopened,
 )
 
-OfLogs: TypeAlias = HighWatermarks | TopicsIdentified | PositionReset | LogParts
-OfSource: TypeAlias = SourceDown | SourceUp | ReadingDown | ReadingUp | EngineFailed
+OfLogs: TypeAlias = HighWatermarks | TopicsIdentified | PositionReset | Truncated
+OfAssignment: TypeAlias = Assigned | Unopened | Revoked | Lost
+OfSource: TypeAlias = SourceDown | SourceUp | GroupDown | GroupUp | ReadingDown | ReadingUp | EngineFailed
 
 
 class UpstreamEvents:
@@ -98,6 +102,17 @@ class UpstreamEvents:
                 pool.commits.committed(cluster, token, errors, now)
             case EndReached(partition, offset, gap):
                 pool.inflow.reached_end(partition, offset, gap)
+            case Reread(partition, token, batches, complete, error, log_start):
+                pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
+            case Assigned() | Unopened() | Revoked() | Lost():
+                self._tell_of_assignment(pool, cluster, event, now)
+            case HighWatermarks() | TopicsIdentified() | PositionReset() | Truncated():
+                self._tell_of_logs(pool, cluster, event, now)
+            case _:
+                self._tell_of_source(pool, cluster, event)
+
+    def _tell_of_assignment(self, pool: Pool, cluster: ClusterName, event: OfAssignment, now: float) -> None:
+        match event:
             case Assigned(partitions):
                 assignments = [
                     Assignment(item.partition, item.start, item.committed, item.resumed, item.end or 0)
@@ -105,16 +120,13 @@ class UpstreamEvents:
                 ]
                 self._watch.assigned(pool.group, cluster)
                 pool.inflow.assigned(cluster, assignments, now)
+            case Unopened(unopened):
+                self._watch.unopened(pool.group, cluster, unopened)
+                pool.inflow.unopened(cluster, unopened.keys())
             case Revoked(sources):
                 pool.inflow.revoked(sources)
             case Lost(sources):
                 pool.inflow.lost(sources)
-            case Reread(partition, token, batches, complete, error, log_start):
-                pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
-            case HighWatermarks() | TopicsIdentified() | PositionReset() | LogParts():
-                self._tell_of_logs(pool, cluster, event, now)
-            case SourceDown() | SourceUp() | ReadingDown() | ReadingUp() | EngineFailed():
-                self._tell_of_source(pool, cluster, event)
             case _:
                 assert_never(event)
 
@@ -126,7 +138,7 @@ class UpstreamEvents:
                 pool.inflow.topics_identified(cluster, ids)
             case PositionReset(partition, start, reason):
                 pool.inflow.position_reset(partition, start, reason, now)
-            case LogParts(partition, offset):
+            case Truncated(partition, offset):
                 pool.inflow.truncated(partition, offset, now)
             case _:
                 assert_never(event)
@@ -143,6 +155,12 @@ class UpstreamEvents:
             case SourceUp():
                 self._watch.source_up(pool.group, cluster)
                 pool.commits.source_up(cluster)
+            case GroupDown(reason, trouble):
+                self._watch.group_down(pool.group, cluster, trouble, reason)
+                pool.commits.group_down(cluster)
+            case GroupUp():
+                self._watch.group_up(pool.group, cluster)
+                pool.commits.group_up(cluster)
             case EngineFailed(reason, traceback):
                 self._watch.engine_failed(pool.group, cluster, reason, traceback)
                 pool.inflow.engine_failed(cluster)

@@ -8,17 +8,19 @@ the deadline; the next one is sent when librdkafka has answered all the same, or
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from mesh.records.spans import CommitPosition, UpstreamPartition
+from mesh.records.spans import CommitPosition, TopicName, UpstreamPartition
 
 REQUEST_TIMED_OUT = 7
 ILLEGAL_GENERATION = 22
 REBALANCE_IN_PROGRESS = 27
+COMMIT_TIMEOUT = 3.0
+"""Seconds from the command on; one that the thread's own requests hold up is answered right behind them."""
 SHORTEST_REST = 0.0002
 LONGEST_REST = 0.002
 RESTS_GROW = 1.25
@@ -26,25 +28,37 @@ RESTS_GROW = 1.25
 Errors = dict[UpstreamPartition, int]
 
 
+_OF_A_TOPIC = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART})
+"""What a coordinator answers for the partitions of one topic, while it stores the rest."""
+
+
 @dataclass(slots=True)
 class _Commit:
-    """errors: of what was not even sent. sent: what librdkafka will answer."""
+    """errors: how it ended for what is known. parts: those still to be sent, each by itself. sent: what librdkafka will
+    answer for one of them."""
 
     positions: Mapping[UpstreamPartition, CommitPosition]
     answered: Callable[[Errors], None]
     deadline: float
+    ours: Container[UpstreamPartition] | None
+    parts: deque[list[UpstreamPartition]] | None = None
     is_answered: bool = False
     errors: Errors = field(default_factory=dict)
     sent: dict[tuple[str, int, int], UpstreamPartition] = field(default_factory=dict)
 
 
 class Commits:
-    """Everything runs on the consumer's thread; `on_commit` is called by librdkafka, inside of a poll."""
+    """Everything runs on the consumer's thread; `on_commit` is called by librdkafka, inside of a poll.
+
+    librdkafka tells one error for all partitions of a commit, whichever the coordinator has not stored (2.16). So when
+    that is a topic's own, each topic is committed by itself, and those that were refused stay apart from the others.
+    """
 
     def __init__(self) -> None:
         self._waiting: deque[_Commit] = deque()
         self._in_flight: _Commit | None = None
         self._rest = SHORTEST_REST
+        self._refused: set[TopicName] = set()
 
     @property
     def in_flight(self) -> bool:
@@ -61,8 +75,10 @@ class Commits:
         positions: Mapping[UpstreamPartition, CommitPosition],
         answered: Callable[[Errors], None],
         deadline: float = inf,
+        ours: Container[UpstreamPartition] | None = None,
     ) -> None:
-        self._waiting.append(_Commit(positions, answered, deadline))
+        """ours: what may be committed when it is sent; None for what `send` is told."""
+        self._waiting.append(_Commit(positions, answered, deadline, ours))
 
     def expire(self, now: float) -> bool:
         """Answer those whose deadline is over; whether there was one. They may be stored all the same."""
@@ -79,16 +95,13 @@ class Commits:
         """Send the next one unless one is in flight. What is not ours any more is not sent."""
         while self._waiting and self._in_flight is None:
             commit = self._waiting.popleft()
-            offers: list[TopicPartition] = []
-            for source, position in commit.positions.items():
-                if source in ours:
-                    commit.sent[source.topic, source.partition, position.offset] = source
-                    place = (source.topic, source.partition, position.offset)
-                    offers.append(TopicPartition(*place, position.metadata, position.leader_epoch))
-                else:
-                    commit.errors[source] = REBALANCE_IN_PROGRESS
+            if commit.parts is None:
+                commit.parts = self._parts(commit.positions)
+            part = commit.parts.popleft() if commit.parts else []
+            offers = self._offers(commit, part, ours if commit.ours is None else commit.ours)
             if not offers or consumer is None:
-                self._answer(commit, {})
+                commit.errors.update(dict.fromkeys(commit.sent.values(), REBALANCE_IN_PROGRESS))
+                self._go_on(commit)
                 continue
             self._in_flight, self._rest = commit, SHORTEST_REST
             try:
@@ -107,18 +120,64 @@ class Commits:
             code = 0 if problem is None else problem.code()
             # The group has gone on to another generation, and does not say what of it is still ours.
             errors[source] = REBALANCE_IN_PROGRESS if code == ILLEGAL_GENERATION else code
+        topics = {source.topic for source in errors}
+        refused = {source.topic for source, code in errors.items() if code in _OF_A_TOPIC}
+        if len(topics) > 1 and refused and commit.parts is not None:
+            commit.parts.extendleft(_by_topic(errors))
+            errors = {}
+        else:
+            self._refused = (self._refused - topics) | refused
         self._end(commit, errors)
 
     def abandon(self) -> None:
         """The consumer is gone, and with it the answer; whoever asks again asks the next consumer."""
+        waiting, self._waiting = self._waiting, deque()
         if self._in_flight is not None:
-            self._end(self._in_flight, dict.fromkeys(self._in_flight.sent.values(), REBALANCE_IN_PROGRESS))
+            waiting.appendleft(self._in_flight)
+            self._in_flight = None
+        for commit in waiting:
+            self._answer(commit, dict.fromkeys(commit.positions.keys() - commit.errors.keys(), REBALANCE_IN_PROGRESS))
+
+    def _parts(self, positions: Iterable[UpstreamPartition]) -> deque[list[UpstreamPartition]]:
+        together = [source for source in positions if source.topic not in self._refused]
+        apart = _by_topic(source for source in positions if source.topic in self._refused)
+        return deque([together, *apart] if together else apart)
+
+    def _offers(
+        self, commit: _Commit, part: Iterable[UpstreamPartition], ours: Container[UpstreamPartition]
+    ) -> list[TopicPartition]:
+        commit.sent = {}
+        offers: list[TopicPartition] = []
+        for source in part:
+            if source not in ours:
+                commit.errors[source] = REBALANCE_IN_PROGRESS
+                continue
+            position = commit.positions[source]
+            place = (source.topic, source.partition, position.offset)
+            commit.sent[place] = source
+            offers.append(TopicPartition(*place, position.metadata, position.leader_epoch))
+        return offers
 
     def _end(self, commit: _Commit, errors: Errors) -> None:
         self._in_flight = None
-        self._answer(commit, errors)
+        commit.errors.update(errors)
+        self._go_on(commit)
+
+    def _go_on(self, commit: _Commit) -> None:
+        """With the next part; what was not ours, or could not be sent, is known by now."""
+        if commit.parts and not commit.is_answered:
+            self._waiting.appendleft(commit)
+        else:
+            self._answer(commit, {})
 
     def _answer(self, commit: _Commit, errors: Errors) -> None:
         if not commit.is_answered:
             commit.is_answered = True
             commit.answered({**commit.errors, **errors})
+
+
+def _by_topic(sources: Iterable[UpstreamPartition]) -> list[list[UpstreamPartition]]:
+    found: dict[TopicName, list[UpstreamPartition]] = {}
+    for source in sources:
+        found.setdefault(source.topic, []).append(source)
+    return list(found.values())

@@ -18,7 +18,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from contextlib import suppress
 from typing import Literal
 
@@ -27,9 +27,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
 from mesh.upstream.assignment import Assignment, topic_partitions
-from mesh.upstream.commits import REQUEST_TIMED_OUT, Commits
+from mesh.upstream.bounds import LogBounds
+from mesh.upstream.commits import COMMIT_TIMEOUT, REQUEST_TIMED_OUT, Commits, Errors
 from mesh.upstream.coverage import Coverage
-from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed, PositionReset
+from mesh.upstream.engine import Committed, CommitToken, EngineEvent, EngineFailed, PositionReset, Truncated
 from mesh.upstream.events import EventChannel
 from mesh.upstream.fencing import Fence
 from mesh.upstream.groups import Groups, GroupsByLibrdkafka
@@ -76,9 +77,11 @@ class ConsumerThread(threading.Thread):
         self._channel = channel
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._consumer: Consumer | None = None
-        self._assignment = Assignment(cluster, start, False, self._put)
         self._commits = Commits()
         self._admin = LazyAdmin(properties)
+        self._assignment = Assignment(
+            cluster, start, False, self._put, lambda: LogBounds(self._admin, properties["isolation.level"]), self._store
+        )
         groups = groups or GroupsByLibrdkafka(self._admin.client)
         self._reachability = Reachability(cluster, properties, channel.put, lambda: groups.describe(group))
         self._coverage = Coverage(cluster, groups, group, instance_id is not None)
@@ -106,7 +109,6 @@ class ConsumerThread(threading.Thread):
         self._all_paused = False
         self._trickled = 0
         self._poll_at = 0.0
-        self._open_at = 0.0
         self._create_at = 0.0
 
     def command(self, command: Callable[[], None]) -> None:
@@ -168,6 +170,16 @@ class ConsumerThread(threading.Thread):
         self._commits.offer(positions, lambda errors: self._channel.put(Committed(token, errors)), deadline)
         self._send_commits()
 
+    def _store(
+        self,
+        positions: Mapping[UpstreamPartition, CommitPosition],
+        answered: Callable[[Errors], None],
+        ours: Container[UpstreamPartition],
+    ) -> None:
+        """Where partitions begin."""
+        self._commits.offer(positions, answered, time.monotonic() + COMMIT_TIMEOUT, ours)
+        self._send_commits()
+
     def stop(
         self,
         positions: Mapping[UpstreamPartition, CommitPosition],
@@ -190,7 +202,7 @@ class ConsumerThread(threading.Thread):
 
     def _put(self, event: EngineEvent) -> None:
         self._channel.put(event)
-        if isinstance(event, PositionReset):
+        if isinstance(event, PositionReset | Truncated):
             self._log_ends.forget()
             self._topic_ids.forget()
 
@@ -229,9 +241,10 @@ class ConsumerThread(threading.Thread):
         return not self._reachability.is_fenced or self._fence.is_open(now)
 
     def _turn_of(self, consumer: Consumer) -> None:
-        wait = EAGER_POLL if self._eager or self._commits.in_flight else IDLE_POLL
+        is_eager = self._eager or self._commits.in_flight or self._assignment.is_opening
+        wait = EAGER_POLL if is_eager else IDLE_POLL
         if self._only_commits:
-            self._wait(self._commits.rest() if self._commits.in_flight else IDLE_POLL)
+            self._wait(self._commits.rest() if self._commits.in_flight else wait)
             if self._running:
                 self._take(self._receive(consumer, 0))
         elif self._may_consume():
@@ -306,17 +319,15 @@ class ConsumerThread(threading.Thread):
         now = time.monotonic()
         self._reachability.probe(consumer, self._topics, now)
         # Its requests wait, and with them all commands: not for a cluster that may hang.
-        if self._assignment.is_waiting and now >= self._open_at and not self._reachability.is_suspected:
-            self._open_at = now + RETRY
-            self._assignment.open(consumer)
-            self._open_at = 0.0
+        if not self._reachability.is_suspected and self._assignment.open(consumer, now):
             self._begin_unpaused()
             self._log_ends.forget()
             self._coverage.assigned(now)
-            self._reachability.reached()
+            self._reachability.assigned({source.topic for source in self._assignment.positions})
         self._send_commits()
         for topic in self._topic_ids.made_anew(self._topics, now) if self._assignment.positions else ():
-            self._assignment.begin_anew(consumer, topic, now)
+            self._assignment.begin_anew(topic, now)
+        self._assignment.renew(consumer, now)
         self._log_ends.look(self._assignment.positions, now)
         if self._reachability.is_fatal:
             self._close()
@@ -326,7 +337,7 @@ class ConsumerThread(threading.Thread):
             self._close()
             self._assignment.cooperative = cooperative
             self._create_at = 0.0
-        elif self._coverage.is_to_join_again(self._topics, self._assignment.positions, now):
+        elif self._coverage.is_to_join_again(self._topics, self._assignment.assigned, now):
             self._join_again(consumer)
 
     def _join_again(self, consumer: Consumer) -> None:
@@ -381,7 +392,7 @@ class ConsumerThread(threading.Thread):
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         if error is None and not any(each.error for each in partitions):
-            self._reachability.allows(None)
+            self._reachability.stored()
         self._commits.on_commit(error, partitions)
 
     def _lose(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

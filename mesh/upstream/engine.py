@@ -63,9 +63,29 @@ class AssignedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A rebalance ended: this is the whole assignment. What was revoked before and is not in it belongs to others."""
+    """A rebalance ended, or more of its assignment could be opened: this is all that is read. What was revoked before
+    and is not in it belongs to others, or is named by `Unopened`."""
 
     partitions: tuple[AssignedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unopenable:
+    """Why a partition cannot be opened: in Kafka's or librdkafka's words. lasts: it was tried again, or trying again
+    does not help by itself."""
+
+    reason: str
+    trouble: Trouble
+    lasts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unopened:
+    """All partitions that are assigned and not in the last `Assigned`, since it is not known where to begin, or the
+    group may not store that. Told when they are others, or for another reason; the engine tries again by itself, and
+    tells by another `Assigned` what it could open."""
+
+    partitions: Mapping[UpstreamPartition, Unopenable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +138,7 @@ class Together:
 @dataclass(frozen=True, slots=True)
 class HighWatermarks:
     """How far the logs of all assigned partitions go that could be asked, looked at every second, told when one has
-    changed, and after every PositionReset and LogParts; for lag, and for what may be leased. Last stable offsets under
+    changed, and after every PositionReset and Truncated; for lag, and for what may be leased. Last stable offsets under
     read_committed, as far as consumers are served.
 
     resets: how many of the resets that others have noticed were known when this was asked.
@@ -133,7 +153,7 @@ class TopicsIdentified:
     """Ids of topics that are subscribed to, as text; "" for what has none, or whose id nobody tells. Told when one is
     known, is another one, and anew after every PositionReset.
 
-    resets: as of HighWatermarks, but for LogParts.
+    resets: as of HighWatermarks, but for Truncated.
     """
 
     ids: Mapping[TopicName, str]
@@ -142,7 +162,7 @@ class TopicsIdentified:
 
 @dataclass(frozen=True, slots=True)
 class PositionReset:
-    """Upstream offsets were thrown back or cut off unasked (topic made anew, log truncated, retention).
+    """Upstream offsets begin anew unasked: the topic was made anew, or may have been.
 
     Reading goes on at `start`; everything known of the partition is void.
     """
@@ -153,9 +173,11 @@ class PositionReset:
 
 
 @dataclass(frozen=True, slots=True)
-class LogParts:
-    """Told of a partition that was just assigned, before anything of it is read: its log is the one that the stored
-    leader epoch speaks of only up to `offset`, and may have other records from there on (an unclean election)."""
+class Truncated:
+    """The log is the one that was read, or that the stored leader epoch speaks of, only up to `offset`: from there on
+    it may have other records (an unclean leader election). Below, all that is known stays true. Reading goes on there,
+    or before it. Of a partition that was just assigned it is told before anything is read, also if nothing lies above.
+    """
 
     partition: UpstreamPartition
     offset: int
@@ -189,8 +211,9 @@ class Reread:
 
 @dataclass(frozen=True, slots=True)
 class SourceDown:
-    """The upstream cluster cannot be reached or refuses us; the engine goes on trying by itself. Told again when it is
-    another trouble than before. reason: in librdkafka's words."""
+    """The upstream cluster cannot be used by anybody here, so nothing is stored there; the engine goes on trying by
+    itself. Told again when it is another trouble than before. reason: in librdkafka's words; trouble: of `CONNECTION`.
+    """
 
     reason: str
     trouble: Trouble = Trouble.UNREACHABLE
@@ -202,9 +225,24 @@ class SourceUp:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupDown:
+    """The cluster answers, and our group there refuses us: nothing will be assigned, and what is may be lost. Whether a
+    commit is stored, the coordinator says. The engine goes on trying; told again when it is another trouble: FENCED,
+    ASSIGNOR, or NOT_AUTHORIZED, of the group."""
+
+    reason: str
+    trouble: Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUp:
+    """Our group takes us (again)."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadingDown:
-    """Some assigned partitions cannot be read, though the group works and stores commits. Told again when it is another
-    trouble than before: UNREADABLE or NOT_AUTHORIZED."""
+    """Some partitions of what is subscribed to cannot be read, though the group works and stores commits. Told again
+    when it is another trouble than before: UNREADABLE or NOT_AUTHORIZED, of a topic."""
 
     reason: str
     trouble: Trouble = Trouble.UNREADABLE
@@ -212,7 +250,7 @@ class ReadingDown:
 
 @dataclass(frozen=True, slots=True)
 class ReadingUp:
-    """All assigned partitions can be read (again)."""
+    """All that is assigned can be read (again)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +266,7 @@ class EngineFailed:
 
 SingleEvent: TypeAlias = (
     Assigned
+    | Unopened
     | Revoked
     | Lost
     | Received
@@ -235,11 +274,13 @@ SingleEvent: TypeAlias = (
     | HighWatermarks
     | TopicsIdentified
     | PositionReset
-    | LogParts
+    | Truncated
     | Committed
     | Reread
     | SourceDown
     | SourceUp
+    | GroupDown
+    | GroupUp
     | ReadingDown
     | ReadingUp
     | EngineFailed

@@ -8,13 +8,13 @@ from confluent_kafka import KafkaError, Message
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.assignment import Assignment
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together, Truncated
 from mesh.upstream.runs import OffsetsFellBack, batches_of, offset_of
 
 
 class Intake:
     """complain: told what librdkafka complains about in place of a record; allowed: from which topics something came;
-    fell_back: which partition's offsets did."""
+    fell_back: which partitions are read from their very beginning again."""
 
     def __init__(
         self,
@@ -95,9 +95,15 @@ class Intake:
         self._came.append(EndReached(source, end))
 
     def _fall_back(self, source: UpstreamPartition, start: int, reason: str) -> None:
+        """librdkafka goes back to where an unclean election has cut the log (KIP-320), or, if it does not know where
+        that is, to the beginning: below, the log is the same one, or there is none. It does the same with a topic that
+        was made anew and is shorter; that it is another one its id tells soon, unless it is read from 0 anyway."""
         self._put_together()
-        self._fell_back(source)
-        self._put(PositionReset(source, start, reason))
+        if start > 0:
+            self._put(Truncated(source, start))
+        else:
+            self._fell_back(source)
+            self._put(PositionReset(source, start, reason))
 
     def _source(self, topic: str | None, partition: int | None) -> UpstreamPartition:
         source = self._sources.get((topic, partition))

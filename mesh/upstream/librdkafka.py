@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.upstream.access import own_access
-from mesh.upstream.commits import REBALANCE_IN_PROGRESS, REQUEST_TIMED_OUT
+from mesh.upstream.commits import COMMIT_TIMEOUT, REBALANCE_IN_PROGRESS, REQUEST_TIMED_OUT
 from mesh.upstream.consumer_thread import ConsumerThread
 from mesh.upstream.engine import CommitToken, EngineEvent, EngineOptions, RereadToken
 from mesh.upstream.events import EventChannel
@@ -22,8 +22,6 @@ from mesh.upstream.nodes import Nodes
 from mesh.upstream.properties import consumer_properties, reader_properties
 from mesh.upstream.reader_thread import ReaderThread
 
-COMMIT_TIMEOUT = 3.0
-"""Seconds from the command on; one that the thread's own requests hold up is answered right behind them."""
 CLOSE_TIMEOUT = 10.0
 """Seconds. A thread that has not ended by then is left behind; its session times out upstream."""
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
 from mesh.records.spans import UpstreamPartition
+from mesh.upstream.bounds import LATEST, REQUEST_TIMEOUT, offset_in
 from mesh.upstream.engine import HighWatermarks
 
 INTERVAL = 1.0
-REQUEST_TIMEOUT = 3.0
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class LogEnds:
@@ -50,7 +49,7 @@ class LogEnds:
         if sources and not self._answers and now >= self._ask_at:
             self._ask_at = now + INTERVAL
             asked = {TopicPartition(source.topic, source.partition): source for source in sources}
-            latest = dict.fromkeys(asked, _LATEST)
+            latest = dict.fromkeys(asked, LATEST)
             futures = self._admin().list_offsets(
                 latest, isolation_level=self._isolation, request_timeout=REQUEST_TIMEOUT
             )
@@ -66,16 +65,11 @@ class LogEnds:
         ends: dict[UpstreamPartition, int] = {}
         problem: KafkaError | None = None
         for source, answer in answers.items():
-            try:
-                end = answer.result().offset
-            except KafkaException as failure:
-                problem = failure.args[0]
-                continue
-            if end >= 0:
+            end = offset_in(answer)
+            if isinstance(end, int):
                 ends[source] = end
             else:
-                # What librdkafka answers when a broker does not, instead of an error (2.16).
-                problem = KafkaError(KafkaError._TIMED_OUT)
+                problem = end
         if problem is not None:
             self._complain(problem)
         if ends and ends != self._told:

@@ -14,9 +14,9 @@ from collections.abc import Collection
 from confluent_kafka import Consumer, TopicPartition
 
 from mesh.records.spans import UpstreamPartition
+from mesh.upstream.admin import ANY_TOPIC
 from mesh.upstream.properties import Properties, connection_properties
 
-_ANY_TOPIC = "__consumer_offsets"
 _ALWAYS: Properties = {
     "enable.auto.commit": False,
     "allow.auto.create.topics": False,
@@ -37,7 +37,7 @@ def committed_positions(
     consumer = Consumer({**connection_properties(properties), **_ALWAYS, "group.id": properties["group.id"]})
     try:
         if not asked:
-            consumer.list_topics(_ANY_TOPIC, timeout=max(deadline - time.monotonic(), 0.1))
+            consumer.list_topics(ANY_TOPIC, timeout=max(deadline - time.monotonic(), 0.1))
             return {}
         places = [TopicPartition(topic, number) for topic, number in asked]
         answers = consumer.committed(places, timeout=max(deadline - time.monotonic(), 0.1))

@@ -2,6 +2,9 @@
 
 librdkafka complains about much that heals by itself at once, such as one connection that was closed. So a complaint
 only raises a suspicion; a request that fails confirms it, one that succeeds ends it.
+
+Three things are told apart: the cluster, without which nothing is stored; our group there, which may refuse us; and
+topics that may not be read, while the group stores what it is given.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from mesh.records.spans import ClusterName, TopicName
-from mesh.upstream.engine import EngineEvent, SourceDown, SourceUp
+from mesh.upstream.engine import EngineEvent, GroupDown, GroupUp, ReadingDown, ReadingUp, SourceDown, SourceUp
 from mesh.upstream.groups import Undescribed
 from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
-from mesh.upstream.trouble import CONNECTION, Cause, Trouble, trouble_of
+from mesh.upstream.trouble import CONNECTION, OF_TOPICS, Cause, Trouble, trouble_of
 from mesh.wire.client.groups import DescribedGroup
 
 log = structlog.get_logger(__name__)
@@ -25,8 +28,6 @@ log = structlog.get_logger(__name__)
 PROBE_TIMEOUT = 0.5
 PROBE_INTERVAL = 1.0
 
-OF_TOPICS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
-"""Told by the catalog, which looks at all topics."""
 QUIET = 300.0
 """Seconds for which the same complaint is not told again."""
 MOST_REMEMBERED = 100
@@ -49,9 +50,10 @@ class Reachability:
         self.is_fatal = False
         self._suspicion = Cause()
         self._down: Trouble | None = None
+        self._group_down: Trouble | None = None
         self._told: dict[str, float] = {}
-        self._refused: set[TopicName | None] = set()
-        """Topics that may not be read; None stands for the group."""
+        self._refused: set[TopicName] = set()
+        """Topics that may not be read."""
         self._probe_at = 0.0
         self._assignor: str | None = None
         self._describe = describe
@@ -66,7 +68,7 @@ class Reachability:
     @property
     def is_fenced(self) -> bool:
         """Whether another member with our instance id has taken our place in the group."""
-        return self._down is Trouble.FENCED
+        return self._group_down is Trouble.FENCED
 
     def suspect(self, error: KafkaError, topic: TopicName | None = None) -> None:
         """librdkafka complains, of a topic or of something else."""
@@ -79,10 +81,11 @@ class Reachability:
             self._suspicion.add(trouble, error.str(), error.code())
         elif trouble is Trouble.FENCED:
             group, instance = self._properties["group.id"], self._properties.get("group.instance.id")
-            self.refuse(f"in group {group} another member took over the group.instance.id {instance}", trouble)
-        elif trouble is not None:
-            self._refused.add(topic if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else None)
-            self.refuse(error.str(), trouble)
+            self._refuse_us(f"in group {group} another member took over the group.instance.id {instance}", trouble)
+        elif trouble is not None and error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            self._refuse_us(error.str(), trouble)
+        elif trouble is not None and topic is not None:
+            self._refuse_topic(topic, error.str())
         elif is_fatal:
             self.refuse(error.str(), Trouble.UNREACHABLE)
         elif error.code() not in OF_TOPICS:
@@ -99,32 +102,34 @@ class Reachability:
             self._suspicion.add(Trouble.UNREACHABLE, reason)
 
     def refuse(self, reason: str, trouble: Trouble) -> None:
-        """It does not work, for a reason that needs no confirmation."""
+        """The cluster cannot be used, for a reason that needs no confirmation."""
         if self._down is None or (self._down is not trouble and trouble is not Trouble.UNREACHABLE):
             self._down = trouble
             self._put(SourceDown(reason, trouble))
 
-    def reached(self) -> None:
-        """It works."""
+    def answered(self) -> None:
+        """The cluster answers; whether it lets us do what we want is another question."""
         self._suspicion.clear()
-        self._refused.clear()
         if self._down is not None:
             self._down = None
             self._put(SourceUp())
 
-    def allows(self, topic: TopicName | None) -> None:
-        """Records of this topic came, or, with None, the group stored a commit."""
-        if topic in self._refused:
-            self._refused.discard(topic)
-            if not self._refused and self._down is Trouble.NOT_AUTHORIZED:
-                self.reached()
+    def assigned(self, topics: Collection[TopicName]) -> None:
+        """The group works, and these are read, or may not be. Of topics of which nothing is ours any more nothing else
+        would tell that they may be read."""
+        self.answered()
+        self._take_us()
+        self._keep_refused(self._refused.intersection(topics))
 
-    def answered(self) -> None:
-        """The cluster answers; whether it lets us do what we want is another question."""
-        if self._down is None or self._down in CONNECTION:
-            self.reached()
-        else:
-            self._suspicion.clear()
+    def stored(self) -> None:
+        """The group stored a commit."""
+        if self._group_down is Trouble.NOT_AUTHORIZED:
+            self._take_us()
+
+    def allows(self, topic: TopicName) -> None:
+        """Records of this topic came."""
+        if topic in self._refused:
+            self._keep_refused(self._refused - {topic})
 
     def probe(self, consumer: Consumer, topics: Collection[TopicName], now: float) -> None:
         """Find out about a suspicion, at most once a second."""
@@ -152,11 +157,31 @@ class Reachability:
         if assignor in (COOPERATIVE if cooperative else EAGER).split(","):
             return True
         group = self._properties["group.id"]
-        self.refuse(
+        self._refuse_us(
             f"the members of group {group} use the assignor {assignor!r}; the mesh can join {EAGER} or {COOPERATIVE}",
             Trouble.ASSIGNOR,
         )
         return False
+
+    def _refuse_us(self, reason: str, trouble: Trouble) -> None:
+        if self._group_down is not trouble:
+            self._group_down = trouble
+            self._put(GroupDown(reason, trouble))
+
+    def _take_us(self) -> None:
+        if self._group_down is not None:
+            self._group_down = None
+            self._put(GroupUp())
+
+    def _refuse_topic(self, topic: TopicName, reason: str) -> None:
+        if not self._refused:
+            self._put(ReadingDown(f"{topic}: {reason}", Trouble.NOT_AUTHORIZED))
+        self._refused.add(topic)
+
+    def _keep_refused(self, topics: set[TopicName]) -> None:
+        if self._refused and not topics:
+            self._put(ReadingUp())
+        self._refused = topics
 
     def _warn(self, reason: str, now: float) -> None:
         """Of something else than what is known here; in numbers that are bounded."""

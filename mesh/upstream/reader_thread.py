@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from typing import TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -24,12 +25,14 @@ IDLE = 30.0
 REQUEST_TIMEOUT = 5.0
 GIVE_UP = 15.0
 """Seconds without any progress after which a span is reported as not readable now."""
+CROWDED = 3.0
+"""The same while others wait: one whose partition has no leader is asked for again behind them."""
 
 _Wanted: TypeAlias = tuple[RereadToken, UpstreamPartition, Span]
 
 
 class ReaderThread(threading.Thread):
-    """Reads one span after the other."""
+    """Reads one span after the other; one that brings nothing waits less long while others do."""
 
     def __init__(self, cluster: ClusterName, properties: Properties, channel: EventChannel[EngineEvent]) -> None:
         super().__init__(name=f"reader of {properties['group.id']} on {cluster}", daemon=True)
@@ -47,6 +50,9 @@ class ReaderThread(threading.Thread):
         self._stopping.set()
         self._spans.put(None)
 
+    def _patience(self) -> float:
+        return GIVE_UP if self._spans.empty() else CROWDED
+
     def run(self) -> None:
         while not self._stopping.is_set():
             self._read_until_idle(self._spans.get())
@@ -58,7 +64,7 @@ class ReaderThread(threading.Thread):
             token, partition, span = wanted
             try:
                 consumer = consumer or Consumer(dict(self._properties))
-                _Reading(consumer, token, partition, span, self._channel).read(self._stopping)
+                _Reading(consumer, token, partition, span, self._channel, self._patience).read(self._stopping)
             except KafkaException as problem:
                 self._channel.put(Reread(partition, token, (), True, problem.args[0].str()))
             except Exception as problem:  # noqa: BLE001 - told to the pool, which tries again; the thread must live on
@@ -81,8 +87,10 @@ class _Reading:
         partition: UpstreamPartition,
         span: Span,
         channel: EventChannel[EngineEvent],
+        patience: Callable[[], float] = lambda: GIVE_UP,
     ) -> None:
         self._consumer = consumer
+        self._patience = patience
         self._token = token
         self._partition = partition
         self._span = span
@@ -126,8 +134,8 @@ class _Reading:
                 self._add(message)
                 if offset == self._span.last:
                     return ""
-            if time.monotonic() - progress > GIVE_UP:
-                return complaint or f"nothing came within {GIVE_UP:g} s"
+            if time.monotonic() - progress > (patience := self._patience()):
+                return complaint or f"nothing came within {patience:g} s"
         return ""
 
     def _is_not_gone(self, position: int) -> str:

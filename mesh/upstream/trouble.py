@@ -28,6 +28,8 @@ CONNECTION = frozenset(
     {Trouble.UNREACHABLE, Trouble.ADDRESS, Trouble.CREDENTIALS, Trouble.ENCRYPTION, Trouble.PROPERTIES}
 )
 """Those that are the same for everything that uses the cluster."""
+OF_TOPICS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+"""Codes that are told by the catalog, which looks at all topics."""
 
 _BY_CODE = {
     KafkaError._ALL_BROKERS_DOWN: Trouble.UNREACHABLE,

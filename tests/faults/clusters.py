@@ -9,6 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from tests.integration.kafka import KafkaCluster
@@ -191,6 +192,11 @@ class ReplicatedCluster(KafkaCluster):
         admin = self.admin()
         eventually("two brokers", lambda: len(admin.list_topics(timeout=5).brokers) == 2, timeout=START)
 
+    def have_second(self) -> None:
+        """Start it again if it has ended."""
+        if self._second.exit_code is not None:
+            self.start_second()
+
     def kill_second(self) -> None:
         """kill -9."""
         self._second.kill()
@@ -210,6 +216,13 @@ class ReplicatedCluster(KafkaCluster):
         self._second.kill()
         super().kill()
         self._relay.close()
+
+    def allow_unclean_elections_of_coordinators(self) -> None:
+        """Or a group may have none when the second broker is gone, and the first is behind."""
+        unclean = ConfigEntry("unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET)
+        offsets = ConfigResource(ConfigResource.Type.TOPIC, "__consumer_offsets", incremental_configs=[unclean])
+        admin = self.admin()
+        admin.incremental_alter_configs([offsets])[offsets].result(30)
 
     def hold_back_replicas_on_first(self) -> None:
         """What the second broker leads does not reach the first one, which soon is no replica in sync any more."""

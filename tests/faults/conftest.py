@@ -1,4 +1,5 @@
-"""Clusters of this folder's own: what is done to them must not be done to those of the whole run."""
+"""Clusters of this folder's own: what is done to them must not be done to those of the whole run. Tests of one group of
+pytest-xdist share theirs."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def _require_java() -> None:
         pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicatedCluster]:
     _require_java()
     cluster = ReplicatedCluster("us", kafka_jars(), tmp_path_factory.mktemp("replicated"))

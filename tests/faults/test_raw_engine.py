@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Message
 from confluent_kafka.admin._metadata import PartitionMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.records.spans import CommitPosition
-from mesh.upstream.engine import LogParts, PositionReset
+from mesh.upstream.engine import EngineName, PositionReset, Truncated
 from mesh.upstream.raw.engine import RawEngine
 from tests.faults.clusters import ReplicatedCluster
+from tests.integration.mesh_process import Mesh
 from tests.integration.processes import eventually
 from tests.upstream.harness import engine, new_name, produce, run, source
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+TRUNCATED = "records and acknowledgements discarded: an upstream log was truncated"
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.xdist_group("replicated")]
 
 
 def partition_of(cluster: ReplicatedCluster, topic: str) -> PartitionMetadata | None:
@@ -31,6 +36,14 @@ def led_by(cluster: ReplicatedCluster, topic: str) -> int:
 def in_sync(cluster: ReplicatedCluster, topic: str) -> set[int]:
     partition = partition_of(cluster, topic)
     return set() if partition is None else set(partition.isrs)
+
+
+def uncleanly_led_by_second(cluster: ReplicatedCluster, topic: str) -> None:
+    """A topic that the first broker will lead whatever it has of it, when the second is gone."""
+    unclean = {"unclean.leader.election.enable": "true"}
+    admin = cluster.admin()
+    admin.create_topics([NewTopic(topic, 1, replica_assignment=[[2, 1]], config=unclean)])[topic].result(30)
+    eventually("the second broker leads", lambda: led_by(cluster, topic) == 2, timeout=60)
 
 
 @pytest.mark.parametrize(("rack", "node"), [("a", 1), ("b", 2), ("", 0)])
@@ -58,10 +71,7 @@ def test_the_replica_of_our_rack_is_read(replicated: ReplicatedCluster, rack: st
 def test_a_log_that_an_unclean_election_truncated(replicated: ReplicatedCluster) -> None:
     """What was read of it and is gone is told; what comes in its place is read, at offsets that were there before."""
     topic = new_name("truncated")
-    unclean = {"unclean.leader.election.enable": "true"}
-    admin = replicated.admin()
-    admin.create_topics([NewTopic(topic, 1, replica_assignment=[[2, 1]], config=unclean)])[topic].result(30)
-    eventually("the second broker leads", lambda: led_by(replicated, topic) == 2, timeout=60)
+    uncleanly_led_by_second(replicated, topic)
     bootstrap = replicated.bootstrap_servers
     produce(bootstrap, topic, 10, acks="all")
     eventually("both have it", lambda: in_sync(replicated, topic) == {1, 2}, timeout=60)
@@ -74,18 +84,77 @@ def test_a_log_that_an_unclean_election_truncated(replicated: ReplicatedCluster)
             await running.until(lambda: len(running.records(topic)) == 2_010)
             await asyncio.to_thread(eventually, "the first is behind", lambda: in_sync(replicated, topic) == {2})
             replicated.kill_second()
-            reset = await running.next(PositionReset)
-            assert reset.start == 10, "what both had is there"
+            cut = await running.next(Truncated)
+            assert cut.offset == 10, "what both had is there"
             await asyncio.to_thread(produce, bootstrap, topic, 5)
             again = [b"%d" % number for number in range(5)]
             await running.until(lambda: [record.value for record in running.records(topic)] == again)
-            assert running.records(topic)[0].offset == reset.start
+            assert running.records(topic)[0].offset == cut.offset
+            assert running.all(PositionReset) == []
 
     try:
         run(test)
     finally:
         replicated.let_replicas_go_on()
         replicated.start_second()
+
+
+@pytest.mark.parametrize("reads_with", ["raw", "librdkafka"])
+def test_what_survived_an_unclean_election_is_delivered(
+    replicated: ReplicatedCluster, reads_with: EngineName, tmp_path: Path
+) -> None:
+    """Of 500 records 100 are committed; 1,000 more are lost with the broker that alone has them."""
+    topic, group = new_name("survived"), new_name("group")
+    uncleanly_led_by_second(replicated, topic)
+    produce(replicated.bootstrap_servers, topic, 500, acks="all")
+    eventually("both have it", lambda: in_sync(replicated, topic) == {1, 2}, timeout=60)
+    mesh = Mesh([replicated], [topic], tmp_path, {}, {"us": {"engine": reads_with}})
+
+    def stored() -> int:
+        return replicated.committed(group)[topic, 0]
+
+    def is_told() -> bool:
+        return TRUNCATED in {entry["event"] for entry in mesh.log_entries()}
+
+    def member() -> Consumer:
+        properties = {"bootstrap.servers": mesh.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+        consumer = Consumer({**properties, "enable.auto.commit": False})
+        consumer.subscribe([topic])
+        return consumer
+
+    def given(consumer: Consumer, count: int) -> list[Message]:
+        found: list[Message] = []
+        while len(found) < count:
+            messages = consumer.consume(count - len(found), timeout=1.0)
+            assert all(message.error() is None for message in messages)
+            found += messages
+        return found
+
+    first, second = member(), None
+    try:
+        begun = given(first, 500)
+        first.commit(message=begun[99], asynchronous=False)
+        assert stored() == 100
+        replicated.allow_unclean_elections_of_coordinators()
+        replicated.hold_back_replicas_on_first()
+        produce(replicated.bootstrap_servers, topic, 1_000)
+        assert len(given(first, 1_000)) == 1_000
+        eventually("the first is behind", lambda: in_sync(replicated, topic) == {2})
+        replicated.kill_second()
+        eventually("it is told", is_told, timeout=60)
+        assert stored() == 100
+        first.close()
+        second = member()
+        survived = range(100, 500)
+        again = given(second, len(survived))
+        assert [message.value() for message in again] == [b"%d" % number for number in survived]
+        second.commit(message=again[-1], asynchronous=False)
+        eventually("all of it is stored", lambda: stored() == 500, timeout=60)
+    finally:
+        (second or first).close()
+        mesh.kill()
+        replicated.let_replicas_go_on()
+        replicated.have_second()
 
 
 def test_a_log_that_has_grown_again_says_where_it_parts(replicated: ReplicatedCluster) -> None:
@@ -107,7 +176,7 @@ def test_a_log_that_has_grown_again_says_where_it_parts(replicated: ReplicatedCl
     async def look() -> None:
         async with engine(bootstrap, group, topic, reads_with="raw") as running:
             assert (await running.assigned())[0].committed.leader_epoch >= 0
-            assert await running.next(LogParts) == LogParts(source(topic), 10)
+            assert await running.next(Truncated) == Truncated(source(topic), 10)
             await running.until(lambda: len(running.records(topic)) == 35)
             assert [record.offset for record in running.records(topic)] == list(range(5, 40))
 

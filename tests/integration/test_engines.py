@@ -14,7 +14,7 @@ from mesh.records.runs import rebase
 from mesh.records.spans import CommitPosition
 from mesh.upstream.access import Access
 from mesh.upstream.connection import BrokerLink
-from mesh.upstream.engine import LogParts
+from mesh.upstream.engine import Truncated
 from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import Mesh
@@ -77,7 +77,7 @@ def test_the_leader_epoch_of_what_was_acknowledged_is_stored_and_looked_at(kafka
         await asyncio.to_thread(produce, kafka.bootstrap_servers, topic, 5)
         async with engine(kafka.bootstrap_servers, group, topic, reads_with="raw") as running:
             assert (await running.assigned())[0].committed.leader_epoch == 0
-            assert (await running.next(LogParts)).offset == 15
+            assert (await running.next(Truncated)).offset == 15
             await running.ends()
             assert [record.offset for record in running.records(topic)] == list(range(2, 15))
 

@@ -37,3 +37,18 @@ def test_what_was_acknowledged_meanwhile_is_stored_when_the_cluster_is_back() ->
     world.advance(1)
     world.store()
     assert sum(world.stored.values()) == 10
+
+
+def test_a_commit_waits_for_a_group_that_refuses_us_since_its_coordinator_answers() -> None:
+    world = World(auto_store=False)
+    consumer = world.consumer()
+    world.produce(2)
+    consumer.fetch()
+    world.upstream(lambda pool: pool.commits.group_down(US))
+    assert world.pool.commits.is_down(US), "nothing is to be expected of it"
+    ticket = consumer.commit()
+    assert ticket not in world.answers
+    world.store()
+    assert set(world.answer(ticket, CommitResult).errors.values()) == {ErrorCode.NONE}
+    world.upstream(lambda pool: pool.commits.group_up(US))
+    assert not world.pool.commits.is_down(US)

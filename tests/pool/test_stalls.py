@@ -105,3 +105,19 @@ def test_a_cluster_that_is_down_is_told_elsewhere() -> None:
     world.upstream(lambda pool: pool.commits.source_down(EU))
     wait(world, consumer, 2 * STALLED)
     assert not world.reports(TOLD)
+
+
+def test_what_cannot_be_opened_is_told_elsewhere_and_may_have_more() -> None:
+    """A member must not take what it was given for all there is."""
+    world = World(assigned=False)
+    consumer = world.consumer("a")
+    consumer.fetch(wait=0.5)
+    world.upstream(lambda pool: pool.inflow.unopened(EU, [source(0)]))
+    world.assign(EU, indexes=[1])
+    wait(world, consumer, 2 * STALLED)
+    assert str(source(0)) not in {told.fields["partition"] for told in world.reports(TOLD)}
+    partition = world.pool.partitions[source(0)]
+    assert partition.has_more
+    assert "partition cannot be opened" in (reason(world) or "")
+    world.upstream(lambda pool: pool.inflow.unopened(EU, []))
+    assert not partition.has_more

@@ -9,9 +9,21 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.pool.ids import GroupId
-from mesh.records.spans import ClusterName, CommitPosition
+from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
+from mesh.server.status import status_of
 from mesh.server.troubles import SETTLED
-from mesh.upstream.engine import EngineEvent, EngineFailed, ReadingDown, ReadingUp, SourceDown, SourceUp
+from mesh.upstream.engine import (
+    EngineEvent,
+    EngineFailed,
+    GroupDown,
+    GroupUp,
+    ReadingDown,
+    ReadingUp,
+    SourceDown,
+    SourceUp,
+    Unopenable,
+    Unopened,
+)
 from mesh.upstream.trouble import Trouble
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, US, source
@@ -130,6 +142,21 @@ async def test_a_cluster_that_goes_down_and_up() -> None:
     bench.engine(EU).deliver(SourceDown("all brokers down"))
     bench.engine(US).deliver(SourceUp())
     assert bench.metric("kafka_mesh_upstream_up") == {("eu",): 0, ("us",): 1}
+
+
+@in_fake_time
+async def test_a_group_that_refuses_us_leaves_the_cluster_up() -> None:
+    bench = Bench()
+    await consuming(bench)
+    us = bench.engine(US)
+    us.deliver(SourceUp())
+    for trouble in (Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR):
+        us.deliver(GroupDown("no", trouble))
+        us.deliver(SourceUp())
+        assert set(bench.metric("kafka_mesh_upstream_trouble_seconds")) == {("us", trouble.value)}
+        assert bench.metric("kafka_mesh_upstream_up")["us",] == 1
+        us.deliver(GroupUp())
+        assert bench.troubles.described() == []
 
 
 @in_fake_time
@@ -269,6 +296,75 @@ async def test_nothing_is_made_for_a_pool_that_left_while_its_engine_rested() ->
     assert len(bench.engines) == count
     assert len(bench.server.engines) == 0
     assert bench.troubles.described() == []
+
+
+# What is assigned and cannot be opened
+
+
+def unopened(*indexes: int, trouble: Trouble = Trouble.UNREADABLE, lasts: bool = True) -> Unopened:
+    return Unopened({source(index): Unopenable("no leader", trouble, lasts) for index in indexes})
+
+
+@in_fake_time
+async def test_what_cannot_be_opened_is_named_when_that_lasts_and_once_for_each_change() -> None:
+    bench = Bench()
+    await consuming(bench)
+    engine = bench.engine(EU)
+
+    def standings() -> list[str]:
+        (pool,) = status_of([bench.server])["virtual_clusters"][0]["pools"]
+        return [each["standing"] for each in pool["partitions"] if each["cluster"] == EU]
+
+    with capture_logs() as logs:
+        engine.deliver(unopened(0, 1, lasts=False))
+        engine.assign([])
+        assert bench.metric("kafka_mesh_unopened_partitions") == {("eu", "shop"): 2, ("us", "shop"): 0}
+        assert standings() == ["unopened", "unopened"]
+        assert bench.troubles.described() == []
+        for told in (unopened(0, 1), unopened(0, 1), unopened(1)):
+            engine.deliver(told)
+        (described,) = bench.troubles.described()
+        assert (described["trouble"], described["reason"]) == ("unreadable", "eu/orders-1: no leader")
+        engine.assign([0])
+        assert bench.metric("kafka_mesh_unopened_partitions")["eu", "shop"] == 1
+        assert standings() == ["active", "unopened"]
+        engine.deliver(unopened())
+        engine.assign([0, 1])
+        assert bench.metric("kafka_mesh_unopened_partitions")["eu", "shop"] == 0
+        assert bench.troubles.described() == []
+        await asyncio.sleep(SETTLED)
+        bench.troubles.remind()
+    told_of = [each.get("reason", each["event"]) for each in logs if each.get("trouble")]
+    assert told_of == [
+        "eu/orders-0: no leader; eu/orders-1: no leader",
+        "eu/orders-1: no leader",
+        "all partitions of an upstream cluster can be read again",
+    ]
+
+
+@in_fake_time
+async def test_what_may_not_be_opened_is_another_trouble_than_what_has_no_leader() -> None:
+    bench = Bench()
+    await consuming(bench)
+    engine = bench.engine(EU)
+    engine.deliver(unopened(0, trouble=Trouble.NOT_AUTHORIZED))
+    assert [each["trouble"] for each in bench.troubles.described()] == ["not_authorized"]
+    engine.deliver(unopened(0))
+    assert [each["trouble"] for each in bench.troubles.described()] == ["unreadable"]
+    engine.deliver(EngineFailed("bug", ""))
+    assert [each["trouble"] for each in bench.troubles.described()] == ["engine_failed"]
+    assert bench.metric("kafka_mesh_unopened_partitions")["eu", "shop"] == 0
+
+
+@in_fake_time
+async def test_the_first_of_many_that_cannot_be_opened_stand_for_all() -> None:
+    bench = Bench()
+    await consuming(bench)
+    many = [UpstreamPartition(EU, TopicName("orders"), number) for number in range(1_000)]
+    why = Unopenable("no leader", Trouble.UNREADABLE, lasts=True)
+    bench.engine(EU).deliver(Unopened(dict.fromkeys(many, why)))
+    (described,) = bench.troubles.described()
+    assert str(described["reason"]).endswith("eu/orders-4: no leader; and 995 partitions more")
 
 
 # Upstream commits that fail

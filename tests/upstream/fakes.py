@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
+
+from mesh.upstream.admin import LazyAdmin
+from mesh.upstream.bounds import LATEST
 
 
 @dataclass
@@ -51,12 +56,73 @@ def message(number: int, **fields: Any) -> Message:
 
 
 @dataclass
+class Unsaid:
+    """A TopicPartition with an error, which only librdkafka can make."""
+
+    topic: str
+    partition: int
+    error: KafkaError
+
+
+@dataclass
+class FakeAdmin:
+    """In the place of a LazyAdmin, and of its client. begins, ends: by partition, 0 and 100 unless said otherwise;
+    None: not answered yet."""
+
+    begins: dict[int, int | KafkaError | None] = field(default_factory=dict)
+    ends: dict[int, int | KafkaError | None] = field(default_factory=dict)
+    asked: list[tuple[str, list[int]]] = field(default_factory=list)
+    connected: bool = True
+    waiting: list[tuple[dict[int, int | KafkaError | None], int, Future[ListOffsetsResultInfo]]] = field(
+        default_factory=list
+    )
+
+    def client(self) -> FakeAdmin:
+        return self
+
+    def connect(self, now: float) -> bool:
+        return self.connected
+
+    def list_offsets(
+        self, places: dict[TopicPartition, OffsetSpec], **_settings: object
+    ) -> dict[TopicPartition, Future[ListOffsetsResultInfo]]:
+        which = "ends" if LATEST in places.values() else "begins"
+        answers = self.ends if which == "ends" else self.begins
+        self.asked.append((which, sorted(place.partition for place in places)))
+        futures: dict[TopicPartition, Future[ListOffsetsResultInfo]] = {place: Future() for place in places}
+        for place, future in futures.items():
+            answers.setdefault(place.partition, 100 if which == "ends" else 0)
+            self.waiting.append((answers, place.partition, future))
+        self.answer()
+        return futures
+
+    def answer(self) -> None:
+        """What is known by now."""
+        waiting, self.waiting = self.waiting, []
+        for each in waiting:
+            answers, partition, future = each
+            match answers[partition]:
+                case None:
+                    self.waiting.append(each)
+                case int(offset):
+                    future.set_result(ListOffsetsResultInfo(offset, -1, -1))
+                case error:
+                    future.set_exception(KafkaException(error))
+
+    @property
+    def lazy(self) -> LazyAdmin:
+        return cast(LazyAdmin, self)
+
+
+@dataclass
 class FakeConsumer:
     """Keeps what it is told; answers with what a test has put in."""
 
     stored: dict[int, TopicPartition] = field(default_factory=dict)
-    begin: int = 0
-    end: int = 100
+    unsaid: dict[int, KafkaError] = field(default_factory=dict)
+    """Of which the coordinator does not say what is committed."""
+    asked: list[list[int]] = field(default_factory=list)
+    """What it was asked that about."""
     failures: list[KafkaError] = field(default_factory=list)
     commits: list[list[TopicPartition]] = field(default_factory=list)
     assignments: list[dict[int, int]] = field(default_factory=list)
@@ -85,15 +151,13 @@ class FakeConsumer:
     def seek(self, partition: TopicPartition) -> None:
         self.sought[partition.partition] = partition.offset
 
-    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition | Unsaid]:
+        self.asked.append([each.partition for each in partitions])
         self._fail()
         return [
-            self.stored.get(each.partition, TopicPartition(each.topic, each.partition, -1001)) for each in partitions
-        ]
-
-    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        return [
-            TopicPartition(each.topic, each.partition, {-1: self.end, -2: self.begin}[each.offset])
+            Unsaid(each.topic, each.partition, self.unsaid[each.partition])
+            if each.partition in self.unsaid
+            else self.stored.get(each.partition, TopicPartition(each.topic, each.partition, -1001))
             for each in partitions
         ]
 

@@ -143,3 +143,80 @@ def test_one_in_flight_is_asked_about_often_and_one_that_takes_long_less_often()
     bed.offer(p0=6)
     bed.send()
     assert bed.commits.rest() == SHORTEST_REST
+
+
+def of(topic: str, offset: int) -> TopicPartition:
+    return TopicPartition(topic, 0, offset)
+
+
+def offered(bed: Bed, *topics: str, deadline: float = inf) -> None:
+    bed.commits.offer({source(topic): CommitPosition(5) for topic in topics}, bed.answers.append, deadline)
+
+
+def sent(bed: Bed, *topics: str) -> list[list[str]]:
+    """The topics of each commit so far."""
+    bed.commits.send(bed.fake.consumer, {source(topic) for topic in topics})
+    return [[each.topic for each in commit] for commit in bed.fake.commits]
+
+
+def test_a_topic_that_is_refused_is_told_from_those_that_are_stored() -> None:
+    """librdkafka gives all of them its error. Each is committed by itself then, and the next time that one alone is."""
+    bed, refusal = Bed(), KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    all_of_them = ("a", "b", "c")
+    offered(bed, *all_of_them)
+    sent(bed, *all_of_them)
+    bed.answer(*(of(each, 5) for each in all_of_them), error=refusal)
+    assert bed.answers == []
+    sent(bed, *all_of_them)
+    while bed.commits.in_flight:
+        (topic,) = sent(bed, *all_of_them)[-1]
+        bed.answer(of(topic, 5), error=refusal if topic == "b" else None)
+        sent(bed, *all_of_them)
+    assert bed.answers == [{source("a"): 0, source("b"): 29, source("c"): 0}]
+    assert sorted(each.topic for commit in bed.fake.commits[1:] for each in commit) == ["a", "b", "c"]
+    bed.fake.commits.clear()
+    offered(bed, *all_of_them)
+    assert sent(bed, *all_of_them) == [["a", "c"]]
+    bed.answer(of("a", 5), of("c", 5))
+    assert sent(bed, *all_of_them)[1:] == [["b"]]
+    bed.answer(of("b", 5))
+    assert bed.answers[1:] == [dict.fromkeys(map(source, all_of_them), 0)]
+    offered(bed, *all_of_them)
+    assert sent(bed, *all_of_them)[2:] == [["a", "b", "c"]], "it is allowed again"
+
+
+def test_what_is_known_of_a_commit_in_parts_is_told_at_its_deadline() -> None:
+    bed, refusal = Bed(), KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    offered(bed, "a", "b", deadline=3)
+    sent(bed, "a", "b")
+    bed.answer(of("a", 5), of("b", 5), error=refusal)
+    (first,) = sent(bed, "a", "b")[-1]
+    bed.answer(of(first, 5))
+    assert bed.commits.expire(3)
+    (answer,) = bed.answers
+    assert answer == {source(topic): 0 if topic == first else 7 for topic in ("a", "b")}
+    offered(bed, "c")
+    assert sent(bed, "a", "b", "c")[-1] == ["c"], "the rest of the older one is not sent"
+
+
+def test_what_waits_when_the_consumer_goes_is_not_sent_by_the_next_one() -> None:
+    bed = Bed()
+    bed.offer(p0=1)
+    bed.offer(p0=2)
+    bed.send()
+    bed.commits.abandon()
+    assert bed.answers == [{source("orders", 0): 27}, {source("orders", 0): 27}]
+    assert len(bed.send()) == 1
+
+
+def test_what_may_be_sent_may_be_another_matter_for_one_commit() -> None:
+    """What begins is not open yet; and if it was taken away meanwhile, it is nobody's to store."""
+    bed = Bed()
+    ours = {source("orders", 7)}
+    bed.commits.offer({source("orders", 7): CommitPosition(1)}, bed.answers.append, ours=ours)
+    assert len(bed.send()) == 1
+    bed.answer(place(7, 1))
+    bed.commits.offer({source("orders", 7): CommitPosition(1)}, bed.answers.append, ours=ours)
+    ours.clear()
+    assert len(bed.send()) == 1
+    assert bed.answers == [{source("orders", 7): 0}, {source("orders", 7): 27}]

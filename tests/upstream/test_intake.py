@@ -6,9 +6,10 @@ from confluent_kafka import KafkaError
 
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.upstream.assignment import Assignment
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together
+from mesh.upstream.bounds import LogBounds
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together, Truncated
 from mesh.upstream.intake import Intake
-from tests.upstream.fakes import message
+from tests.upstream.fakes import FakeAdmin, message
 from tests.upstream.harness import CLUSTER, one_by_one, source
 
 END = KafkaError(KafkaError._PARTITION_EOF)
@@ -19,7 +20,10 @@ class Bed:
         self.events: list[EngineEvent] = []
         self.complaints: list[tuple[int, TopicName]] = []
         self.fallen: list[UpstreamPartition] = []
-        self.assignment = Assignment(CLUSTER, "earliest", False, self.events.append)
+        admin = FakeAdmin().lazy
+        self.assignment = Assignment(
+            CLUSTER, "earliest", False, self.events.append, lambda: LogBounds(admin, "read_committed"), lambda *_: None
+        )
         self.assignment.positions = {source("orders", int(name[1:])): at for name, at in positions.items()}
         self.allowed: list[TopicName] = []
         self.intake = Intake(
@@ -40,6 +44,8 @@ class Bed:
                     told.append(("end", partition.partition, offset))
                 case PositionReset(partition, start, _):
                     told.append(("reset", partition.partition, start))
+                case Truncated(partition, offset):
+                    told.append(("cut", partition.partition, offset))
         return told
 
 
@@ -62,8 +68,8 @@ def test_what_a_poll_brings_is_told_together() -> None:
 def test_what_came_before_offsets_fell_back_is_told_before_that() -> None:
     bed = Bed(p0=5)
     bed.intake.take([message(5), message(6), message(2)])
-    assert [type(event) for event in bed.events] == [Together, PositionReset, Together]
-    assert bed.told() == [("records", 0, [(5, 6)]), ("reset", 0, 2), ("records", 0, [(2, 2)])]
+    assert [type(event) for event in bed.events] == [Together, Truncated, Together]
+    assert bed.told() == [("records", 0, [(5, 6)]), ("cut", 0, 2), ("records", 0, [(2, 2)])]
 
 
 def test_an_end_comes_behind_its_records() -> None:
@@ -89,14 +95,15 @@ def test_complaints() -> None:
 def test_a_lower_offset() -> None:
     bed = Bed(p0=500)
     bed.intake.take([message(3), message(4)])
-    assert bed.told() == [("reset", 0, 3), ("records", 0, [(3, 4)])]
-    assert bed.fallen == [source("orders", 0)]
+    assert bed.told() == [("cut", 0, 3), ("records", 0, [(3, 4)])], "what lies below is there still, or never was"
+    assert bed.fallen == [], "if it is another topic, its id has to tell"
 
 
 def test_a_lower_offset_behind_higher_ones() -> None:
     bed = Bed(p0=500)
     bed.intake.take([message(500), message(501), message(0), message(400)])
     assert bed.told() == [("records", 0, [(500, 501)]), ("reset", 0, 0), ("records", 0, [(0, 400)])]
+    assert bed.fallen == [source("orders", 0)]
 
 
 def test_a_lower_end() -> None:
@@ -104,3 +111,11 @@ def test_a_lower_end() -> None:
     bed.intake.take([message(0, problem=END)])
     assert bed.told() == [("reset", 0, 0), ("end", 0, 0)]
     assert bed.assignment.positions == {source("orders", 0): 0}
+
+
+def test_an_end_that_lies_below_what_was_read() -> None:
+    """An unclean election: librdkafka goes back to where the logs part, and tells of the end there."""
+    bed = Bed(p0=1_500)
+    bed.intake.take([message(500, problem=END)])
+    assert bed.told() == [("cut", 0, 500), ("end", 0, 500)]
+    assert bed.fallen == []

@@ -8,7 +8,7 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from mesh.records.spans import TopicName
-from mesh.upstream.engine import EngineEvent, SourceDown, SourceUp
+from mesh.upstream.engine import EngineEvent, GroupDown, GroupUp, ReadingDown, ReadingUp, SourceDown, SourceUp
 from mesh.upstream.groups import Undescribed
 from mesh.upstream.reachability import PROBE_INTERVAL, Reachability
 from mesh.upstream.trouble import Trouble
@@ -108,7 +108,7 @@ def test_an_assignor_that_we_do_not_have_is_told() -> None:
     bed.refused_with("ours-alone")
     assert not bed.reachability.wants(cooperative=True)
     (told,) = bed.told
-    assert isinstance(told, SourceDown)
+    assert isinstance(told, GroupDown)
     assert told.trouble is Trouble.ASSIGNOR
 
 
@@ -124,4 +124,77 @@ def test_a_group_that_rebalances_or_is_not_described_is_asked_again_when_it_refu
     bed.refused_with("range")
     assert bed.reachability.wants(cooperative=False)
     assert len(bed.described) == 3
+    assert bed.told == []
+
+
+TOPIC_REFUSED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+GROUP_REFUSED = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+ORDERS, INVOICES = TopicName("orders"), TopicName("invoices")
+
+
+def test_a_topic_that_may_not_be_read_is_no_trouble_of_the_group() -> None:
+    bed = Bed()
+    for topic in (ORDERS, INVOICES, ORDERS):
+        bed.reachability.suspect(TOPIC_REFUSED, topic)
+    (down,) = bed.told
+    assert isinstance(down, ReadingDown)
+    assert (down.trouble, down.reason) == (Trouble.NOT_AUTHORIZED, f"orders: {TOPIC_REFUSED.str()}")
+    bed.reachability.stored()
+    bed.reachability.answered()
+    bed.reachability.allows(ORDERS)
+    assert bed.told == [down], "the other one may not be read still"
+    bed.reachability.allows(INVOICES)
+    assert bed.told == [down, ReadingUp()]
+
+
+def test_a_rebalance_does_not_say_that_a_topic_may_be_read() -> None:
+    """librdkafka complains once. Of a topic that goes to another member nothing is told here any more."""
+    bed = Bed()
+    bed.reachability.suspect(TOPIC_REFUSED, ORDERS)
+    bed.reachability.assigned({ORDERS, INVOICES})
+    assert len(bed.told) == 1
+    bed.reachability.assigned({INVOICES})
+    assert bed.told[1:] == [ReadingUp()]
+
+
+def test_a_group_that_is_refused_is_no_trouble_of_the_cluster() -> None:
+    bed = Bed()
+    bed.reachability.suspect(GROUP_REFUSED)
+    bed.reachability.suspect(GROUP_REFUSED)
+    down = GroupDown(GROUP_REFUSED.str(), Trouble.NOT_AUTHORIZED)
+    assert bed.told == [down]
+    bed.reachability.answered()
+    assert bed.told == [down], "that it answers is another matter"
+    bed.reachability.stored()
+    assert bed.told == [down, GroupUp()]
+
+
+def test_a_cluster_that_is_gone_is_told_though_the_group_was_refused_before() -> None:
+    bed = Bed()
+    bed.reachability.suspect(GROUP_REFUSED)
+    bed.works = False
+    bed.reachability.complain("late")
+    bed.probe()
+    assert bed.told[1:] == [SourceDown("late")]
+    bed.works = True
+    bed.probe()
+    assert bed.told[2:] == [SourceUp()]
+    bed.reachability.assigned({ORDERS})
+    assert bed.told[3:] == [GroupUp()]
+
+
+def test_what_another_process_took_over_does_not_come_back_by_a_commit() -> None:
+    bed = Bed()
+    bed.reachability.suspect(KafkaError(KafkaError.FENCED_INSTANCE_ID))
+    assert bed.reachability.is_fenced
+    bed.reachability.stored()
+    assert bed.reachability.is_fenced
+    bed.reachability.assigned({ORDERS})
+    assert not bed.reachability.is_fenced
+
+
+def test_a_refusal_of_no_topic_in_particular_is_only_written_down() -> None:
+    """Nothing could tell that it is over."""
+    bed = Bed()
+    bed.reachability.suspect(TOPIC_REFUSED)
     assert bed.told == []

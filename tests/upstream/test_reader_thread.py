@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mesh.records.spans import ClusterName, Span
+from mesh.upstream import reader_thread
 from mesh.upstream.engine import EngineEvent, Reread, RereadToken
 from mesh.upstream.events import EventChannel
 from mesh.upstream.reader_thread import ReaderThread, _Reading
@@ -153,3 +154,50 @@ def test_a_reader_survives_what_it_did_not_expect(monkeypatch: pytest.MonkeyPatc
     reader.stop()
     reader.join(30.0)
     assert not reader.is_alive()
+
+
+class Halves:
+    """A consumer of two partitions, of which nobody leads the first."""
+
+    def __init__(self, _properties: object) -> None:
+        self._partition = -1
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        (place,) = partitions
+        self._partition = place.partition
+
+    def unassign(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def poll(self, timeout: float) -> Message | None:
+        return message(SPAN.last) if self._partition == 1 else None
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        return []
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float, cached: bool) -> tuple[int, int]:
+        return SPAN.last, SPAN.last + 1
+
+
+def test_a_span_that_nobody_leads_holds_up_others_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_thread, "Consumer", Halves)
+    monkeypatch.setattr(reader_thread, "GIVE_UP", 3_600.0)
+    monkeypatch.setattr(reader_thread, "CROWDED", 0.0)
+    told: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
+
+    class Channel:
+        put = staticmethod(told.put)
+
+        def __len__(self) -> int:
+            return 0
+
+    channel = cast("EventChannel[EngineEvent]", Channel())
+    reader = ReaderThread(ClusterName("eu"), {"group.id": "g"}, channel)
+    for number in (0, 1):
+        reader.read(RereadToken(number), source("orders", number), SPAN)
+    reader.start()
+    ends = [told.get(timeout=30.0) for _ in (0, 1)]
+    assert [(each.token, bool(each.error)) for each in ends if isinstance(each, Reread)] == [(0, True), (1, False)]
+    reader.stop()
+    reader.join(30.0)

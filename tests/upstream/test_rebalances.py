@@ -16,11 +16,12 @@ from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
     EngineName,
+    GroupDown,
+    GroupUp,
     Lost,
     PositionReset,
     Revoked,
     SourceDown,
-    SourceUp,
 )
 from mesh.upstream.trouble import Trouble
 from tests.integration.kafka import KafkaCluster
@@ -144,7 +145,7 @@ def test_a_group_of_other_members_is_joined_whatever_its_assignors(
             async with engine(kafka.bootstrap_servers, group, topic) as running:
                 taken = await whole(running, 2)
                 await running.until(lambda: all(len(running.records(topic, each)) == RECORDS for each in taken))
-                assert running.all(SourceDown) == []
+                assert not running.all(SourceDown) and not running.all(GroupDown)
 
     run(test)
 
@@ -218,7 +219,7 @@ def test_a_member_that_is_fenced_says_so_and_stays_out_until_the_other_has_left(
             await first.assigned()
             async with engine(kafka.bootstrap_servers, group, topic, instance_id="same") as second:
                 await second.assigned()
-                down = await first.next(SourceDown)
+                down = await first.next(GroupDown)
                 assert down.trouble is Trouble.FENCED
                 assert group in down.reason
                 assert "group.instance.id same" in down.reason
@@ -226,10 +227,10 @@ def test_a_member_that_is_fenced_says_so_and_stays_out_until_the_other_has_left(
                 second.events.clear()
                 await asyncio.sleep(5)  # ten times as long as it would take to fight back
                 assert not [event for event in first.events if not isinstance(event, Lost)]
-                assert not second.all(SourceDown)
+                assert not second.all(GroupDown)
                 assert await second.commit({source(topic): CommitPosition(3)}) == {source(topic): 0}
             assert (await first.assigned())[0].start == 3
-            await first.next(SourceUp)
+            await first.next(GroupUp)
             assert await first.commit({source(topic): CommitPosition(4)}) == {source(topic): 0}
 
     run(test)
@@ -260,6 +261,7 @@ def test_partitions_that_came_while_the_only_member_was_away_are_its_own(
         async with engine(kafka.bootstrap_servers, group, topic, **settings) as running:
             assert set(await whole(running, PARTITIONS + 2)) == set(range(PARTITIONS + 2))
             assert not running.all(SourceDown)
+            assert not running.all(GroupDown)
 
     run(test)
 

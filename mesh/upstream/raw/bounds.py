@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
+from uuid import UUID
 
 from mesh.records.spans import UpstreamPartition
 from mesh.upstream.connection import Unreachable
@@ -28,6 +29,18 @@ async def offset_of(
         raise Unreachable(str(problem)) from problem
     error, offset = found.get((source.topic, source.partition), (-1, -1))
     return offset if not error and offset >= 0 else None
+
+
+async def topic_id_of(source: UpstreamPartition, node: Node) -> UUID | None:
+    """The topic's id as the leader knows it; None if the topic is not there, or brokers have none (before 2.8). Raises
+    Unreachable."""
+    served = (await node.asking.versions()).get(messages.METADATA)
+    request = messages.metadata_request([source.topic], served.highest if served else 0)
+    try:
+        layout = messages.decode_metadata(await node.asking.request(request))
+    except ProtocolError as problem:
+        raise Unreachable(str(problem)) from problem
+    return next((topic.topic_id for topic in layout.topics if topic.name == source.topic), None)
 
 
 async def end_of_epoch(source: UpstreamPartition, node: Node, current: int, epoch: int) -> tuple[int, int]:

@@ -17,24 +17,21 @@ from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
-    Committed,
     CommitToken,
-    EndReached,
     EngineEvent,
     EngineFailed,
     EngineOptions,
     HighWatermarks,
-    LogParts,
     Lost,
     PositionReset,
-    Received,
-    Reread,
+    ReadingDown,
+    ReadingUp,
     RereadToken,
     Revoked,
     SourceDown,
     SourceUp,
-    Together,
     TopicsIdentified,
+    Truncated,
 )
 from mesh.upstream.librdkafka import LibrdkafkaEngine
 from mesh.upstream.nodes import Nodes
@@ -103,7 +100,7 @@ class RawEngine:
 
     def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         # Before it: librdkafka's side must not take a position of ours for another member's.
-        self._group.advance({each.source: each.position for each in self._readings.values() if not each.delegated})
+        self._advance_group(*self._readings)
         self._group.commit(token, self._with_epochs(positions))
 
     def reread(self, token: RereadToken, partition: UpstreamPartition, span: Span) -> None:
@@ -136,6 +133,23 @@ class RawEngine:
 
     def _from_group(self, event: EngineEvent) -> None:
         match event:
+            case Assigned() | Revoked() | Lost() | PositionReset():
+                self._tell(self._taken(event))
+                self._fetching.look_for_leaders()
+            case SourceDown() | SourceUp():
+                self._fetching.health.is_cluster_down = isinstance(event, SourceDown)
+                self._tell(event)
+                self._fetching.look_for_leaders()
+            case ReadingDown():
+                self._fetching.health.of_group = event
+            case ReadingUp():
+                self._fetching.health.of_group = None
+            case _:
+                self._tell(event)
+
+    def _taken(self, event: Assigned | Revoked | Lost | PositionReset) -> EngineEvent:
+        """What is to be told of it, when it is known what is read."""
+        match event:
             case Assigned(partitions):
                 event = Assigned(tuple(map(self._assigned, partitions)))
                 now_ours = {each.partition for each in partitions}
@@ -148,32 +162,23 @@ class RawEngine:
             case Lost(sources):
                 for source in sources:
                     self._readings.pop(source, None)
-            case SourceDown():
-                self._fetching.health.is_group_down = True
-            case SourceUp():
-                self._fetching.health.is_group_down = False
-            case (
-                Received() | EndReached() | Together() | Committed() | HighWatermarks() | TopicsIdentified() | Reread()
-            ):
-                self._tell(event)
-                return
             case PositionReset(source, start, _):
                 # Its topic was made anew; whatever id that has now, it is the right one.
                 self._readings[source] = Reading(source, start)
-            case _:
-                pass
-        self._tell(event)
-        self._fetching.look_for_leaders()
+        return event
 
     def _assigned(self, partition: AssignedPartition) -> AssignedPartition:
         source, start = partition.partition, partition.start
         known = self._readings.get(source)
+        if partition.resumed and known is not None and known.anew:
+            return partition  # where it begins is being asked, and will be told
         if partition.resumed and known is not None and known.position >= start:
             start = known.position
         epoch = known.last_epoch if known is not None and known.position == start else -1
         reading = self._readings[source] = Reading(source, start, last_epoch=epoch)
         if partition.resumed and known is not None:
             reading.log_epoch, reading.unchecked = known.log_epoch, known.unchecked
+            reading.topic_id = known.topic_id  # if that is another by now, it is noticed
         elif partition.committed.metadata and partition.committed.leader_epoch >= 0:
             reading.log_epoch, reading.unchecked = partition.committed.leader_epoch, True
         return AssignedPartition(source, start, partition.committed, partition.resumed, partition.end)
@@ -182,13 +187,20 @@ class RawEngine:
 
     def _noticed(self, event: EngineEvent) -> None:
         """Our own reading tells it."""
-        if isinstance(event, PositionReset | LogParts):
+        if isinstance(event, PositionReset | Truncated):
             self._noticed_logs += 1
             self._group.forget_ends(self._noticed_logs)
+            # Or the next assignment would have it resumed at a position of the log before.
+            self._advance_group(event.partition)
         if isinstance(event, PositionReset):
             self._noticed_topics += 1
             self._group.forget_ids(self._noticed_topics)
         self._tell(event)
+
+    def _advance_group(self, *sources: UpstreamPartition) -> None:
+        """So far these are read, by us."""
+        ours = [self._readings[source] for source in sources if source in self._readings]
+        self._group.advance({each.source: each.position for each in ours if not each.delegated})
 
     def _with_epochs(
         self, positions: Mapping[UpstreamPartition, CommitPosition]

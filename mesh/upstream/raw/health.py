@@ -31,8 +31,10 @@ class Health:
         self._tell = tell
         self._failing: dict[UpstreamPartition, _Failure] = {}
         self._told: Trouble | None = None
-        self.is_group_down = False
-        """Whether the cluster is known to be down anyway."""
+        self.is_cluster_down = False
+        """Whether that is told anyway."""
+        self.of_group: ReadingDown | None = None
+        """What librdkafka's side says may not be read."""
 
     def failed(self, source: UpstreamPartition, now: float, reason: str, trouble: Trouble) -> None:
         failure = self._failing.get(source)
@@ -49,20 +51,26 @@ class Health:
         """To be called every second or so. wanted: partitions that are asked for, or would be if they could."""
         for source in [source for source in self._failing if source not in wanted]:
             del self._failing[source]
+        worst = self._worst(now)
+        if worst is None:
+            # Half healed is not healed: what was told is over when nothing fails any more.
+            if self._told is not None and not self._failing:
+                self._told = None
+                self._tell(ReadingUp())
+        elif self._told is not worst.trouble and not (self.is_cluster_down and self._told is None):
+            self._told = worst.trouble
+            self._tell(worst)
+
+    def _worst(self, now: float) -> ReadingDown | None:
         lasting = {
             source: failure
             for source, failure in self._failing.items()
             if failure.trouble is Trouble.NOT_AUTHORIZED or now - failure.since >= PATIENCE
         }
         if not lasting:
-            # Half healed is not healed: what was told is over when nothing fails any more.
-            if self._told is not None and not self._failing:
-                self._told = None
-                self._tell(ReadingUp())
-            return
+            return self.of_group
         source, worst = min(lasting.items(), key=lambda each: (each[1].trouble is not Trouble.NOT_AUTHORIZED, each[0]))
-        if self._told is worst.trouble or (self.is_group_down and self._told is None):
-            return
-        self._told = worst.trouble
+        if self.of_group is not None and worst.trouble is not Trouble.NOT_AUTHORIZED:
+            return self.of_group
         others = f", and {len(lasting) - 1} partitions more" if len(lasting) > 1 else ""
-        self._tell(ReadingDown(f"{source}: {worst.reason}{others}", worst.trouble))
+        return ReadingDown(f"{source}: {worst.reason}{others}", worst.trouble)

@@ -29,8 +29,9 @@ class Reading:
     log_epoch: no record that was read, or is stored as settled, is of a later one; -1 if that is not known. unchecked:
     it is to be asked first whether the log is still the one that this epoch speaks of.
 
-    suspended: revoked, and may come back. resting_until: in the loop's time. served: when it last brought something;
-    who waits longest stands first in the next request, since a broker fills an answer from the front.
+    suspended: revoked, and may come back. anew: it is another topic than before, and is asked where it begins.
+    resting_until: in the loop's time. served: when it last brought something; who waits longest stands first in the
+    next request, since a broker fills an answer from the front.
     told_end: the last end that was told.
     """
 
@@ -45,6 +46,7 @@ class Reading:
     flight: object | None = None
     paused: bool = False
     suspended: bool = False
+    anew: bool = False
     delegated: bool = False
     resting_until: float = 0.0
     served: int = 0

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from mesh.records.batch import Batch, CorruptBatch
 from mesh.records.runs import fitting, split
@@ -32,7 +33,8 @@ GIVE_UP: Final = 15.0
 
 
 class Rereading:
-    """One span after the other. lost: told of a leader that is none."""
+    """Spans of one broker take turns, piece by piece: so no more than a piece for each broker is under way. One that
+    has no leader, or whose broker does not answer, holds up none of the others. lost: told of a leader that is none."""
 
     def __init__(
         self,
@@ -48,15 +50,19 @@ class Rereading:
         self._tell = tell
         self._lost = lost
         self._spans: asyncio.Queue[tuple[RereadToken, UpstreamPartition, Span]] = asyncio.Queue()
+        self._turns: WeakKeyDictionary[Node, asyncio.Lock] = WeakKeyDictionary()
 
     def read(self, token: RereadToken, source: UpstreamPartition, span: Span) -> None:
         self._spans.put_nowait((token, source, span))
 
     async def run(self) -> None:
-        while True:
-            token, source, span = await self._spans.get()
-            error, log_start = await self._read(token, source, span)
-            self._tell(Reread(source, token, (), True, error, log_start))
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                tasks.create_task(self._answer(*await self._spans.get()))
+
+    async def _answer(self, token: RereadToken, source: UpstreamPartition, span: Span) -> None:
+        error, log_start = await self._read(token, source, span)
+        self._tell(Reread(source, token, (), True, error, log_start))
 
     async def _read(self, token: RereadToken, source: UpstreamPartition, span: Span) -> tuple[str, int]:
         """Why it ended early, "" if it did not; and where the log begins, if that was asked for."""
@@ -73,7 +79,10 @@ class Rereading:
                 await asyncio.sleep(REST)
                 continue
             try:
-                after, is_end, begins = await self._piece(reading, node, position, token, span)
+                waits_since = loop.time()
+                async with self._turns.setdefault(node, asyncio.Lock()):
+                    progress_at += loop.time() - waits_since  # that others are read is no want of progress
+                    after, is_end, begins = await self._piece(reading, node, position, token, span)
             except (Unreachable, ProtocolError, CorruptBatch) as problem:
                 reason = str(problem)
                 self._lost(reading, None)

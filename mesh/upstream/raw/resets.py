@@ -8,13 +8,14 @@ from uuid import UUID
 
 from mesh.records.spans import Gap, UpstreamPartition
 from mesh.upstream.connection import Unreachable
-from mesh.upstream.engine import EndReached, EngineEvent, LogParts, PositionReset
+from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Truncated
 from mesh.upstream.nodes import Nodes
-from mesh.upstream.raw.bounds import EARLIEST, LATEST, end_of_epoch, offset_of
+from mesh.upstream.raw.bounds import EARLIEST, LATEST, end_of_epoch, offset_of, topic_id_of
 from mesh.upstream.raw.leaders import Leaders
 from mesh.upstream.raw.reading import PASSING, REST, Reading
 
 _ANEW = "the topic was deleted and made anew"
+_CUT_OFF = "the log was cut off, or the topic made anew: brokers without topic ids do not tell"
 
 
 class Resets:
@@ -47,7 +48,7 @@ class Resets:
         """Its topic is another one than before."""
         self._made_anew(source)
         reading = self._readings[source] = Reading(source, 0, topic_id, leader)
-        reading.suspended = True
+        reading.suspended = reading.anew = True
         self._tasks.create_task(self._from_beginning(reading))
 
     def out_of_range(self, reading: Reading) -> None:
@@ -60,9 +61,8 @@ class Resets:
         """Another leader's log goes another way from `end` on (an unclean election): what was read there is no more."""
         reading.last_epoch = reading.log_epoch = -1
         if end < reading.position:
-            self._made_anew(reading.source)
             reading.position, reading.told_end = end, -1
-            self._tell(PositionReset(reading.source, end, f"the log was truncated: it was read beyond {end}"))
+        self._tell(Truncated(reading.source, end))
 
     def check(self, readings: Iterable[Reading]) -> None:
         """Of those whose leaders are known, find out whether their logs are still the ones that they were."""
@@ -83,7 +83,7 @@ class Resets:
                     if 0 <= end < reading.position:
                         self.truncated(reading, end)
                     elif end >= 0:
-                        self._tell(LogParts(reading.source, end))
+                        self._tell(Truncated(reading.source, end))
                     self._go_on()
                     return
                 await asyncio.sleep(REST)
@@ -109,7 +109,7 @@ class Resets:
 
     async def _from_beginning(self, reading: Reading) -> None:
         if (bounds := await self._bounds(reading)) is not None:
-            reading.suspended = False
+            reading.suspended = reading.anew = False
             self._reset(reading, bounds[0], _ANEW)
 
     async def _where_the_log_is(self, reading: Reading) -> None:
@@ -117,17 +117,57 @@ class Resets:
         if (bounds := await self._bounds(reading)) is None:
             return
         begins, ends = bounds
-        reading.suspended = False
         if reading.position > ends:
-            self._made_anew(reading.source)  # it may be that; and is not to be told twice
-            self._reset(reading, begins, "the log was cut off")
+            await self._cut_off(reading, begins, ends)
             return
+        reading.suspended = False
         # What is missing was deleted, by retention or on demand; or it is there, and a replica had not got it yet.
         if reading.position >= begins:
             self._rest(reading, REST)
         reading.position = max(reading.position, begins)
         self._tell(EndReached(reading.source, reading.position, Gap.DELETED))
         self._go_on()
+
+    async def _cut_off(self, reading: Reading, begins: int, ends: int) -> None:
+        """It was read beyond its end: of the same topic, the log was truncated; of another one, it begins anew. Without
+        ids nobody knows: then it comes from its beginning, for what is lost does not come again."""
+        topic_id = await self._topic_id(reading)
+        if self._readings.get(reading.source) is not reading:
+            return
+        if topic_id is None or reading.topic_id is None:
+            reading.suspended = False
+            self._made_anew(reading.source)  # it may be that; and is not to be told twice
+            self._reset(reading, begins, _CUT_OFF)
+        elif topic_id != reading.topic_id:
+            self.begin_anew(reading.source, reading.leader, topic_id)
+        else:
+            await self._truncate(reading, ends)
+
+    async def _truncate(self, reading: Reading, ends: int) -> None:
+        """The log may have grown again above where it was truncated; only the epoch of what was read tells."""
+        epoch_ends: int | None = None if reading.log_epoch >= 0 else -1
+        while epoch_ends is None:
+            epoch_ends = await self._end_of_epoch(reading)
+            if self._readings.get(reading.source) is not reading:
+                return
+            if epoch_ends is None:
+                await asyncio.sleep(REST)
+        reading.suspended = False
+        self.truncated(reading, min(ends, epoch_ends) if epoch_ends >= 0 else ends)
+        self._go_on()
+
+    async def _topic_id(self, reading: Reading) -> UUID | None:
+        while self._readings.get(reading.source) is reading:
+            node = self._nodes.nodes.get(reading.leader)
+            if node is not None:
+                try:
+                    return await topic_id_of(reading.source, node)
+                except Unreachable as problem:
+                    self._nodes.failed(node.asking, str(problem))
+                    self._leaders.lost(reading)
+            self._leaders.look()
+            await asyncio.sleep(REST)
+        return None
 
     def _reset(self, reading: Reading, start: int, reason: str) -> None:
         reading.position, reading.told_end, reading.log_epoch = start, -1, -1

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from uuid import UUID
+
 import pytest
 from confluent_kafka import Producer
 
-from mesh.records.spans import CommitPosition
-from mesh.upstream.engine import EndReached, HighWatermarks, PositionReset, Received, Revoked, TopicsIdentified
+from mesh.records.spans import CommitPosition, UpstreamPartition
+from mesh.upstream.engine import (
+    Assigned,
+    AssignedPartition,
+    EndReached,
+    HighWatermarks,
+    PositionReset,
+    Received,
+    Revoked,
+    TopicsIdentified,
+    Truncated,
+)
 from mesh.upstream.raw.engine import RawEngine
+from mesh.upstream.raw.reading import Reading
 from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
 
 
@@ -83,6 +97,54 @@ def test_what_was_asked_before_a_reset_is_not_told() -> None:
             running.engine._from_group(HighWatermarks(ends, resets))
             running.engine._from_group(TopicsIdentified(ids, resets))
         assert running.events == [reset, HighWatermarks(ends), TopicsIdentified(ids)]
+        await running.engine.close({})
+
+    run(test)
+
+
+def test_a_truncated_log_is_not_resumed_where_it_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka's side, which reads nothing, is told how far we are; else a rebalance would go on from before."""
+
+    async def test() -> None:
+        running = RunningEngine("localhost:1", "group", reads_with="raw")
+        assert isinstance(running.engine, RawEngine)
+        advanced: list[Mapping[UpstreamPartition, int]] = []
+        monkeypatch.setattr(running.engine._group, "advance", advanced.append)
+        running.engine._readings[source("orders")] = Reading(source("orders"), 500)
+        running.engine._noticed(Truncated(source("orders"), 500))
+        assert advanced == [{source("orders"): 500}]
+        await running.engine.close({})
+
+    run(test)
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_a_topic_that_begins_anew_does_so_through_a_rebalance(resumed: bool) -> None:
+    """Where the new one begins is being asked; what another member has committed meanwhile is of the new one."""
+
+    async def test() -> None:
+        running = RunningEngine("localhost:1", "group", reads_with="raw")
+        assert isinstance(running.engine, RawEngine)
+        orders = source("orders")
+        asked = running.engine._readings[orders] = Reading(orders, 0, UUID(int=2), anew=True, suspended=True)
+        assigned = AssignedPartition(orders, 700, CommitPosition(600), resumed)
+        running.engine._from_group(Assigned((assigned,)))
+        reading = running.engine._readings[orders]
+        assert (reading is asked, reading.suspended) == (resumed, resumed)
+        assert running.events == [Assigned((assigned,))]
+        await running.engine.close({})
+
+    run(test)
+
+
+def test_a_topic_that_is_made_anew_in_a_rebalance_is_noticed_by_its_id() -> None:
+    async def test() -> None:
+        running = RunningEngine("localhost:1", "group", reads_with="raw")
+        assert isinstance(running.engine, RawEngine)
+        orders = source("orders")
+        running.engine._readings[orders] = Reading(orders, 700, UUID(int=2))
+        running.engine._from_group(Assigned((AssignedPartition(orders, 700, CommitPosition(600), resumed=True),)))
+        assert running.engine._readings[orders].topic_id == UUID(int=2)
         await running.engine.close({})
 
     run(test)

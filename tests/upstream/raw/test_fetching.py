@@ -17,7 +17,6 @@ from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.engine import (
     EndReached,
     EngineEvent,
-    LogParts,
     PositionReset,
     ReadingDown,
     ReadingUp,
@@ -25,6 +24,7 @@ from mesh.upstream.engine import (
     Reread,
     RereadToken,
     Together,
+    Truncated,
 )
 from mesh.upstream.nodes import Nodes
 from mesh.upstream.raw import fetching as fetching_module
@@ -237,15 +237,74 @@ def test_what_retention_has_deleted_is_passed_over() -> None:
     run(test)
 
 
-def test_a_log_that_was_cut_off_begins_anew() -> None:
+def test_a_log_that_was_cut_off_is_cut_and_goes_on_at_its_end() -> None:
+    """It is the same topic, so what was read below the end is there still."""
+
     async def test() -> None:
         async with fake_cluster(1) as cluster:
             await cluster.append(0, 3)
             async with reading(cluster) as reader:
                 reader.readings[source(0)].position = 9
+                await reader.until(lambda: reader.events)
+                assert reader.events[0] == Truncated(source(0), 3)
+                await cluster.append(0, 2)
+                await reader.until(lambda: reader.offsets(0) == [3, 4])
+
+    run(test)
+
+
+def test_a_log_that_has_grown_again_is_cut_where_its_epoch_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def end_of_epoch(_: object, node: object, current: int, epoch: int) -> tuple[int, int]:
+        assert (current, epoch) == (5, 4)
+        return 0, 1
+
+    async def test() -> None:
+        async with fake_cluster(1) as cluster:
+            for _ in range(3):
+                await cluster.append(0, 1)
+            monkeypatch.setattr("mesh.upstream.raw.resets.end_of_epoch", end_of_epoch)
+            async with reading(cluster) as reader:
+                reader.readings[source(0)].position = 9
+                reader.readings[source(0)].log_epoch = 4
+                await reader.until(lambda: reader.offsets(0) == [1, 2])
+                assert reader.events[0] == Truncated(source(0), 1)
+
+    run(test)
+
+
+def test_a_log_that_was_cut_off_begins_anew_where_topics_have_no_ids() -> None:
+    """It may be another topic, and what is lost does not come again."""
+
+    async def test() -> None:
+        async with fake_cluster(1) as cluster:
+            cluster.topic_id = UUID(int=0)
+            await cluster.append(0, 3)
+            async with reading(cluster) as reader:
+                noticed: list[UpstreamPartition] = []
+                reader.fetching.made_anew = noticed.append
+                reader.readings[source(0)].position = 9
                 await reader.until(lambda: reader.offsets(0) == [0, 1, 2])
                 assert isinstance(reader.events[0], PositionReset)
-                assert reader.events[0].start == 0
+                assert (reader.events[0].start, noticed) == (0, [source(0)])
+
+    run(test)
+
+
+@pytest.mark.parametrize("highest", [12, 17])
+def test_a_shorter_log_of_another_topic_begins_anew(monkeypatch: pytest.MonkeyPatch, highest: int) -> None:
+    """Fetches by name are answered from whatever topic there is: its leader is asked which it is."""
+    monkeypatch.setitem(SERVED, ApiKey.FETCH, (4, highest))
+
+    async def test() -> None:
+        async with fake_cluster(1) as cluster, reading(cluster) as reader:
+            await cluster.append(0, 5)
+            await reader.until_read(0, 5)
+            cluster.topic_id = UUID(int=2)
+            cluster.logs, cluster.ends = [[]], [0]
+            await cluster.append(0, 2)
+            await reader.until(lambda: reader.offsets(0) == [0, 1, 2, 3, 4, 0, 1])
+            assert PositionReset(source(0), 0, "the topic was deleted and made anew") in reader.events
+            assert not any(isinstance(event, Truncated) for event in reader.events)
 
     run(test)
 
@@ -395,9 +454,10 @@ def test_a_log_that_was_truncated_is_read_from_where_it_parts(monkeypatch: pytes
             parts = [2]
             twist(monkeypatch, lambda part: replace(part, diverging=parts.pop()) if parts else part)
             await reader.until(lambda: reader.offsets(0) == [0, 1, 2, 3, 2, 3])
-            (reset,) = [event for event in reader.events if isinstance(event, PositionReset)]
-            assert (reset.start, anew) == (2, [source(0)])
-            assert "truncated" in reset.reason
+            assert [event for event in reader.events if isinstance(event, PositionReset | Truncated)] == [
+                Truncated(source(0), 2)
+            ]
+            assert anew == [], "a topic that is made anew at that time is not taken for this"
 
     run(test)
 
@@ -405,11 +465,11 @@ def test_a_log_that_was_truncated_is_read_from_where_it_parts(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("ends", "told", "first"),
     [
-        ([(0, 3)], [LogParts(source(0), 3)], 2),
+        ([(0, 3)], [Truncated(source(0), 3)], 2),
         ([(0, -1)], [], 2),
-        ([(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (0, 4)], [LogParts(source(0), 4)], 2),
+        ([(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (0, 4)], [Truncated(source(0), 4)], 2),
         ([(ErrorCode.UNKNOWN_SERVER_ERROR, -1)], [], 2),
-        ([(0, 1)], [PositionReset(source(0), 1, "the log was truncated: it was read beyond 1")], 1),
+        ([(0, 1)], [Truncated(source(0), 1)], 1),
     ],
     ids=["parts", "unknown", "another leader", "refused", "below the position"],
 )
@@ -438,7 +498,7 @@ def test_it_is_asked_where_the_log_parts_before_it_is_read(
                 reader.fetching.look_for_leaders()
                 await reader.until(lambda: reader.offsets(0) == list(range(first, 4)))
                 assert asked == [(5, 4)] * len(ends)
-                assert [event for event in reader.events if isinstance(event, LogParts | PositionReset)] == told
+                assert [event for event in reader.events if isinstance(event, PositionReset | Truncated)] == told
                 assert reader.events.index(told[0]) == 0 if told else True
 
     run(test)
@@ -460,7 +520,7 @@ def test_who_is_revoked_meanwhile_is_asked_again_when_it_comes_back(monkeypatch:
                 reader.readings[source(0)] = Reading(source(0), 0, log_epoch=4, unchecked=True)
                 reader.fetching.look_for_leaders()
                 await reader.until(lambda: asked and asked[-1] is reader.readings[source(0)])
-            await reader.until(lambda: LogParts(source(0), 3) in reader.events)
+            await reader.until(lambda: Truncated(source(0), 3) in reader.events)
             assert (asked[0].unchecked, asked[1].unchecked) == (True, False)
 
     run(test)
@@ -566,5 +626,32 @@ def test_every_version_of_fetch(monkeypatch: pytest.MonkeyPatch, highest: int) -
                 await cluster.append(1, 3)
                 await reader.until_read(1, 3)
                 assert {version for version in cluster.versions} == {highest}
+
+    run(test)
+
+
+def test_a_span_that_nobody_leads_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of a broker that has leaders, nor of another one that hangs."""
+    monkeypatch.setattr("mesh.upstream.raw.rereading.GIVE_UP", 2.0)
+
+    async def test() -> None:
+        async with fake_cluster(3, (1, 2)) as cluster, reading(cluster) as reader:
+            for partition in range(3):
+                await cluster.append(partition, 3)
+                await reader.until_read(partition, 3)
+            reader.readings[source(0)].leader = 9
+            reader.readings[source(1)].leader = 2
+            cluster.silent = {2}
+            for partition in range(3):
+                reader.rereading.read(RereadToken(partition), source(partition), Span(0, 2))
+
+            def complete() -> list[tuple[int, str]]:
+                rereads = [event for event in reader.events if isinstance(event, Reread)]
+                return [(each.token, each.error) for each in rereads if each.complete]
+
+            await reader.until(complete)
+            assert complete() == [(2, "")]
+            await reader.until(lambda: len(complete()) == 3)
+            assert all(error for token, error in complete() if token != 2)
 
     run(test)

@@ -72,8 +72,24 @@ def test_nothing_is_known_of_what_nobody_wants() -> None:
 
 def test_a_cluster_that_is_down_is_told_by_others() -> None:
     told = Told()
-    told.health.is_group_down = True
+    told.health.is_cluster_down = True
     told.fail(0)
     assert told.look(PATIENCE) == []
-    told.health.is_group_down = False
+    told.health.is_cluster_down = False
     assert len(told.look(PATIENCE)) == 1
+
+
+def test_what_librdkafkas_side_is_refused_is_one_trouble_with_what_we_are() -> None:
+    """Over when both are."""
+    told, refused = Told(), ReadingDown("orders: refused", Trouble.NOT_AUTHORIZED)
+    told.fail(0)
+    assert told.look(PATIENCE) == [ReadingDown("eu/orders-1: since 0")]
+    told.health.of_group = refused
+    assert told.look(PATIENCE + 1) == [refused]
+    told.fail(PATIENCE + 1, TWO, Trouble.NOT_AUTHORIZED)
+    assert told.look(PATIENCE + 2) == []
+    told.health.of_group = None
+    told.health.worked(ONE)
+    assert told.look(PATIENCE + 3) == []
+    told.health.worked(TWO)
+    assert told.look(PATIENCE + 4) == [ReadingUp()]
