@@ -71,7 +71,7 @@ def test_a_partition_without_a_leader_keeps_no_other_from_a_new_group(
         async with engine(replicated.bootstrap_servers, new_name("group"), topic, reads_with=reads_with) as running:
             await running.until(lambda: read(running, topic, 0) == list(range(RECORDS)))
             await running.until(lambda: unopened(running) == {(topic, 1): True})
-            await asyncio.to_thread(replicated.start_second)
+            replicated.start_second()  # from the main thread: children die with the thread that started them
             await running.until(lambda: read(running, topic, 1) == list(range(RECORDS)))
             assert read(running, topic, 0) == list(range(RECORDS)), "none of it twice"
             assert unopened(running) == {}
