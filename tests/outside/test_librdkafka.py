@@ -27,7 +27,7 @@ def test_librdkafka(bed: Bed, name: str) -> None:
     configuration = bed.folder / "test.conf"
     configuration.write_text(f"bootstrap.servers={bed.address}\n")
     told = {"TESTS": name, "RDKAFKA_TEST_CONF": str(configuration), "TEST_KAFKA_VERSION": BROKER_VERSION}
-    command: list[str | Path] = [sources / "tests" / "test-runner", "-p1"]
+    command: list[str | Path] = [sources / "tests" / "test-runner", "-p1", "-L"]
     said = run(command, {**environment(sources), **told}, bed.folder / f"{name}.log", timeout=240)
     assert f"Test {name} PASSED" in said
 
