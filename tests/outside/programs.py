@@ -16,7 +16,7 @@ import pytest
 Reason = Literal[
     "brokers: it needs three of them",
     "brokers: Kafka 4 has no earlier formats",
-    "growth: new partitions are known some seconds later",
+    "growth: new topics and partitions are known some seconds later",
     "metadata: the text of a commit is not kept",
     "offsets: they are the mesh's own, and begin anywhere",
     "partitions: each member is assigned all of them",
