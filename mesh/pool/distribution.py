@@ -50,8 +50,9 @@ class Distribution:
         self._freed: dict[Member, None] = {}
         self._came: dict[Partition, None] = {}
         """Partitions of which something has come in this step."""
-        self._satisfied: dict[Fetch, None] = {}
-        """Fetches that have what they asked for, and may have more of what this step brings."""
+        self._satisfied: dict[Fetch, int] = {}
+        """Fetches that have what they asked for, and may have more of what this step brings; how many offsets of that
+        each has had."""
         self.caps = Caps(
             group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, unread, self.refill
         )
@@ -156,7 +157,7 @@ class Distribution:
         """Share out what has come, offer it to members that hold less, and answer who has enough."""
         while self._came or self._freed or self._satisfied:
             came, self._came = self._came, {}
-            part = self._portions.part(sum(partition.backlog_bytes for partition in came))
+            part = self._portions.part(sum(partition.backlog_offsets for partition in came))
             for partition in came:
                 self.distribute(partition, now, part=part)
             freed, self._freed = self._freed, {}
@@ -168,14 +169,14 @@ class Distribution:
 
     def distribute(self, partition: Partition, now: float, keeps: bool = True, part: int | None = None) -> None:
         """Give the backlog to those who wait, as far as it goes. keeps: whether something may be kept for members that
-        had less, and are about to ask again. part: bytes that are an equal part for each member, of this backlog unless
-        it is one of several."""
+        had less, and are about to ask again. part: offsets that are an equal part for each member, of this backlog
+        unless it is one of several."""
         self.touched.add(partition)
         if not partition.is_active:
             return
         for parked in partition.parked if partition.suspects else ():
             self.tasting.asks(parked, now)
-        part = part or self._portions.part(partition.backlog_bytes)
+        part = part or self._portions.part(partition.backlog_offsets)
         keeps = keeps and not self.is_stopped and partition.backlog_bytes < PLENTY
         while partition.backlog:
             fetch = self._room.best(partition) if partition.waiting else None
@@ -195,21 +196,20 @@ class Distribution:
         Once it has its part it is answered: others are at work, and have theirs when they ask. Until then it may have
         more of what this step brings, though it has all that it asked for.
         """
-        partition, before = lane.partition, fetch.size
+        partition = lane.partition
         assert partition is not None
         assert fetch.member is not None
         available = self.tasting.first_for(partition, fetch.member)
         if available is None:
             self._room.leave_lane(fetch, lane)
             partition.aside[fetch] = lane
-        elif not self._take(fetch, lane, available, now, part):
+            return
+        taken = self._take(fetch, lane, available, now, part)
+        had = self._satisfied.get(fetch, 0) + taken
+        if not taken or (fetch.is_satisfied and had + taken // 2 >= part):  # as much again would be rather too much
             self._answer(fetch, now)
         elif fetch.is_satisfied:
-            # As much again would be rather too much than too little.
-            if fetch.size + (fetch.size - before) // 2 >= part:
-                self._answer(fetch, now)
-            else:
-                self._satisfied[fetch] = None
+            self._satisfied[fetch] = had
 
     def forget(self, partition: Partition) -> None:
         """Its backlog is void."""
@@ -300,26 +300,26 @@ class Distribution:
                 return True
         return False
 
-    def _take(self, fetch: Fetch, lane: Lane, available: Available, now: float, part: int | None = None) -> bool:
-        """Give what there is room for of a batch, or of a run; whether there was any.
+    def _take(self, fetch: Fetch, lane: Lane, available: Available, now: float, part: int | None = None) -> int:
+        """Give what there is room for of a batch, or of a run; how many offsets, none if there is no room.
 
-        part: bytes; of a run that is larger it gets no more, but for a batch that is.
+        part: offsets; of a run that has more it gets no more, but for a batch that has.
         """
         partition, member = lane.partition, fetch.member
         assert partition is not None
         assert member is not None
         count = fetch.fitting(lane, available.batch, self._portions.room(member))
         if not count:
-            return False
+            return 0
         if part is not None:
             count = min(count, self._portions.batches(available, part))
         available = self.backlogs.take_some(partition, available, count)
-        most = self._portions.most(available, member)
-        taken = available if len(available) <= most else self.backlogs.put_back_all_but(partition, available, most)
-        if taken is not None:
+        most = min(self._portions.most(available, member), len(available))
+        taken = available if len(available) == most else self.backlogs.put_back_all_but(partition, available, most)
+        if taken is not None:  # there may be no record in so many offsets
             self._collect(fetch, lane, taken, member, now)
         self.wait_for_more(partition, now)
-        return True
+        return most
 
     def wait_for_more(self, partition: Partition, now: float) -> None:
         """Those who stood aside for what was here wait for what comes next."""

@@ -19,13 +19,13 @@ class Portions:
         """How many offsets more it may begin."""
         return member.flow.cap - member.in_flight if self._caps.are_kept else NO_LIMIT
 
-    def part(self, size: int) -> int:
-        """How much of so many bytes is an equal part for each member."""
-        return -(-size // max(len(self._caps.members), 1))
+    def part(self, offsets: int) -> int:
+        """How many of so many offsets are an equal part for each member."""
+        return -(-offsets // max(len(self._caps.members), 1))
 
-    def batches(self, available: Available, size: int) -> int:
-        """How many batches of a run are about so many bytes, one at least."""
-        return max(round(len(available.batch.marks) * size / available.size), 1)
+    def batches(self, available: Available, offsets: int) -> int:
+        """How many batches of a run are about so many offsets, one at least."""
+        return max(round(len(available.batch.marks) * offsets / len(available)), 1)
 
     def share(self, available: Available) -> int:
         """How many batches of a run are an equal part for each member."""

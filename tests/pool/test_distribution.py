@@ -243,6 +243,24 @@ def test_who_waits_has_an_equal_part_and_the_others_who_are_at_work_have_theirs_
     assert sum(partition.backlog_offsets for partition in world.pool.partitions.values()) == 300
 
 
+def test_equal_parts_are_parts_of_the_records_and_not_of_their_bytes() -> None:
+    """Batches of different producers: the same bytes hold a few records, or many if they are compressed."""
+    world = world_of()
+    consumers = crowd(world, 2)
+    world.assign_all()
+    small = [(offset, 0, None, b"", None) for offset in range(100)]
+    large = [(offset, 0, None, bytes(1_000), None) for offset in range(100)]
+
+    def tell(pool: Pool) -> None:
+        for index, records in enumerate((large, small, small, large)):
+            pool.inflow.received(source(index), [encode_batch(0, records)], world.now)
+
+    world.upstream(tell)
+    assert [
+        sum(member.in_flight for member in world.pool.members if member.id == each.member_id) for each in consumers
+    ] == [200] * 2
+
+
 def test_who_has_what_it_asked_for_is_answered_when_the_step_ends_and_not_before() -> None:
     world = world_of()
     consumer, other = crowd(world, 2)

@@ -57,10 +57,10 @@ def test_the_share_of_a_run_is_rounded_up_and_never_nothing() -> None:
     assert [portions.share(available(10 * count, 10)) for count in (2, 3, 4, 7)] == [1, 1, 2, 3]
 
 
-def test_so_many_bytes_of_a_run_are_whole_batches() -> None:
+def test_so_many_offsets_of_a_run_are_whole_batches() -> None:
     portions, _, _ = begin(3)
     run = available(100, 10)
-    assert [portions.batches(run, run.size * tenths // 100) for tenths in (1, 14, 50, 58, 300)] == [1, 1, 5, 6, 30]
+    assert [portions.batches(run, offsets) for offsets in (1, 14, 50, 58, 300)] == [1, 1, 5, 6, 30]
     assert portions.batches(available(100), 1) == 1
 
 
