@@ -99,8 +99,8 @@ class LivesWorld(World):
         self.acknowledged: set[bytes] = set()
         self.answered: set[bytes] = set()
         self.settling: dict[object, dict[int, set[bytes]]] = {}
-        self.lost: dict[str, set[int]] = defaultdict(set)
-        """Partitions of which a member may have been asked to join again: its commits are in vain until then."""
+        self.parts_at: dict[UpstreamPartition, int] = {}
+        """Where logs part that were truncated while nobody read them."""
 
     # What members acknowledge
 
@@ -171,6 +171,14 @@ class LivesWorld(World):
     def drop_stores(self, is_meant: Callable[[CommitUpstream], bool]) -> None:
         self.pending_stores = [each for each in self.pending_stores if not is_meant(each)]
 
+    def assign(self, cluster: ClusterName, resumed: bool = False, indexes: Iterable[int] = range(4)) -> None:
+        super().assign(cluster, resumed, indexes)
+        for partition in [each for each in self.parts_at if self.pool.partitions[each].standing is Standing.ACTIVE]:
+            offset = self.parts_at.pop(partition)
+            self.ends[partition] = min(self.ends[partition], offset)
+            self.upstream(lambda pool, each=partition, offset=offset: pool.inflow.truncated(each, offset, self.now))
+        self.tell_ends()
+
     def assign_missing(self) -> None:
         for cluster in {EU, US} - self.cluster.topics.withheld:
             indexes = [index for index in range(4) if source(index).cluster == cluster]
@@ -178,7 +186,6 @@ class LivesWorld(World):
             is_wanted = cluster in self.upstreams[GROUP].subscribed
             if is_wanted and any(each is None or each.standing is Standing.ABSENT for each in standing):
                 self.assign(cluster, resumed=True)
-                self.tell_ends()
 
 
 class LivesMachine(RuleBasedStateMachine):
@@ -228,7 +235,8 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule(index=INDEX, back=st.integers(1, 40))
     def truncate(self, index: int, back: int) -> None:
-        """An unclean election; a commit that is under way ends before."""
+        """An unclean election. A commit that is under way ends before, and one that moves the committed offset back
+        before anything is produced: until then it lies above records that nobody had, as a consumer's would."""
         world, log = self.world, self.contents[source(index)]
         while world.pending_stores:
             world.store()
@@ -236,16 +244,19 @@ class LivesMachine(RuleBasedStateMachine):
         if any(first < offset <= last for first, last in log.batches):
             offset = next(first for first, last in log.batches if first < offset <= last)
         log.truncate(offset)
+        self.has_other_logs = True
         world.sync_logs()
         partition = source(index)
         world.ends[partition] = min(world.ends.get(partition, 0), offset)
         world.may_move_back.add(partition)
         known = world.pool.partitions.get(partition)
         is_read = known is not None and known.standing is not Standing.ABSENT
-        if not is_read and world.stored.get(partition, 0) > offset:
-            # Nobody looks now; what is stored above the cut is found out when it is assigned (the stored epoch).
-            world.stored[partition], world.upstreams[GROUP].metadata[partition] = offset, ""
-        world.upstream(lambda pool: pool.inflow.truncated(partition, offset, world.now))
+        if is_read:
+            world.upstream(lambda pool: pool.inflow.truncated(partition, offset, world.now))
+            while world.pending_stores:
+                world.store()
+        else:  # that its log parts there is found out when it is assigned, by the leader epoch that is stored
+            world.parts_at[partition] = min(world.parts_at.get(partition, offset), offset)
         world.tell_ends()
 
     @rule(index=INDEX)
@@ -258,13 +269,15 @@ class LivesMachine(RuleBasedStateMachine):
         self.contents[partition] = world.contents[partition] = Log(partition, life=life)
         world.sync_logs()
         world.stored.pop(partition, None)
+        world.parts_at.pop(partition, None)
         world.upstreams[GROUP].metadata.pop(partition, None)
         world.ends[partition] = 0
         world.upstream(lambda pool: pool.inflow.position_reset(partition, 0, "made anew", world.now))
         world.tell_ends()
-        self.made_anew = True
+        self.has_other_logs = True
 
-    made_anew = False
+    has_other_logs = False
+    """Whether offsets may be those of other records than when a lease was granted."""
 
     # Members
 
@@ -430,7 +443,6 @@ class LivesMachine(RuleBasedStateMachine):
         world.upstream(lambda pool: pool.inflow.revoked([source(index) for index in indexes]))
         world.check()
         world.assign(cluster, resumed=True, indexes=indexes if comes_back else indexes[:1])
-        world.tell_ends()
 
     @rule(cluster=CLUSTER)
     def renew_the_engine(self, cluster: ClusterName) -> None:
@@ -442,17 +454,18 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """What is stored upstream is all that the next mesh knows; what leases of a topic that was made anew are of, it
-        cannot know without the ids of topics."""
+        """What is stored upstream is all that the next mesh knows. That a lease of which nothing is stored any more was
+        of another log, it cannot know without the ids of topics, nor with them of one that was truncated."""
         before = self.world
-        if self.made_anew:
+        if self.has_other_logs:
             self.leases.clear()
+            self.has_other_logs = False
         self.world = world = LivesWorld(self.settings, self.contents)
         world.now = before.now  # leases are stored with the time of day
         world.upstreams[GROUP].stored.update(before.upstreams[GROUP].stored)
         world.upstreams[GROUP].metadata.update(before.upstreams[GROUP].metadata)
         world.acknowledged, world.answered = before.acknowledged, before.answered
-        world.may_move_back = before.may_move_back
+        world.may_move_back, world.parts_at = before.may_move_back, before.parts_at
         world.sync_logs()
         self.consumers = [world.consumer(f"c{next(self.names)}")]
         self.consumers[0].fetch(wait=0.0)
