@@ -18,7 +18,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from typing import Literal
 
@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
-from mesh.upstream.assignment import Assignment, topic_partitions
+from mesh.upstream.assignment import Assignment
 from mesh.upstream.bounds import LogBounds
 from mesh.upstream.commits import COMMIT_TIMEOUT, REQUEST_TIMED_OUT, Commits, Errors
 from mesh.upstream.coverage import Coverage
@@ -37,9 +37,9 @@ from mesh.upstream.groups import Groups, GroupsByLibrdkafka
 from mesh.upstream.intake import Intake
 from mesh.upstream.leaving import commit_at_last, leave
 from mesh.upstream.log_ends import LogEnds
+from mesh.upstream.pausing import Pausing
 from mesh.upstream.properties import COOPERATIVE, EAGER, Properties
 from mesh.upstream.reachability import Reachability
-from mesh.upstream.runs import size_of
 from mesh.upstream.topic_ids import TopicIds
 from mesh.upstream.trouble import Trouble
 
@@ -52,7 +52,6 @@ REJOIN = 10.0
 MOST_MESSAGES = 2_000
 MOST_UNDELIVERED = 32
 """Events; a busy event loop gets no more until it has taken some."""
-TRICKLE_BYTES = 256 << 10
 
 Ended = asyncio.Future[Mapping[UpstreamPartition, int]]
 
@@ -101,13 +100,9 @@ class ConsumerThread(threading.Thread):
         self._topics: frozenset[TopicName] = frozenset()
         self._running = True
         self.has_failed = False
-        self._reads = reads
-        self._read_all_the_same: set[tuple[str, int]] = set()
+        self._pausing = Pausing(reads)
         self._eager = False
         self._consuming = True
-        self._paused: set[UpstreamPartition] = set()
-        self._all_paused = False
-        self._trickled = 0
         self._poll_at = 0.0
         self._create_at = 0.0
 
@@ -124,25 +119,16 @@ class ConsumerThread(threading.Thread):
 
     def set_consuming(self, consuming: bool) -> None:
         self._consuming = consuming
-        self._trickled = 0
-        if consuming and self._all_paused:
-            self._all_paused = False
-            self._resume(self._assignment.positions.keys() - self._paused)
+        self._pausing.set_consuming(self._consumer, consuming, self._assignment.positions)
 
     def set_eager(self, eager: bool) -> None:
         self._eager = eager
 
     def pause(self, partitions: frozenset[UpstreamPartition]) -> None:
-        ours = partitions & self._assignment.positions.keys()
-        self._paused |= ours
-        if self._consumer is not None:
-            self._consumer.pause(topic_partitions(ours))
+        self._pausing.pause(self._consumer, partitions & self._assignment.positions.keys())
 
     def resume(self, partitions: frozenset[UpstreamPartition]) -> None:
-        ours = partitions & self._paused
-        self._paused -= ours
-        if not self._all_paused:
-            self._resume(ours)
+        self._pausing.resume(self._consumer, partitions)
 
     def advance(self, positions: Mapping[UpstreamPartition, int]) -> None:
         for source in positions.keys() & self._assignment.positions.keys():
@@ -150,10 +136,8 @@ class ConsumerThread(threading.Thread):
 
     def read(self, source: UpstreamPartition, position: int) -> None:
         if self._consumer is not None and source in self._assignment.positions:
-            self._read_all_the_same.add((source.topic, source.partition))
             self._assignment.positions[source] = position
-            self._consumer.resume(topic_partitions([source]))
-            self._consumer.seek(TopicPartition(source.topic, source.partition, position))
+            self._pausing.read(self._consumer, source, position)
 
     def noticed_anew(self, source: UpstreamPartition) -> None:
         self._assignment.fell_back(source, time.monotonic())
@@ -261,7 +245,7 @@ class ConsumerThread(threading.Thread):
     @property
     def _only_commits(self) -> bool:
         """Nothing is to come but rebalances and answers: then a command ends the wait, and polling is not hurried."""
-        return not self._reads and not self._read_all_the_same and bool(self._assignment.positions)
+        return not self._pausing.is_reading and bool(self._assignment.positions)
 
     def _may_consume(self) -> bool:
         return self._consuming and len(self._channel) < MOST_UNDELIVERED
@@ -290,14 +274,7 @@ class ConsumerThread(threading.Thread):
             raise
 
     def _take(self, messages: list[Message]) -> None:
-        if not self._reads:
-            messages = [each for each in messages if self._is_ours(each)]
-        self._intake.take(messages)
-
-    def _is_ours(self, message: Message) -> bool:
-        error = message.error()
-        is_complaint = error is not None and error.code() != KafkaError._PARTITION_EOF
-        return is_complaint or (message.topic(), message.partition()) in self._read_all_the_same
+        self._intake.take(self._pausing.ours(messages))
 
     def _serve(self, consumer: Consumer) -> None:
         """Let librdkafka do what it does in polls only, though no messages are wanted."""
@@ -310,17 +287,14 @@ class ConsumerThread(threading.Thread):
             return
         self._take([message])
         if message.error() is None:
-            self._trickled += size_of([message])
-        if self._trickled > TRICKLE_BYTES and not self._all_paused:
-            self._all_paused = True
-            consumer.pause(topic_partitions(self._assignment.positions))
+            self._pausing.trickled(consumer, message, self._assignment.positions)
 
     def _tend(self, consumer: Consumer) -> None:
         now = time.monotonic()
         self._reachability.probe(consumer, self._topics, now)
         # Its requests wait, and with them all commands: not for a cluster that may hang.
         if not self._reachability.is_suspected and self._assignment.open(consumer, now):
-            self._begin_unpaused()
+            self._pausing.assigned(consumer, self._assignment.positions)
             self._log_ends.forget()
             self._coverage.assigned(now)
             self._reachability.assigned({source.topic for source in self._assignment.positions})
@@ -349,15 +323,6 @@ class ConsumerThread(threading.Thread):
         else:
             # With its member id: if it leads the group, though it was not told so, that begins a rebalance.
             self._subscribe(consumer)
-
-    def _begin_unpaused(self) -> None:
-        """An assignment begins with nothing paused; what a cooperative one has kept may be."""
-        if self._all_paused or self._paused:
-            self._resume(self._assignment.positions.keys())
-        self._paused, self._all_paused, self._trickled = set(), False, 0
-        if not self._reads and self._consumer is not None:
-            self._read_all_the_same = set()
-            self._consumer.pause(topic_partitions(self._assignment.positions))
 
     def _send_commits(self) -> None:
         self._commits.send(self._consumer, self._assignment.positions)
@@ -398,10 +363,6 @@ class ConsumerThread(threading.Thread):
     def _lose(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._assignment.on_lost(consumer, partitions)
         self._reachability.complain("the membership in the group was lost")
-
-    def _resume(self, sources: Collection[UpstreamPartition]) -> None:
-        if self._consumer is not None and sources:
-            self._consumer.resume(topic_partitions(sources))
 
     def _close(self, close: Callable[[Consumer], None] = Consumer.close) -> None:
         """Close the consumer; the next turn makes another."""
