@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from http.client import HTTPException
 from typing import Any
 
-from pyspark_kafka_mesh.offsets import COMMITTED, Offset, Range
+from pyspark_kafka_mesh.offsets import COMMITTED, Offset, Place, Range, without
 from pyspark_kafka_mesh.options import Options
 
 ALL = 100_000_000
@@ -52,10 +52,15 @@ class LeaseLost(RuntimeError):
 
 
 class Client:
+    """A mesh may be several processes, each with some of the partitions. One of them is asked for leases: the first
+    that answers, for as long as it does. The others are asked for what has moved there since it was leased."""
+
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
+        is_secured = any(url.startswith("https") for url in options.urls)
+        self._context = ssl.create_default_context(cafile=options.ca) if is_secured else None
         self._who = {"virtual_cluster": options.virtual_cluster, "group": options.group}
+        self._first = 0
 
     def lease(self, start: Offset, most: int | None, ends: Sequence[dict[str, Any]] | None = None) -> Offset:
         """What comes after `start`; the same as `start` if there is nothing. Its holder's other leases end. ends: of
@@ -82,20 +87,20 @@ class Client:
 
     def acknowledge(self, offset: Offset) -> None:
         """Be through with a lease; may be repeated. Raises LeaseLost, MeshUnavailable, MeshRefused."""
-        self._settle(offset, "acknowledge", {})
+        self._settle(offset, offset.ranges, "acknowledge", {})
 
     def claim(self, offset: Offset) -> None:
         """Go on with a lease of an earlier life. Raises LeaseLost, MeshUnavailable, MeshRefused."""
-        self._settle(offset, "claim", {"ttl": self._options.ttl, "wait": WAIT})
+        self._settle(offset, offset.ranges, "claim", self._claim)
 
     def renew(self, offset: Offset) -> None:
-        """Raises LeaseLost, MeshUnavailable, MeshRefused."""
-        try:
-            self._ask(f"/leases/{offset.lease}/renew", {"holder": offset.holder, "ttl": self._options.ttl})
-        except MeshRefused as refused:
-            if refused.error != "unknown_lease":
-                raise
-            self.claim(offset)  # the mesh was restarted, or the partitions went elsewhere
+        """Wherever its partitions are now; what nobody holds for it is claimed. Raises LeaseLost, MeshUnavailable,
+        MeshRefused."""
+        left = without(offset.ranges, self._renewed(offset, None))
+        for url in self._others if left else ():
+            left = without(left, self._renewed(offset, url))
+        if left:  # the mesh was restarted, or the partitions are on their way
+            self._settle(offset, left, "claim", self._claim | {"wait": 0.0}, is_patient=False)
 
     def ends(self) -> list[dict[str, Any]]:
         """How far the logs go now. Raises MeshUnavailable, MeshRefused."""
@@ -110,42 +115,96 @@ class Client:
         kinds = ("available", "leased", "lag")
         return {kind: sum(each[kind] for each in answer["partitions"]) for kind in kinds}
 
-    def _settle(self, offset: Offset, verb: str, more: dict[str, Any]) -> None:
-        body = {"holder": offset.holder, "ranges": [each.to_json() for each in offset.ranges]} | more
+    @property
+    def _claim(self) -> dict[str, Any]:
+        # Where there are others, what the first does not have may be theirs.
+        return {"ttl": self._options.ttl, "wait": WAIT if len(self._options.urls) == 1 else 0.0}
+
+    @property
+    def _others(self) -> list[str]:
+        urls = self._options.urls
+        return [*urls[self._first + 1 :], *urls[: self._first]]
+
+    def _renewed(self, offset: Offset, url: str | None) -> list[Range]:
+        """What is held for it there. url: None for the first."""
+        body = {"holder": offset.holder, "ttl": self._options.ttl}
+        try:
+            answer = self._ask(f"/leases/{offset.lease}/renew", body, None if url is None else 0.0, url)
+        except MeshRefused as refused:
+            if refused.error != "unknown_lease":
+                raise
+            return []
+        except MeshUnavailable:
+            if url is None:
+                raise
+            return []
+        return [Range.of_json(each) for each in answer["ranges"]]
+
+    def _settle(
+        self, offset: Offset, ranges: Sequence[Range], verb: str, more: dict[str, Any], is_patient: bool = True
+    ) -> None:
         until = time.monotonic() + self._options.timeout
+        left = list(ranges)
         while True:
-            answer = self._ask(f"/leases/{offset.lease}/{verb}", body)
-            if answer["lost"] and self._options.fail_on_lease_loss:
-                raise LeaseLost(str(offset.lease), [Range.of_json(each) for each in answer["lost"]])
-            if not answer["absent"]:
+            left = self._settle_at(offset, left, verb, more, None)
+            for url in self._others if left else ():
+                theirs = self._partitions_at(url)
+                mine = [each for each in left if each.place in theirs]
+                rest = [each for each in left if each.place not in theirs]
+                left = rest + (self._settle_at(offset, mine, verb, more, url) if mine else [])
+            if not left or not is_patient:
                 return
             if time.monotonic() > until:
                 raise MeshUnavailable(
-                    f"{len(answer['absent'])} ranges of lease {offset.lease} are not assigned to {self._options.url}"
+                    f"{len(left)} ranges of lease {offset.lease} are not assigned to {', '.join(self._options.urls)}; "
+                    f"if the mesh has more processes, name their admin addresses, too"
                 )
             time.sleep(RETRY_AFTER)
 
-    def _ask(self, path: str, body: dict[str, Any], timeout: float | None = None) -> Any:
+    def _settle_at(
+        self, offset: Offset, ranges: Sequence[Range], verb: str, more: dict[str, Any], url: str | None
+    ) -> list[Range]:
+        """Those that are absent there. url: None for the first. Raises LeaseLost, MeshUnavailable, MeshRefused."""
+        body = {"holder": offset.holder, "ranges": [each.to_json() for each in ranges]} | more
+        answer = self._ask(f"/leases/{offset.lease}/{verb}", body, url=url)
+        if answer["lost"] and self._options.fail_on_lease_loss:
+            raise LeaseLost(str(offset.lease), [Range.of_json(each) for each in answer["lost"]])
+        return [Range.of_json(each) for each in answer["absent"]]
+
+    def _partitions_at(self, url: str) -> set[Place]:
+        """Those that another process has been assigned; it is not made to join the group for that."""
+        try:
+            answer = self._ask("/leases/backlog", {"topics": self._options.topics}, 0.0, url)
+        except (MeshUnavailable, MeshRefused):
+            return set()
+        return {(each["cluster"], each["topic"], each["partition"]) for each in answer["partitions"]}
+
+    def _ask(self, path: str, body: dict[str, Any], timeout: float | None = None, url: str | None = None) -> Any:
+        """url: None for the first that answers."""
         until = time.monotonic() + (self._options.timeout if timeout is None else timeout)
         while True:
+            first = self._first
+            address = url or self._options.urls[first]
             try:
-                return self._call(path, self._who | body)
+                return self._call(address + path, self._who | body)
             except urllib.error.HTTPError as answer:
                 said = _said(answer)
                 if answer.code < 500:
                     raise MeshRefused(answer.code, said.get("error", ""), said.get("detail", str(answer))) from answer
-                problem = said.get("detail", str(answer))
+                problem, is_gone = said.get("detail", str(answer)), said.get("error") == "unavailable"
             except (OSError, HTTPException) as failure:
-                problem = str(failure)
+                problem, is_gone = str(failure), True
+            if is_gone and url is None:
+                self._first = (first + 1) % len(self._options.urls)
             if time.monotonic() >= until:
-                raise MeshUnavailable(f"{self._options.url}{path} did not do it in time: {problem}")
+                raise MeshUnavailable(f"{address}{path} did not do it in time: {problem}")
             time.sleep(RETRY_AFTER)
 
-    def _call(self, path: str, body: dict[str, Any]) -> Any:
+    def _call(self, url: str, body: dict[str, Any]) -> Any:
         headers = {"Content-Type": "application/json"}
         if self._options.token is not None:
             headers["Authorization"] = f"Bearer {self._options.token}"
-        request = urllib.request.Request(self._options.url + path, json.dumps(body).encode(), headers)
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=ANSWER_WITHIN, context=self._context) as answer:
             return json.load(answer)
 

@@ -6,11 +6,13 @@ Pure values; the upstream logs and this are all that is needed to read a batch a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 VERSION = 1
 COMMITTED = "read_committed"
+Place: TypeAlias = tuple[str, str, int]
+"""Cluster, topic, partition."""
 WORTH_A_TASK = 50_000
 """Offsets; what has fewer shares its task with others."""
 
@@ -36,6 +38,10 @@ class Range:
 
     def __len__(self) -> int:
         return self.last - self.first + 1
+
+    @property
+    def place(self) -> Place:
+        return self.cluster, self.topic, self.partition
 
     def to_json(self) -> dict[str, Any]:
         """As before there were ids, if there is none: Spark compares the text of offsets."""
@@ -78,6 +84,24 @@ class Offset:
         ranges = tuple(Range.of_json(each) for each in data["ranges"])
         bootstrap = tuple(sorted(data["bootstrap"].items()))
         return Offset(data["holder"], data["lease"], ranges, bootstrap, data.get("isolation", COMMITTED))
+
+
+def without(ranges: Sequence[Range], others: Sequence[Range]) -> list[Range]:
+    """What of these lies in none of the others; neither overlap among themselves."""
+    held: dict[Place, list[Range]] = {}
+    for other in sorted(others):
+        held.setdefault(other.place, []).append(other)
+    left: list[Range] = []
+    for each in ranges:
+        first = each.first
+        for other in held.get(each.place, ()):
+            if first <= other.last and other.first <= each.last:
+                if other.first > first:
+                    left.append(replace(each, first=first, last=other.first - 1))
+                first = other.last + 1
+        if first <= each.last:
+            left.append(replace(each, first=first))
+    return left
 
 
 def pieces(ranges: Sequence[Range], least: int) -> list[Range]:

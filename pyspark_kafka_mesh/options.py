@@ -29,11 +29,11 @@ class WrongOption(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """ttl, timeout: seconds. most: offsets of one trigger, None for all that are available; most_bytes: about what they
-    have in the logs. pieces: tasks of one trigger at least. clusters: properties of librdkafka for reading from an
-    upstream cluster, by its name."""
+    """urls: admin addresses of the processes of one mesh. ttl, timeout: seconds. most: offsets of one trigger, None for
+    all that are available; most_bytes: about what they have in the logs. pieces: tasks of one trigger at least.
+    clusters: properties of librdkafka for reading from an upstream cluster, by its name."""
 
-    url: str
+    urls: tuple[str, ...]
     virtual_cluster: str
     topics: tuple[str, ...]
     group: str
@@ -63,11 +63,12 @@ def parse(given: Mapping[str, str]) -> Options:
             allowed = ELSEWHERE.get(key, f"{', '.join(KNOWN)}, kafka.<cluster>.<property>")
             raise WrongOption(f"option {key!r} is not known here: {allowed}")
         clusters.setdefault(parts[1], {})[parts[2]] = options[key]
-    url = _needed(options, URL).rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise WrongOption(f"option {URL!r} is {url!r}; allowed is http://HOST:PORT or https://HOST:PORT")
+    urls = tuple(url.strip().rstrip("/") for url in _needed(options, URL).split(","))
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise WrongOption(f"option {URL!r} has {url!r}; allowed is http://HOST:PORT or https://HOST:PORT")
     return Options(
-        url=url,
+        urls=urls,
         virtual_cluster=_needed(options, VIRTUAL_CLUSTER),
         topics=tuple(topic.strip() for topic in _needed(options, TOPICS).split(",") if topic.strip()),
         group=_needed(options, GROUP),

@@ -41,7 +41,9 @@ class Model(BaseModel):
 
 
 class Source(Model):
-    url: str = Field(pattern=r"^https?://", description="The mesh's admin address.")
+    url: str = Field(
+        pattern=r"^https?://", description="The mesh's admin address; those of several processes, with commas."
+    )
     token: str | None = Field(default=None, repr=False, description="The admin address's token.")
     virtual_cluster: str = Field(min_length=1)
     group: str = Field(min_length=1)

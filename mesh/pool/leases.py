@@ -17,6 +17,7 @@ from mesh.pool.effects import Answer, Effect, Report
 from mesh.pool.holdings import Holdings, Named
 from mesh.pool.ids import GroupId, Ticket
 from mesh.pool.leased import (
+    LONGEST_TTL,
     Acknowledgement,
     Claim,
     HolderId,
@@ -216,9 +217,11 @@ class Leases:
     # What happens around them
 
     def restore(self, partition: Partition, stored: Iterable[StoredLease], end: int, now: float) -> None:
-        """What was leased of a partition when its commit was stored; what is beyond the end of its log is not."""
+        """What was leased of a partition when its commit was stored; what is beyond the end of its log is not. Whoever
+        stored the deadline may have had another clock."""
         for each in stored:
-            deadline = max(each.deadline - self._settings.epoch, now + HELD_AFTER_RESTART)
+            earliest, latest = now + HELD_AFTER_RESTART, now + LONGEST_TTL
+            deadline = min(max(each.deadline - self._settings.epoch, earliest), latest)
             lease = self._leases.get(each.id) or self._new(each.id, each.holder, deadline - now, now)
             self._held.restore(lease, partition, below(each.spans, end))
             self._end_if_empty(lease)

@@ -243,6 +243,8 @@ class LeaseApi:
     async def _ask(self, body: GroupBody, step: Callable[[Pool, Ticket], None], wait: float = 0.0) -> object:
         server, group = self._server(body), GroupId(body.group)
         reply = server.leasing(group, step)
+        if reply is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            raise Refused(503, "unavailable", "this process is stopping; ask again, or another one")
         if isinstance(reply, ErrorCode):
             raise Refused(403, "refused_group", f"group {body.group!r} may not be used here: {reply.name}")
         try:

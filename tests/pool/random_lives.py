@@ -54,11 +54,12 @@ TTL = 30.0
 @dataclass(slots=True)
 class Log:
     """One upstream partition. batches: first and last offset of each; values: of the records, by offset; life: rises
-    whenever records may take the offsets of others."""
+    whenever records may take the offsets of others. cut: the lowest offset at which it was truncated."""
 
     partition: UpstreamPartition
     end: int = 0
     life: int = 0
+    cut: int = 1 << 62
     batches: list[tuple[int, int]] = field(default_factory=list)
     values: dict[int, bytes] = field(default_factory=dict)
 
@@ -73,7 +74,7 @@ class Log:
 
     def truncate(self, offset: int) -> None:
         self.life += 1
-        self.end = min(self.end, offset)
+        self.end, self.cut = min(self.end, offset), min(self.cut, offset)
         self.batches = [(first, min(last, offset - 1)) for first, last in self.batches if first < offset]
         self.values = {each: value for each, value in self.values.items() if each < offset}
 
@@ -208,6 +209,7 @@ class LivesMachine(RuleBasedStateMachine):
         self.contents = {source(index): Log(source(index)) for index in range(4)}
         self.world = LivesWorld(self.settings, self.contents)
         self.names = itertools.count()
+        self.world.topic_ids = {cluster: f"{cluster}-{next(self.names)}" for cluster in (EU, US)}
         self.leases: dict[HolderId, tuple[LeaseId, tuple[Range, ...], set[bytes]]] = {}
         self.consumers = [self.world.consumer(f"c{next(self.names)}")]
         self.consumers[0].fetch(wait=0.0)
@@ -244,7 +246,6 @@ class LivesMachine(RuleBasedStateMachine):
         if any(first < offset <= last for first, last in log.batches):
             offset = next(first for first, last in log.batches if first < offset <= last)
         log.truncate(offset)
-        self.has_other_logs = True
         world.sync_logs()
         partition = source(index)
         world.ends[partition] = min(world.ends.get(partition, 0), offset)
@@ -259,25 +260,24 @@ class LivesMachine(RuleBasedStateMachine):
             world.parts_at[partition] = min(world.parts_at.get(partition, offset), offset)
         world.tell_ends()
 
-    @rule(index=INDEX)
-    def make_anew(self, index: int) -> None:
-        """The topic's partition is another one; brokers forget what was committed of a topic that is deleted."""
-        world, partition = self.world, source(index)
+    @rule(cluster=CLUSTER)
+    def make_anew(self, cluster: ClusterName) -> None:
+        """The topic is another one; brokers forget what was committed of a topic that is deleted."""
+        world = self.world
         while world.pending_stores:
             world.store()
-        life = self.contents[partition].life + 1
-        self.contents[partition] = world.contents[partition] = Log(partition, life=life)
+        world.topic_ids[cluster] = f"{cluster}-{next(self.names)}"
+        for partition in [each for each in self.contents if each.cluster == cluster]:
+            self.contents[partition] = Log(partition, life=self.contents[partition].life + 1)
+            world.stored.pop(partition, None)
+            world.parts_at.pop(partition, None)
+            world.upstreams[GROUP].metadata.pop(partition, None)
+            world.ends[partition] = 0
+            world.upstream(lambda pool, each=partition: pool.inflow.position_reset(each, 0, "made anew", world.now))
         world.sync_logs()
-        world.stored.pop(partition, None)
-        world.parts_at.pop(partition, None)
-        world.upstreams[GROUP].metadata.pop(partition, None)
-        world.ends[partition] = 0
-        world.upstream(lambda pool: pool.inflow.position_reset(partition, 0, "made anew", world.now))
+        ids = {ORDERS: world.topic_ids[cluster]}
+        world.upstream(lambda pool: pool.inflow.topics_identified(cluster, ids))
         world.tell_ends()
-        self.has_other_logs = True
-
-    has_other_logs = False
-    """Whether offsets may be those of other records than when a lease was granted."""
 
     # Members
 
@@ -454,13 +454,12 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """What is stored upstream is all that the next mesh knows. That a lease of which nothing is stored any more was
-        of another log, it cannot know without the ids of topics, nor with them of one that was truncated."""
+        """What is stored upstream is all that the next mesh knows. Of what was leased above a truncation it cannot know
+        that it is of another log: a lease that has ended by then would take what is there now."""
         before = self.world
-        if self.has_other_logs:
-            self.leases.clear()
-            self.has_other_logs = False
+        self.leases = {holder: lease for holder, lease in self.leases.items() if not self.is_truncated(lease[1])}
         self.world = world = LivesWorld(self.settings, self.contents)
+        world.topic_ids = before.topic_ids
         world.now = before.now  # leases are stored with the time of day
         world.upstreams[GROUP].stored.update(before.upstreams[GROUP].stored)
         world.upstreams[GROUP].metadata.update(before.upstreams[GROUP].metadata)
@@ -470,6 +469,14 @@ class LivesMachine(RuleBasedStateMachine):
         self.consumers = [world.consumer(f"c{next(self.names)}")]
         self.consumers[0].fetch(wait=0.0)
         world.assign_missing()
+
+    def is_truncated(self, ranges: Iterable[Range]) -> bool:
+        """Whether some of these are offsets that were cut off, of the topic that is still there."""
+        return any(
+            each.topic_id == self.world.topic_ids[each.partition.cluster]
+            and each.span.last >= self.contents[each.partition].cut
+            for each in ranges
+        )
 
     # What must hold
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 from mesh.pool.leased import (
+    LONGEST_TTL,
     Acknowledgement,
     Claim,
     HolderId,
@@ -552,6 +553,15 @@ def test_after_a_restart_it_is_held_two_minutes_at_least(is_renewed: bool) -> No
         send(world, lambda pool, ticket: pool.leases.renew(ticket, LeaseId("a"), SPARK, 60.0, world.now))
     world.advance(2.0)
     assert bool(lease(world, "b", HolderId("other"))) is not is_renewed
+
+
+def test_a_clock_that_was_ahead_holds_a_lease_no_longer_than_one_may_last() -> None:
+    before = world_of(ends=10)
+    before.now += 30 * LONGEST_TTL
+    lease(before, "a")
+    world = restarted(before)
+    ((restored, _),) = [each for each in world.pool.leases.view() if each[0].id == "a"]
+    assert restored.deadline == world.now + LONGEST_TTL
 
 
 def test_what_members_acknowledged_beside_a_lease_is_stored_with_it() -> None:

@@ -271,7 +271,7 @@ def test_nothing_is_begun_while_the_mesh_stops() -> None:
     async def test(admin: Admin) -> None:
         admin.bench.server.drain()
         status, answer = await admin.call("POST", "/leases", WHO | {"topics": ["orders"]})
-        assert (status, answer["error"]) == (403, "refused_group")
+        assert (status, answer["error"]) == (503, "unavailable")
         assert GroupId("shop") not in admin.bench.server.cluster.pools
 
     run(test)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -19,6 +20,17 @@ from tests.integration.processes import free_port
 RANGE = Range("eu", "orders", 0, 5, 9)
 HELD = Offset("job", "a", (RANGE,), (("eu", "eu:9092"),))
 DONE = {"done": [RANGE.to_json()], "lost": [], "absent": []}
+REST = Range("eu", "orders", 0, 7, 9)
+SETTLED: dict[str, Any] = {"done": [], "lost": [], "absent": []}
+
+
+def granted(*ranges: Range) -> dict[str, Any]:
+    return {"lease": "a", "deadline": 1.0, "ranges": [each.to_json() for each in ranges], "bootstrap_servers": {}}
+
+
+def backlog_of(*ranges: Range) -> dict[str, Any]:
+    places = [{"cluster": each.cluster, "topic": each.topic, "partition": each.partition} for each in ranges]
+    return {"active": True, "partitions": places}
 
 
 class FakeMesh:
@@ -48,9 +60,8 @@ class FakeMesh:
         return [path for path, _, _ in self.asked]
 
 
-@pytest.fixture
-def mesh(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMesh]:
-    monkeypatch.setattr(module, "RETRY_AFTER", 0.01)
+@contextmanager
+def serving() -> Iterator[FakeMesh]:
     mesh = FakeMesh()
     threading.Thread(target=mesh.server.serve_forever, daemon=True).start()
     yield mesh
@@ -58,8 +69,22 @@ def mesh(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMesh]:
     mesh.server.server_close()
 
 
-def client_of(mesh: FakeMesh, **more: Any) -> Client:
-    return Client(Options(mesh.url, "vc", ("orders",), "shop", **more))
+@pytest.fixture
+def mesh(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMesh]:
+    monkeypatch.setattr(module, "RETRY_AFTER", 0.01)
+    with serving() as mesh:
+        yield mesh
+
+
+@pytest.fixture
+def other(mesh: FakeMesh) -> Iterator[FakeMesh]:
+    """Another process of the same mesh."""
+    with serving() as other:
+        yield other
+
+
+def client_of(*meshes: FakeMesh, **more: Any) -> Client:
+    return Client(Options(tuple(mesh.url for mesh in meshes), "vc", ("orders",), "shop", **more))
 
 
 def test_a_lease_becomes_an_offset(mesh: FakeMesh) -> None:
@@ -106,7 +131,7 @@ def test_what_cannot_be_done_is_said_at_once(mesh: FakeMesh) -> None:
 
 
 def test_a_mesh_that_is_not_there_is_said_in_the_end() -> None:
-    options = Options(f"http://127.0.0.1:{free_port()}", "vc", ("orders",), "shop", timeout=0.0)
+    options = Options((f"http://127.0.0.1:{free_port()}",), "vc", ("orders",), "shop", timeout=0.0)
     with pytest.raises(MeshUnavailable, match=r"did not do it in time: .*refused"):
         Client(options).acknowledge(HELD)
 
@@ -131,3 +156,60 @@ def test_a_lease_that_the_mesh_forgot_is_claimed_when_it_is_renewed(mesh: FakeMe
     mesh.answers = [(404, {"error": "unknown_lease", "detail": "ended"}), (200, DONE)]
     client_of(mesh).renew(HELD)
     assert mesh.paths == ["/leases/a/renew", "/leases/a/claim"]
+
+
+def test_what_the_mesh_does_not_hold_any_more_is_claimed_when_the_rest_is_renewed(mesh: FakeMesh) -> None:
+    """Once: what is absent then is asked for with the next renewal, which the rest waits for."""
+    mesh.answers = [(200, granted(Range("eu", "orders", 0, 5, 6))), (200, SETTLED | {"absent": [REST.to_json()]})]
+    client_of(mesh).renew(HELD)
+    assert mesh.paths == ["/leases/a/renew", "/leases/a/claim"]
+    assert mesh.asked[1][1]["ranges"] == [REST.to_json()]
+    assert mesh.asked[1][1]["wait"] == 0.0
+    mesh.asked.clear()
+    mesh.answers = [(200, granted(RANGE))]
+    client_of(mesh).renew(HELD)
+    assert mesh.paths == ["/leases/a/renew"]
+
+
+# Several processes
+
+
+def test_what_has_moved_to_another_process_is_acknowledged_there(mesh: FakeMesh, other: FakeMesh) -> None:
+    mesh.answers = [(200, SETTLED | {"absent": [REST.to_json()], "done": [RANGE.to_json()]})]
+    other.answers = [(200, backlog_of(REST)), (200, SETTLED)]
+    client_of(mesh, other).acknowledge(HELD)
+    assert mesh.paths == ["/leases/a/acknowledge"]
+    assert other.paths == ["/leases/backlog", "/leases/a/acknowledge"]
+    assert other.asked[0][1].get("wait", 0) == 0, "else it would join the group"
+    assert other.asked[1][1]["ranges"] == [REST.to_json()]
+
+
+def test_a_process_that_does_not_have_it_either_is_not_asked_to(mesh: FakeMesh, other: FakeMesh) -> None:
+    """It would join the group for that, and partitions would move."""
+    mesh.answers = [(200, SETTLED | {"absent": [REST.to_json()]}), (200, SETTLED)]
+    other.answers = [(200, {"active": False, "partitions": []})]
+    client_of(mesh, other).claim(HELD)
+    assert mesh.paths == ["/leases/a/claim"] * 2
+    assert [body["wait"] for _, body, _ in mesh.asked] == [0.0] * 2
+    assert other.paths == ["/leases/backlog"]
+
+
+def test_a_lease_is_renewed_where_its_parts_are(mesh: FakeMesh, other: FakeMesh) -> None:
+    mesh.answers = [(200, granted(Range("eu", "orders", 0, 5, 6)))]
+    other.answers = [(200, granted(REST))]
+    client_of(mesh, other).renew(HELD)
+    assert (mesh.paths, other.paths) == (["/leases/a/renew"], ["/leases/a/renew"])
+
+
+def test_when_the_first_is_gone_the_next_one_is_asked_from_then_on(mesh: FakeMesh, other: FakeMesh) -> None:
+    client = client_of(mesh, other)
+    mesh.answers = [(503, {"error": "unavailable", "detail": "stopping"})]
+    other.answers = [(200, SETTLED)]
+    client.acknowledge(HELD)
+    client.acknowledge(HELD)
+    assert (mesh.paths, other.paths) == (["/leases/a/acknowledge"], ["/leases/a/acknowledge"] * 2)
+    mesh.answers = [(200, SETTLED)]
+    other.server.shutdown()
+    other.server.server_close()
+    client.acknowledge(HELD)
+    assert len(mesh.paths) == 2

@@ -18,7 +18,7 @@ class FakeClient(Client):
     """A mesh that has `batches` batches. asked: what it was asked, by the names of leases."""
 
     def __init__(self, batches: int = 9) -> None:
-        super().__init__(Options("http://mesh", "vc", ("orders",), "shop"))
+        super().__init__(Options(("http://mesh",), "vc", ("orders",), "shop"))
         self.left = batches
         self.asked: list[tuple[str, str | None]] = []
         self.lost = False

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_mesh.offsets import WORTH_A_TASK, ForeignOffset, Offset, Range, pieces, tasks
+from pyspark_kafka_mesh.offsets import WORTH_A_TASK, ForeignOffset, Offset, Range, pieces, tasks, without
 
 
 @st.composite
@@ -90,3 +90,17 @@ def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
 def test_a_task_reads_one_cluster() -> None:
     both = [Range("eu", "orders", 0, 0, 9), Range("us", "orders", 0, 0, 9)]
     assert [{each.cluster for each in task} for task in tasks(both, 1)] == [{"eu"}, {"us"}]
+
+
+@given(ranges(), ranges())
+def test_what_is_left_of_ranges_without_others(some: list[Range], others: list[Range]) -> None:
+    def offsets(of: list[Range]) -> set[tuple[object, int]]:
+        return {(each.place, offset) for each in of for offset in (each.first, each.last)}
+
+    left = without(some, others)
+    assert without(left, others) == left
+    assert without(some, some) == []
+    assert sum(map(len, left)) + sum(map(len, without(some, left))) == sum(map(len, some))
+    for place, offset in offsets(some):
+        is_held = any(each.place == place and each.first <= offset <= each.last for each in others)
+        assert any(each.place == place and each.first <= offset <= each.last for each in left) is not is_held

@@ -14,8 +14,13 @@ NEEDED = {
 
 def test_what_is_needed_is_enough() -> None:
     options = parse(NEEDED)
-    assert (options.url, options.topics, options.group) == ("http://127.0.0.1:9644", ("a", "b"), "landing")
+    assert (options.urls, options.topics, options.group) == (("http://127.0.0.1:9644",), ("a", "b"), "landing")
     assert (options.most, options.pieces, options.headers) == (None, 1, False)
+
+
+def test_a_mesh_may_have_several_addresses() -> None:
+    options = parse(NEEDED | {"mesh.admin.url": "https://one:9644, https://two:9644/"})
+    assert options.urls == ("https://one:9644", "https://two:9644")
 
 
 def test_keys_in_any_case() -> None:
@@ -44,6 +49,7 @@ def test_what_is_missing_is_named(name: str) -> None:
     ("change", "said"),
     [
         ({"mesh.admin.url": "mesh:9644"}, "allowed is http://"),
+        ({"mesh.admin.url": "http://one:9644,two:9644"}, "has 'two:9644'; allowed is http://"),
         ({"maxOffsetsPerTrigger": "0"}, "'maxOffsetsPerTrigger' is '0'; allowed is a number from 1 to 100000000"),
         ({"minPartitions": "many"}, "'minPartitions' is 'many'"),
         ({"failOnDataLoss": "maybe"}, "'failOnDataLoss' is 'maybe'; allowed is true or false"),
