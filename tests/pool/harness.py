@@ -50,6 +50,7 @@ from mesh.pool.settings import PoolSettings
 from mesh.pool.states import State
 from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Gap, UpstreamPartition
 from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.errors import ErrorCode
@@ -331,6 +332,23 @@ class World:
         self.ends[partition] = last + 1
         batch = batch_of(partition, first, last, self.batch_size)
         self.upstream(lambda pool: pool.inflow.received(partition, [batch], self.now, Gap.EMPTY))
+
+    def produce_together(self, counts: Mapping[int, int], size: int) -> None:
+        """So many records come from each of these partitions in one answer, in runs of batches of `size`."""
+        self.assign_all()
+        came: dict[UpstreamPartition, Batch] = {}
+        for index, count in counts.items():
+            partition = source(index)
+            first = self.ends.get(partition, 0)
+            self.logs.setdefault(partition, []).append((first, first + count - 1))
+            self.ends[partition] = first + count
+            came[partition] = batch_of(partition, first, first + count - 1, size)
+
+        def tell(pool: Pool) -> None:
+            for partition, batch in came.items():
+                pool.inflow.received(partition, [batch], self.now, Gap.EMPTY)
+
+        self.upstream(tell)
 
     def assign_all(self) -> None:
         missing = [

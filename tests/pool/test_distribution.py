@@ -198,29 +198,11 @@ def test_the_cap_doubles_after_five_seconds_in_any_case() -> None:
     assert member.flow.cap == 2 * cap
 
 
-def come_together(world: World, counts: dict[int, int], size: int) -> None:
-    """So many records of each partition, in runs of batches of `size`, are told of in one step."""
-    world.assign_all()
-    batches = {}
-    for index, count in counts.items():
-        first = world.ends.get(source(index), 0)
-        world.logs.setdefault(source(index), []).append((first, first + count - 1))
-        world.ends[source(index)] = first + count
-        batches[index] = batch_of(source(index), first, first + count - 1, size)
-
-    def tell(pool: Pool) -> None:
-        for index, batch in batches.items():
-            pool.inflow.received(source(index), [batch], world.now)
-
-    world.upstream(tell)
-    world.check()
-
-
 def test_what_comes_together_is_shared_out_as_a_whole() -> None:
     """Each has whole runs of some partitions in one answer, not a part of each in many."""
     world = world_of()
     consumers = crowd(world, 2)
-    come_together(world, dict.fromkeys(range(4), 100), 10)
+    world.produce_together(dict.fromkeys(range(4), 100), 10)
     assert [len(consumer.received) for consumer in consumers] == [200, 200]
     assert [len({partition for partition, _, _ in consumer.received}) for consumer in consumers] == [2, 2]
 
@@ -228,7 +210,7 @@ def test_what_comes_together_is_shared_out_as_a_whole() -> None:
 def test_a_run_that_is_more_than_an_equal_part_is_cut() -> None:
     world = world_of()
     consumers = crowd(world, 4)
-    come_together(world, {0: 400}, 10)
+    world.produce_together({0: 400}, 10)
     assert [len(consumer.received) for consumer in consumers] == [100] * 4
 
 
@@ -238,7 +220,7 @@ def test_who_waits_has_an_equal_part_and_the_others_who_are_at_work_have_theirs_
     for consumer in consumers:
         consumer.fetch(wait=0.0)
     consumers[0].fetch()
-    come_together(world, dict.fromkeys(range(4), 100), 10)
+    world.produce_together(dict.fromkeys(range(4), 100), 10)
     assert len(consumers[0].received) == 100
     assert sum(partition.backlog_offsets for partition in world.pool.partitions.values()) == 300
 
@@ -265,7 +247,7 @@ def test_who_has_what_it_asked_for_is_answered_when_the_step_ends_and_not_before
     world = world_of()
     consumer, other = crowd(world, 2)
     answers = sum(isinstance(effect, Answer) for effect in world.effects)
-    come_together(world, {0: 10, 1: 100}, 10)
+    world.produce_together({0: 10, 1: 100}, 10)
     assert sum(isinstance(effect, Answer) for effect in world.effects) == answers + 2
     assert sorted(len(each.received) for each in (consumer, other)) == [50, 60]
 
@@ -274,9 +256,9 @@ def test_one_that_waits_for_more_bytes_goes_on_waiting() -> None:
     world = world_of()
     consumer = world.consumer()
     consumer.fetch(minimum=10_000)
-    come_together(world, {0: 10, 1: 10}, 10)
+    world.produce_together({0: 10, 1: 10}, 10)
     assert consumer.is_parked
-    come_together(world, {0: 400}, 10)
+    world.produce_together({0: 400}, 10)
     assert len(consumer.received) == 420
 
 
