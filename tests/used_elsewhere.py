@@ -42,6 +42,7 @@ NAMES: Final = (
     _.committed_leader_epoch,
     _.committed_metadata,
     _.controller_id,
+    _.current_leader_epoch,
     _.forgotten_topics,
     _.group_epoch,
     _.heartbeat_interval_ms,

@@ -17,7 +17,6 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import (
     Buffer,
     FetchPartition,
-    FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopic,
@@ -36,24 +35,26 @@ class _Layout:
     """What one version has, and its runs of fields of fixed size; fields that nobody here needs are padding.
 
     request: max_wait_ms, min_bytes, max_bytes, isolation_level, and with sessions session_id, session_epoch.
-    partition: partition, current_leader_epoch where it has one, fetch_offset, partition_max_bytes; in the flexible
-        encoding the first byte of the count of tagged fields, which consumers leave at 0, is read along with them.
-    answer: partition, error_code, high_watermark, last_stable_offset, log_start_offset where it has one, `answer_end`.
-    answer_end: no aborted transactions (an empty array, as brokers send to clients that read committed), no preferred
-        read replica. no_records: what stands behind that in most partitions of most answers.
+    partition: partition, fetch_offset, partition_max_bytes; in the flexible encoding the first byte of the count of
+        tagged fields, which consumers leave at 0, is read along with them.
+    answer: partition, error_code, high_watermark, last_stable_offset, log_start_offset where it has one (the first
+        `answer_values` of these); and `answer_end`: no aborted transactions (an empty array, as brokers send to clients
+        that read committed), no preferred read replica. after_records: what stands behind the records.
+    empty: a partition as a whole that has no records, as most have; `empty_end` ends it.
     """
 
     is_flexible: bool
     has_sessions: bool
-    has_leader_epoch: bool
-    has_log_start_offset: bool
     has_rack: bool
     has_topic_ids: bool
     request: Struct
     partition: Struct
     answer: Struct
+    answer_values: int
     answer_end: tuple[int, ...]
-    no_records: bytes
+    after_records: bytes
+    empty: Struct
+    empty_end: tuple[int, ...]
 
 
 def decode_fetch_request(cursor: Cursor, version: int) -> FetchRequest:
@@ -92,14 +93,16 @@ def encode_fetch_response(response: FetchResponse, version: int) -> list[Buffer]
     for topic in response.topics:
         head += _encode_topic(topic, layout)
         head += _length(len(topic.partitions), layout)
-        for partition in topic.partitions:
-            head += _encode_partition(partition, layout)
-            if partition.records:
-                pieces.append(head)
-                pieces += partition.records
-                head = bytearray()
-            if layout.is_flexible:
-                head += _NO_TAGGED_FIELDS
+        for number, error, high_watermark, last_stable_offset, log_start_offset, records in topic.partitions:
+            values = (number, error, high_watermark, last_stable_offset, log_start_offset)[: layout.answer_values]
+            if not records:
+                head += layout.empty.pack(*values, *layout.empty_end)
+                continue
+            head += layout.answer.pack(*values, *layout.answer_end)
+            head += _length(sum(map(len, records)), layout)
+            pieces.append(head)
+            pieces += records
+            head = bytearray(layout.after_records)
         if layout.is_flexible:
             head += _NO_TAGGED_FIELDS
     if layout.is_flexible:
@@ -111,25 +114,29 @@ def encode_fetch_response(response: FetchResponse, version: int) -> list[Buffer]
 
 def _topic(cursor: Cursor, layout: _Layout) -> FetchTopic:
     name, topic_id = _name_or_id(cursor, layout)
-    count = _count(cursor, layout, layout.partition.size)
-    partitions = tuple([_partition(cursor, layout) for _ in range(count)])
+    partitions = _partitions(cursor, layout, _count(cursor, layout, layout.partition.size))
     if layout.is_flexible:
         cursor.skip_tagged_fields()
     return FetchTopic(name=name, topic_id=topic_id, partitions=partitions)
 
 
-def _partition(cursor: Cursor, layout: _Layout) -> FetchPartition:
-    current_leader_epoch = -1
-    if layout.is_flexible:
-        partition, current_leader_epoch, fetch_offset, max_bytes, tagged_fields = cursor.unpack(layout.partition)
-        if tagged_fields:
-            cursor.position -= 1
-            cursor.skip_tagged_fields()
-    elif layout.has_leader_epoch:
-        partition, current_leader_epoch, fetch_offset, max_bytes = cursor.unpack(layout.partition)
-    else:
-        partition, fetch_offset, max_bytes = cursor.unpack(layout.partition)
-    return FetchPartition(partition, fetch_offset, max_bytes, current_leader_epoch)
+def _partitions(cursor: Cursor, layout: _Layout, count: int) -> tuple[FetchPartition, ...]:
+    """All of a topic at once: each Fetch names dozens."""
+    begin = cursor.position
+    rows = cursor.unpack_rows(layout.partition, count)
+    if not layout.is_flexible:
+        return tuple([FetchPartition(partition, offset, size) for partition, offset, size in rows])
+    if any([row[-1] for row in rows]):  # tagged fields, which consumers leave out: such rows are of no fixed size
+        cursor.position = begin
+        return tuple([_partition_with_tags(cursor, layout) for _ in range(count)])
+    return tuple([FetchPartition(partition, offset, size) for partition, offset, size, _ in rows])
+
+
+def _partition_with_tags(cursor: Cursor, layout: _Layout) -> FetchPartition:
+    partition, offset, size, _ = cursor.unpack(layout.partition)
+    cursor.position -= 1
+    cursor.skip_tagged_fields()
+    return FetchPartition(partition, offset, size)
 
 
 def _forgotten_topic(cursor: Cursor, layout: _Layout) -> ForgottenTopic:
@@ -164,16 +171,6 @@ def _encode_topic(topic: FetchTopicResponse, layout: _Layout) -> bytes:
     return (encode_unsigned_varint(len(name) + 1) if layout.is_flexible else INT16.pack(len(name))) + name
 
 
-def _encode_partition(partition: FetchPartitionResponse, layout: _Layout) -> bytes:
-    offsets: tuple[int, ...] = (partition.high_watermark, partition.last_stable_offset)
-    if layout.has_log_start_offset:
-        offsets += (partition.log_start_offset,)
-    head = layout.answer.pack(partition.partition, partition.error_code, *offsets, *layout.answer_end)
-    if not partition.records:
-        return head + layout.no_records
-    return head + _length(sum(map(len, partition.records)), layout)
-
-
 def _length(length: int, layout: _Layout) -> bytes:
     """Of records or of an array; neither is ever null."""
     return encode_unsigned_varint(length + 1) if layout.is_flexible else INT32.pack(length)
@@ -185,18 +182,21 @@ def _layout(version: int) -> _Layout:
     replica_id = "4x" if version < 15 else ""
     # last_fetched_epoch and log_start_offset are what followers send.
     epochs = "4x8x" if flexible else "8x" if log_start_offset else ""
+    answer = f">ihqq{'q' if log_start_offset else ''}{'b' if flexible else 'i'}{'i' if rack else ''}"
+    answer_end = (1 if flexible else 0, *((-1,) if rack else ()))
     return _Layout(
         is_flexible=flexible,
         has_sessions=sessions,
-        has_leader_epoch=leader_epoch,
-        has_log_start_offset=log_start_offset,
         has_rack=rack,
         has_topic_ids=version >= 13,
         request=Struct(f">{replica_id}iiib{'ii' if sessions else ''}"),
-        partition=Struct(f">i{'i' if leader_epoch else ''}q{epochs}i{'B' if flexible else ''}"),
-        answer=Struct(f">ihqq{'q' if log_start_offset else ''}{'b' if flexible else 'i'}{'i' if rack else ''}"),
-        answer_end=(1 if flexible else 0, *((-1,) if rack else ())),
-        no_records=b"\1" if flexible else INT32.pack(0),
+        partition=Struct(f">i{'4x' if leader_epoch else ''}q{epochs}i{'B' if flexible else ''}"),
+        answer=Struct(answer),
+        answer_values=5 if log_start_offset else 4,
+        answer_end=answer_end,
+        after_records=_NO_TAGGED_FIELDS if flexible else b"",
+        empty=Struct(answer + ("bb" if flexible else "i")),
+        empty_end=(*answer_end, *((1, 0) if flexible else (0,))),
     )
 
 

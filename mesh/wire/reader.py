@@ -60,6 +60,15 @@ class Cursor:
         self.position += layout.size
         return values
 
+    def unpack_rows(self, layout: Struct, count: int) -> list[Values]:
+        """So many runs of the same fields of fixed size."""
+        end = self.position + count * layout.size
+        if end > len(self.data):
+            raise self._truncated(count * layout.size)
+        rows = list(layout.iter_unpack(memoryview(self.data)[self.position : end]))
+        self.position = end
+        return rows
+
     def int8(self) -> int:
         return int(self.unpack(INT8)[0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -74,7 +75,6 @@ def from_kio(request: Any) -> FetchRequest:
                         partition=partition.partition,
                         fetch_offset=partition.fetch_offset,
                         partition_max_bytes=partition.partition_max_bytes,
-                        current_leader_epoch=getattr(partition, "current_leader_epoch", -1),
                     )
                     for partition in topic.partitions
                 ),
@@ -162,9 +162,7 @@ def test_golden_request_v12() -> None:
         b"\x02r"  # rack_id
         b"\0"  # tagged fields of the request
     )  # fmt: skip
-    partition = FetchPartition(
-        partition=3, fetch_offset=1 << 32 | 2, partition_max_bytes=1 << 20, current_leader_epoch=7
-    )
+    partition = FetchPartition(partition=3, fetch_offset=1 << 32 | 2, partition_max_bytes=1 << 20)
     assert decode_fetch_request(Cursor(body), 12) == FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
@@ -173,6 +171,17 @@ def test_golden_request_v12() -> None:
         topics=(FetchTopic(name="t", topic_id=None, partitions=(partition,)),),
         rack_id="r",
     )
+
+
+@pytest.mark.parametrize("tagged", [set(), {0}, {1}, {2}, {0, 2}, {0, 1, 2}])
+def test_partitions_with_tagged_fields_stand_beside_others(tagged: set[int]) -> None:
+    """They are read all at once only where none has any."""
+    ends = [b"\x01\x09\x02\0\0" if number in tagged else b"\0" for number in range(3)]
+    rows = [struct.pack(">iiqiqi", number, -1, number << 8, -1, -1, 1 << 20) + end for number, end in enumerate(ends)]
+    start = b"\xff\xff\xff\xff" + struct.pack(">iiibii", 500, 1, 1 << 20, 0, 0, -1) + b"\x02\x02t\x04"
+    body = start + b"".join(rows) + b"\0\x01\x01\0"
+    (topic,) = decode_fetch_request(Cursor(body), 12).topics
+    assert topic.partitions == tuple(FetchPartition(number, number << 8, 1 << 20) for number in range(3))
 
 
 def test_golden_response_v17() -> None:

@@ -119,7 +119,6 @@ class FetchPartition(NamedTuple):
     partition: int
     fetch_offset: int
     partition_max_bytes: int
-    current_leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
