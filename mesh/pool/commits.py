@@ -290,7 +290,7 @@ class Commits:
         one with the offset."""
         ledger = partition.ledger
         limit = self.metadata_limit(partition.source.cluster)
-        leases = stored_leases(partition.leased.values(), self._epoch)
+        leases = stored_leases(partition.leased.values(), ledger.committable, self._epoch)
         runs = ledger.acknowledged
         packed = pack(partition.source, ledger.committable, runs, limit, leases, ledger.counts, int(FULL * limit))
         is_full = packed.covered is not None or packed.used > FULL * limit

@@ -233,7 +233,8 @@ class Holdings:
 
     def _size(self, partition: Partition, leased: Iterable[Leased]) -> int:
         """And those that these would have."""
-        return size_of_leases(partition.ledger.committable, stored_leases(leased, self._settings.epoch))
+        base = partition.ledger.committable
+        return size_of_leases(base, stored_leases(leased, base, self._settings.epoch))
 
     def _give_up(self, partition: Partition, leased: Leased, is_first: bool, cause: Cause, now: float) -> None:
         """NEVER_FETCHED: as if it had never been leased, since nobody was told of it."""

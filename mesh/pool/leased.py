@@ -9,7 +9,7 @@ from typing import NewType
 from mesh.pool.lives import Life
 from mesh.pool.notes import Holder
 from mesh.pool.redelivery import History
-from mesh.pool.span_lists import joined
+from mesh.pool.span_lists import at_or_above, joined
 from mesh.records.spans import Span, TopicName, UpstreamPartition
 
 LeaseId = NewType("LeaseId", str)
@@ -166,12 +166,11 @@ def holder_of(lease: Lease) -> Holder:
     return Holder(lease.holder, lease=lease.id)
 
 
-def stored_leases(held: Iterable[Leased], epoch: float) -> list[StoredLease]:
-    """What has to be kept upstream of what leases hold of a partition. epoch: seconds to add for the time of day."""
+def stored_leases(held: Iterable[Leased], base: int, epoch: float) -> list[StoredLease]:
+    """What has to be kept upstream of what leases hold of a partition. base: the committed offset; what is leased below
+    it has no record. epoch: seconds to add for the time of day."""
     spans: dict[Lease, list[Span]] = {}
     for leased in held:
         spans.setdefault(leased.lease, []).append(leased.span)
-    return [
-        StoredLease(lease.id, lease.holder, int(lease.deadline + epoch), tuple(joined(of)))
-        for lease, of in spans.items()
-    ]
+    kept = {lease: tuple(joined(at_or_above(of, base))) for lease, of in spans.items()}
+    return [StoredLease(lease.id, lease.holder, int(lease.deadline + epoch), of) for lease, of in kept.items() if of]

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from mesh.pool.acknowledged import unpack
 from mesh.pool.effects import CommitUpstream
 from mesh.pool.leased import Acknowledgement, Claim, HolderId, LeaseBacklog, LeaseGranted, LeaseId, LeaseSettled, Range
 from mesh.pool.leases import NAMED_WITHIN
 from mesh.pool.lives import EVERYTHING, MOST_REMEMBERED, UNKNOWN, EndedLeases, Life, Shared, shared
 from mesh.pool.settings import PoolSettings
-from mesh.records.spans import Span
+from mesh.records.spans import Gap, Span
 from tests.pool.harness import EU, GROUP, ORDERS, US, World, source
 from tests.pool.test_leases import (
     SPARK,
@@ -358,3 +359,20 @@ def test_of_leases_that_have_ended_so_many_are_remembered() -> None:
         ended.remember(f"lease-{number}", {source(0): life})
     known = [number for number in range(MOST_REMEMBERED) if ended.lives(f"lease-{number}")]
     assert known == list(range(MOST_REMEMBERED // 2, MOST_REMEMBERED))
+
+
+# What is stored of leases
+
+
+def test_what_is_stored_can_be_read_when_a_lease_begins_with_offsets_without_a_record() -> None:
+    """The committable offset passes them: nobody has to process them, though they are leased."""
+    world = world_of(ends=20)
+    lease(world, "a", most=20)
+    world.consumer().fetch(wait=5.0)
+    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 3, Gap.EMPTY))
+    assert world.pool.partitions[source(0)].ledger.committable == 3
+    acknowledge(world, "a", [(0, 4, 4)])
+    stored = world.upstreams[GROUP].committed(source(0))
+    known = unpack(source(0), stored.offset, stored.metadata)
+    assert (stored.offset, known.runs) == (3, (Span(4, 4),))
+    assert [each.spans for each in known.leases] == [(Span(3, 3),)]
