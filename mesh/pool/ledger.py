@@ -22,13 +22,10 @@ from sortedcontainers import SortedDict, SortedSet
 from mesh.pool.counts import Counted, Counts
 from mesh.pool.nearest import around, before
 from mesh.records.batch import Batch
-from mesh.records.runs import keep_spans
+from mesh.records.runs import MOST_EMPTY, keep_spans
 from mesh.records.spans import CommitPosition, Span
 
 NOTHING = CommitPosition(-1)
-MOST_EMPTY = 10_000
-"""Offsets without records that count with the batch behind them, at most: they count as held, and use up virtual
-offsets."""
 
 
 class Ledger:

@@ -27,7 +27,7 @@ _LENGTH_AT: Final = 8
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _ATTRIBUTES_AT: Final = 21
-_LAST_DELTA_AT: Final = 23
+LAST_DELTA_AT: Final = 23
 _TIMESTAMPS_AT: Final = 27
 _COUNT_AT: Final = 57
 
@@ -58,7 +58,8 @@ class Batch:
         holds it, and first < base when offsets in front of it have no record, and count with it. In a run they reach
         into the first batch and into the last one.
     record_count: how many records the batches hold, also those in front of `first`.
-    marks: of the batches of a run, between which no offset is missing; none of a single batch.
+    marks: of the batches of a run; none of a single batch. Offsets without a record between two of them count with the
+        one behind.
     """
 
     data: bytearray | memoryview
@@ -145,7 +146,7 @@ def _cut(batch: Batch, begin: int, end: int, first: int, last: int, count: int) 
     cut = bytearray(batch.data[:HEADER_SIZE])
     cut += memoryview(batch.data)[begin:end]
     _INT32.pack_into(cut, _LENGTH_AT, len(cut) - LENGTH_OVERHEAD)
-    _INT32.pack_into(cut, _LAST_DELTA_AT, last - batch.base)
+    _INT32.pack_into(cut, LAST_DELTA_AT, last - batch.base)
     _INT32.pack_into(cut, _COUNT_AT, count)
     seal(cut)
     return Batch(cut, batch.base, first, last, count)

@@ -1,7 +1,8 @@
 """The record bytes of a Fetch answer to runs of batches: what a consumer is to see of them, in place.
 
 Passed over are control batches, empty ones (all that compaction may leave of a batch), and, under read_committed, the
-batches of aborted transactions; those are of one producer each, so a batch is aborted whole or not at all.
+batches of aborted transactions; those are of one producer each, so a batch is aborted whole or not at all. They do not
+end a run: a topic of small transactions would have one for each, and a run costs as much as a batch.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from struct import Struct
 from typing import Final
 
 from mesh.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, Batch, CorruptBatch, Mark
+from mesh.records.runs import MOST_EMPTY
 
 _HEADER: Final = Struct(">qi4xb4xhi16xq6xi")
 """Base offset, length, magic, attributes, last offset delta, producer id, record count."""
@@ -25,7 +27,7 @@ _MAGIC_AT: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """batches: parts of the bytes that were given, no copies.
+    """batches: parts of the bytes that were given; copies only of runs with something between their batches.
 
     position: the next offset to fetch; everything below it is in the batches or is not for consumers.
     is_old_format: a batch of magic 0 or 1 stands at `position`, which is not read here.
@@ -70,7 +72,7 @@ def cut_batches(
             # The marker that ends the transaction; a producer has one at a time.
             aborting.discard(producer)
         elif count and last >= position and not (aborting and attributes & _TRANSACTIONAL and producer in aborting):
-            runs.add((at, base, length, count), position, last)
+            runs.add(at, base, length, count, max(base, position), last)
         if last >= position:
             position = last + 1
         last_at, at = at, end
@@ -92,24 +94,30 @@ def _is_old_format(records: memoryview, at: int) -> bool:
 
 
 class _Runs:
-    """Puts batches together as long as they lie one after the other, in the answer and in the log."""
+    """Puts batches together that follow each other in the log, but for offsets without records. Their bytes are left
+    where they are if nothing lies between them, else copied together."""
 
     def __init__(self, records: memoryview, copied: bool) -> None:
         self._records = records
         self._copied = copied
         self._found: list[Batch] = []
         self._marks: list[Mark] = []
-        self._first = 0
+        self._first = self._count = self._size = 0
         self._last = -1
-        self._end = 0
-        self._count = 0
+        self._stretches: list[memoryview] = []
+        """Bytes of the run in front of those from `_begin` to `_end`."""
+        self._begin = self._end = 0
 
-    def add(self, mark: Mark, position: int, last: int) -> None:
-        at, base, length, count = mark
-        if at != self._end or base != self._last + 1 or not self._marks:
+    def add(self, at: int, base: int, length: int, count: int, first: int, last: int) -> None:
+        if not self._marks or not 0 < base - self._last <= MOST_EMPTY + 1:
             self._close()
-            self._marks, self._first, self._count = [], max(base, position), 0
-        self._marks.append(mark)
+            self._marks, self._stretches = [], []
+            self._first, self._count, self._size, self._begin = first, 0, 0, at
+        elif at != self._end:
+            self._stretches.append(self._records[self._begin : self._end])
+            self._begin = at
+        self._marks.append((self._size, base, length, count))
+        self._size += LENGTH_OVERHEAD + length
         self._last, self._end = last, at + LENGTH_OVERHEAD + length
         self._count += count
 
@@ -120,8 +128,8 @@ class _Runs:
     def _close(self) -> None:
         if not self._marks:
             return
-        begin, base, _, _ = self._marks[0]
-        part = self._records[begin : self._end]
-        data = bytearray(part) if self._copied else part
+        data: bytearray | memoryview = self._records[self._begin : self._end]
+        if self._stretches or self._copied:
+            data = bytearray().join([*self._stretches, data])
         marks = self._marks if len(self._marks) > 1 else ()
-        self._found.append(Batch(data, base, self._first, self._last, self._count, marks))
+        self._found.append(Batch(data, self._marks[0][1], self._first, self._last, self._count, marks))

@@ -1,4 +1,4 @@
-"""Runs: batches that lie one after the other in memory and in their log, moved as one.
+"""Runs: batches that lie one after the other in memory, and in their log but for offsets without records, moved as one.
 
 What is done for a run costs as much as for a batch; only to give its batches other offsets each of them is visited.
 A run is taken apart where a limit, or somebody's share, ends inside it. Everything here takes single batches as well.
@@ -9,9 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import Struct
+from typing import Final
 
 from mesh.records.batch import (
     BATCH_START,
+    LAST_DELTA_AT,
     LENGTH_OVERHEAD,
     Batch,
     CorruptBatch,
@@ -22,6 +25,11 @@ from mesh.records.batch import (
     unpack_batch,
 )
 from mesh.records.spans import Span
+
+MOST_EMPTY: Final = 10_000
+"""Offsets without records that count with the batch behind them, at most: they count as held, and use up virtual
+offsets."""
+_INT32: Final = Struct(">i")
 
 
 def rebase(batch: Batch, offset: int) -> None:
@@ -67,17 +75,19 @@ def split(batch: Batch, count: int) -> tuple[Batch, Batch]:
     middle, base = marks[count][0] - marks[0][0], marks[count][1]
     data = memoryview(batch.data)
     records = sum(mark[3] for mark in marks[:count])
-    head = Batch(data[:middle], batch.base, batch.first, base - 1, records, marks[:count])
-    rest = Batch(data[middle:], base, base, batch.last, batch.record_count - records, marks[count:])
+    last = _last_of(batch, count - 1)
+    head = Batch(data[:middle], batch.base, batch.first, last, records, marks[:count])
+    rest = Batch(data[middle:], base, last + 1, batch.last, batch.record_count - records, marks[count:])
     return _single(head), _single(rest)
 
 
 def join_runs(batches: Sequence[Batch]) -> list[Batch]:
-    """Runs of single batches, in bytes of their own where there are several; a gap between two ends a run."""
+    """Runs of single batches, in bytes of their own where there are several. The offsets between two of them have no
+    record; many of those end a run."""
     found: list[Batch] = []
     begin = 0
     for index in range(1, len(batches) + 1):
-        if index == len(batches) or batches[index].first != batches[index - 1].last + 1:
+        if index == len(batches) or batches[index].base - batches[index - 1].last > MOST_EMPTY + 1:
             found.append(_joined(batches[begin:index]))
             begin = index
     return found
@@ -102,18 +112,17 @@ def singles(batch: Batch) -> list[Batch]:
         return [batch]
     data, origin = memoryview(batch.data), batch.marks[0][0]
     found: list[Batch] = []
+    first = batch.first
     for index, (position, base, length, count) in enumerate(batch.marks):
-        is_last = index == len(batch.marks) - 1
-        last = batch.last if is_last else batch.marks[index + 1][1] - 1
-        begin = position - origin
-        first = base if index else batch.first
+        begin, last = position - origin, _last_of(batch, index)
         found.append(Batch(data[begin : begin + length + LENGTH_OVERHEAD], base, first, last, count))
+        first = last + 1
     return found
 
 
 def from_offset(batch: Batch, offset: int) -> Batch:
     """Without the batches that end below an offset that it has."""
-    index = bisect_right(batch.marks, offset, key=lambda mark: mark[1]) - 1
+    index = _index_of(batch, offset)
     return split(batch, index)[1] if index > 0 else batch
 
 
@@ -152,9 +161,9 @@ def _kept_of(run: Batch, spans: Sequence[Span]) -> list[_Part]:
     parts: list[_Part] = []
     for span in spans:
         last = bisect_right(run.marks, span.last, key=_base) - 1
-        if last < 0:
-            continue  # in front of its first record
-        begin = max(bisect_right(run.marks, span.first, key=_base) - 1, 0)
+        begin = _index_of(run, span.first)
+        if last < begin:
+            continue  # in front of its first record, or between two batches
         end = last + 1
         if run.marks[begin][1] < max(span.first, _first_of(run, begin)):
             _add_spans(parts, run, begin, span)
@@ -190,13 +199,24 @@ def _base(mark: Mark) -> int:
     return mark[1]
 
 
+def _index_of(run: Batch, offset: int) -> int:
+    """The batch of a run, with which an offset counts; 0 of a single batch, and in front of the first."""
+    index = bisect_right(run.marks, offset, key=_base) - 1
+    return index + 1 if 0 <= index < len(run.marks) - 1 and offset > _last_of(run, index) else max(index, 0)
+
+
 def _first_of(run: Batch, index: int) -> int:
     """The first offset that counts of one batch of a run."""
-    return run.marks[index][1] if index else run.first
+    return _last_of(run, index - 1) + 1 if index else run.first
 
 
 def _last_of(run: Batch, index: int) -> int:
-    return run.last if index == len(run.marks) - 1 else run.marks[index + 1][1] - 1
+    """The last offset of one batch of a run, as its header says but for the last one, of which less may count."""
+    if index == len(run.marks) - 1:
+        return run.last
+    position, base, _, _ = run.marks[index]
+    (delta,) = _INT32.unpack_from(run.data, position - run.marks[0][0] + LAST_DELTA_AT)
+    return base + int(delta)
 
 
 def _single(batch: Batch) -> Batch:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pool.ledger import MOST_EMPTY, Ledger
+from mesh.pool.ledger import Ledger
+from mesh.records.runs import MOST_EMPTY
 from mesh.records.spans import Span
 
 LENGTH = 60

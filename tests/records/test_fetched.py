@@ -36,7 +36,7 @@ def spans(
     records: bytearray, position: int, aborted: tuple[tuple[int, int], ...] = ()
 ) -> tuple[list[tuple[int, int]], int]:
     cut = cut_batches(memoryview(records), position, aborted)
-    return [(each.first, each.last) for run in cut.batches for each in singles(run)], cut.position
+    return [(max(each.base, run.first), each.last) for run in cut.batches for each in singles(run)], cut.position
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), max_size=6), st.integers(0, 200), st.integers(0, 40))
@@ -53,6 +53,7 @@ def test_whole_batches_from_the_position_on(shapes: list[tuple[int, int]], cut_o
     found, after = spans(data, position)
     assert found == [(max(first, position), last) for first, last in whole if last >= position]
     assert after == max([position, *(last + 1 for _, last in whole)])
+    assert len(cut_batches(memoryview(data), position).batches) == bool(found)
 
 
 def test_batches_are_the_given_bytes_unless_copied() -> None:
@@ -69,6 +70,22 @@ def test_control_batches_are_passed_over() -> None:
     records = batch(0, 2, producer=5, attributes=TRANSACTIONAL) + marker(2, 5)
     assert spans(records, 0) == ([(0, 1)], 3)
     assert spans(marker(2, 5), 2) == ([], 3)
+
+
+def test_what_is_passed_over_ends_no_run() -> None:
+    """Batches of small transactions are one run, in bytes of its own, without the markers."""
+    batches = [batch(base, 2, producer=5, attributes=TRANSACTIONAL) for base in (0, 3, 6)]
+    records = bytearray().join(each + marker(base, 5) for each, base in zip(batches, (2, 5, 8), strict=True))
+    (run,) = cut_batches(memoryview(records), 1).batches
+    assert (run.base, run.first, run.last, run.record_count) == (0, 1, 7, 6)
+    assert bytes(run.data) == b"".join(batches)
+    assert [(each.base, each.first, each.last, bytearray(each.data)) for each in singles(run)] == [
+        (0, 1, 1, batches[0]),
+        (3, 2, 4, batches[1]),
+        (6, 5, 7, batches[2]),
+    ]
+    rebase(run, 100)
+    assert [int.from_bytes(each.data[:8], "big") for each in singles(run)] == [100, 103, 106]
 
 
 def test_aborted_batches_are_passed_over_until_their_marker() -> None:

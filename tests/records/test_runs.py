@@ -11,21 +11,42 @@ from mesh.records.batch import Batch, is_intact
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
 from mesh.records.fetched import cut_batches
-from mesh.records.runs import copy_batch, count_with, fitting, from_offset, keep_spans, rebase, singles, split
+from mesh.records.runs import (
+    MOST_EMPTY,
+    copy_batch,
+    count_with,
+    fitting,
+    from_offset,
+    keep_spans,
+    rebase,
+    singles,
+    split,
+)
 from mesh.records.spans import Span
 from tests.records.reading import split_batches
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=8)
-"""Records of each batch."""
+"""Records of each batch; of two and three, one and two offsets without a record follow."""
 BASE = 1_000
 
 
-def run_of(sizes: list[int], position: int = 0) -> Batch:
-    data, offset = bytearray(), BASE
+def batches_of(sizes: list[int]) -> list[range]:
+    """The offsets of the records of each."""
+    batches, offset = [], BASE
     for size in sizes:
-        records = [(each, 5, None, b"v%d" % each, None) for each in range(offset, offset + size)]
-        data += encode_batch(offset, records).data
-        offset += size
+        batches.append(range(offset, offset + size))
+        offset += size + {2: 1, 3: 2}.get(size, 0)
+    return batches
+
+
+def records_of(sizes: list[int]) -> list[int]:
+    return [offset for batch in batches_of(sizes) for offset in batch]
+
+
+def run_of(sizes: list[int], position: int = 0) -> Batch:
+    data = bytearray()
+    for batch in batches_of(sizes):
+        data += encode_batch(batch.start, [(each, 5, None, b"v%d" % each, None) for each in batch]).data
     (run,) = cut_batches(memoryview(data), position).batches
     return run
 
@@ -41,13 +62,15 @@ def alone(batch: Batch) -> list[tuple[int, int, int, int, bytes]]:
 @given(SIZES)
 def test_adjacent_batches_are_one_run_and_come_apart_as_they_were(sizes: list[int]) -> None:
     run = run_of(sizes)
-    assert (run.first, run.last, run.record_count) == (BASE, BASE + sum(sizes) - 1, sum(sizes))
+    assert (run.first, run.last, run.record_count) == (BASE, records_of(sizes)[-1], sum(sizes))
     parts = singles(run)
     assert [(one.base, one.record_count, one.last) for one in parts] == [
         (one.base, one.record_count, one.last) for one in split_batches(bytes(run.data))
     ]
     assert b"".join(bytes(one.data) for one in parts) == bytes(run.data)
     assert not any(one.marks for one in parts)
+    # Each offset counts with one batch: where none has a record of it, with the one behind.
+    assert [one.first for one in parts] == [BASE, *(one.last + 1 for one in parts[:-1])]
 
 
 @given(SIZES, st.data())
@@ -72,7 +95,7 @@ def test_what_fits_is_counted_in_whole_batches(sizes: list[int], offsets: int, m
     for room in (end + more for end in [0, *ends]):
         expected = 0
         for one, end in zip(singles(run), ends, strict=True):
-            if end > room or one.first - run.first >= offsets:
+            if end > room or one.base - run.first >= offsets:
                 break
             expected += 1
         assert fitting(run, room, offsets) == expected
@@ -83,8 +106,9 @@ def test_offsets_are_counted_from_the_first_that_counts(sizes: list[int], data: 
     position = BASE + data.draw(st.integers(0, sizes[0] - 1))
     run = run_of(sizes, position)
     assert run.first == position
-    for offsets in range(1, sum(sizes)):
-        assert fitting(run, 1 << 20, offsets) == sum(one.first < position + offsets for one in singles(run))
+    for offsets in range(1, len(range(run.first, run.last + 1))):
+        begun = sum(max(one.base, run.first) < position + offsets for one in singles(run))
+        assert fitting(run, 1 << 20, offsets) == begun
 
 
 @given(SIZES, st.integers(0, 1 << 50))
@@ -118,15 +142,18 @@ def test_spans_of_a_run_hold_their_records_and_no_others(sizes: list[int], data:
     cuts = sorted(data.draw(st.sets(st.integers(run.first, run.last + 1), max_size=6)))
     spans = [Span(one, other - 1) for one, other in zip(cuts[::2], cuts[1::2], strict=False)]
     pieces = keep_spans(run, spans)
-    expected = [offset for span in spans for offset in range(span.first, span.last + 1)]
+    within = {offset for span in spans for offset in range(span.first, span.last + 1)}
+    expected = [offset for offset in records_of(sizes) if offset in within]
     assert [offset for piece in pieces for offset in offsets_of(piece)] == expected
-    assert [offset for piece in pieces for offset in range(piece.first, piece.last + 1)] == expected
+    held = [offset for piece in pieces for offset in range(piece.first, piece.last + 1)]
+    assert set(expected) <= set(held) <= within
+    assert len(held) == len(set(held))
     assert sum(piece.record_count for piece in pieces) == len(expected)
     assert all(is_intact(one) for piece in pieces for one in singles(piece))
 
 
 def test_what_is_kept_whole_stays_in_its_place() -> None:
-    run = run_of([2, 2, 2, 2])
+    run = run_of([4, 4, 4, 4])
     assert keep_spans(run, [Span(run.first, run.last)]) == [run]
     front, middle, end = keep_spans(run, [Span(run.first + 1, run.last - 1)])
     assert (len(singles(front)), len(singles(middle)), len(singles(end))) == (1, 2, 1)
@@ -134,12 +161,15 @@ def test_what_is_kept_whole_stays_in_its_place() -> None:
     assert bytes(middle.data) in bytes(run.data)
 
 
-def test_a_gap_between_batches_ends_a_run() -> None:
+def test_a_wide_gap_between_batches_ends_a_run() -> None:
     data = bytearray()
-    for offset in (0, 1, 5):
+    for offset in (0, 1, 5, 5 + MOST_EMPTY + 1, 5 + 2 * (MOST_EMPTY + 1) + 1):
         data += encode_batch(offset, [(offset, 1, None, b"a", None)]).data
     first, second = cut_batches(memoryview(data), 0).batches
-    assert [(each.first, each.last, len(each.marks)) for each in (first, second)] == [(0, 1, 2), (5, 5, 0)]
+    assert [(each.first, each.last, len(each.marks)) for each in (first, second)] == [
+        (0, 5 + MOST_EMPTY + 1, 4),
+        (5 + 2 * (MOST_EMPTY + 1) + 1,) * 2 + (0,),
+    ]
 
 
 @given(SIZES, st.data())
@@ -151,7 +181,9 @@ def test_spans_of_what_counts_from_the_middle_of_a_batch_on_hold_nothing_from_be
     first = data.draw(st.integers(run.first, run.last))
     last = data.draw(st.integers(first, run.last))
     pieces = keep_spans(run, [Span(first, last)])
-    assert [offset for piece in pieces for offset in offsets_of(piece)] == list(range(first, last + 1))
+    assert [offset for piece in pieces for offset in offsets_of(piece)] == [
+        offset for offset in records_of(sizes) if first <= offset <= last
+    ]
 
 
 @given(SIZES, st.data())
@@ -167,5 +199,6 @@ def test_several_spans_hold_what_each_of_them_does_alone(sizes: list[int], data:
     alone = [piece for span in spans for piece in keep_spans(run, [span])]
     assert pieces == [(piece.first, piece.last, offsets_of(piece)) for piece in alone]
     found = [offset for _, _, offsets in pieces for offset in offsets]
-    assert found == [offset for span in spans for offset in range(max(span.first, run.base), span.last + 1)]
+    within = {offset for span in spans for offset in range(span.first, span.last + 1)}
+    assert found == [offset for offset in records_of(sizes) if offset in within and offset >= run.base]
     assert all(piece.record_count == sum(mark[3] for mark in piece.marks) for piece in alone if piece.marks)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mesh.records.batch import Batch
 from mesh.records.decode import decode_records
-from mesh.records.runs import singles
+from mesh.records.runs import MOST_EMPTY, singles
 from mesh.upstream.runs import LARGEST_BATCH_BYTES, LARGEST_BATCH_RECORDS, OffsetsFellBack, batches_of
 from tests.upstream.fakes import message
 
@@ -34,7 +34,8 @@ def test_batches_hold_everything_within_limits(sizes: list[int], gaps: list[int]
     for batch in batches:
         size = sum(len(record.value or b"") for record in decode_records(batch))
         assert size <= LARGEST_BATCH_BYTES or batch.record_count == 1
-        assert (batch.base, batch.first) == (batch.first, decode_records(batch)[0].offset)
+        assert batch.base == decode_records(batch)[0].offset
+        assert batch.last == decode_records(batch)[-1].offset
 
 
 def test_small_records_are_counted() -> None:
@@ -73,6 +74,7 @@ def test_no_messages() -> None:
     assert batches_of([]) == []
 
 
-def test_batches_without_a_gap_are_one_run() -> None:
-    first, second = batches_of([message(number, content=bytes(9_000)) for number in (0, 1, 2, 7, 8)])
-    assert [(each.first, each.last, len(singles(each))) for each in (first, second)] == [(0, 2, 3), (7, 8, 2)]
+def test_batches_are_one_run_but_where_many_offsets_have_no_record() -> None:
+    far = 8 + MOST_EMPTY + 2
+    first, second = batches_of([message(number, content=bytes(9_000)) for number in (0, 1, 2, 7, 8, far, far + 1)])
+    assert [(each.first, each.last, len(singles(each))) for each in (first, second)] == [(0, 8, 5), (far, far + 1, 2)]
