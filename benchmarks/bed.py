@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import random
 import shutil
 import socket
 import sys
@@ -16,8 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 
+from benchmarks.filling import SMALL, Topic, fill
 from benchmarks.machine import prefer
 from benchmarks.peers import kroxylicious_command, relay_command
 from tests.integration.jars import kafka_jars
@@ -25,18 +24,6 @@ from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
 from tests.integration.processes import ChildProcess, eventually, free_port
 
 Engine = Literal["raw", "librdkafka"]
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """records: how many it holds. size: bytes of a value. batch: bytes of a batch at most, 1 for a record each."""
-
-    name: str
-    records: int
-    size: int
-    codec: str = "none"
-    partitions: int = 6
-    batch: int = 16_384
 
 
 TOPICS = {
@@ -51,6 +38,9 @@ TOPICS = {
         Topic("s100-60", 3_000_000, 100, partitions=60),
         Topic("s1k-60", 1_500_000, 1_000, partitions=60),
         Topic("tiny", 300_000, 100, batch=1),
+        Topic("small", 180_000, 100, batch=SMALL),
+        Topic("transactions", 180_000, 100, kind="transactions"),
+        Topic("compacted", 1_000_000, 100, kind="compacted"),
     )
 }
 LONG = Topic("long-60", 9_000_000, 1_000, partitions=60)
@@ -75,7 +65,7 @@ class Bed:
         self.folder = folder
         self._scale = scale
         self._children: list[ChildProcess] = []
-        self._filled: set[str] = set()
+        self._filled: dict[str, int] = {}
         self._numbers = itertools.count(1)
         self._kroxylicious: Target | None = None
         prefer(os.getpid())  # and with it the clients, which are of this session
@@ -92,6 +82,7 @@ class Bed:
                 # A share group's consumer learns its partitions by its second heartbeat: 5 s, unless it is sooner.
                 # Consumers that are started together are in the first generation of their group together.
                 "group.initial.rebalance.delay.ms": "400",
+                "log.cleaner.backoff.ms": "1000",
                 "group.share.min.heartbeat.interval.ms": "500",
                 "group.share.heartbeat.interval.ms": "500",
             },
@@ -105,40 +96,17 @@ class Bed:
         eventually("the relay listens", lambda: _listens(relay), timeout=20)
 
     def records(self, topic: Topic) -> int:
-        """How many a topic holds on this bed."""
-        return max(int(topic.records * self._scale), 2_000 * topic.partitions)
+        """How many a consumer gets of a topic that was filled."""
+        return self._filled.get(topic.name) or self._count(topic)
 
     def group(self) -> str:
         """A name that nobody used before."""
         return f"bench-{next(self._numbers)}"
 
     def fill(self, topic: Topic) -> None:
-        """Make a topic and its records, once. Compressible ones are text."""
-        if topic.name in self._filled:
-            return
-        self._filled.add(topic.name)
-        self.broker.create_topic(topic.name, topic.partitions)
-        generator = random.Random(1)
-        values = [_value(generator, topic, number) for number in range(1_000)]
-        producer = Producer(
-            {
-                "bootstrap.servers": self.broker.bootstrap_servers,
-                "compression.codec": topic.codec,
-                "batch.size": max(topic.batch, 200),
-                "batch.num.messages": 1 if topic.batch == 1 else 10_000,
-                "linger.ms": 100,
-                "queue.buffering.max.messages": 2_000_000,
-                "queue.buffering.max.kbytes": 1_000_000,
-            }
-        )
-        for number in range(self.records(topic)):
-            while True:
-                try:
-                    producer.produce(topic.name, values[number % 1_000], partition=number // 160 % topic.partitions)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        assert producer.flush(120) == 0, f"{topic.name} could not be filled"
+        """Make a topic and its records, once."""
+        if topic.name not in self._filled:
+            self._filled[topic.name] = fill(self.broker, topic, self._count(topic))
 
     @contextmanager
     def mesh(self, engine: Engine = "raw", journal: bool = False) -> Iterator[Target]:
@@ -192,6 +160,10 @@ class Bed:
         self.broker.kill()
         shutil.rmtree(self.folder / "broker", ignore_errors=True)
 
+    def _count(self, topic: Topic) -> int:
+        """How many are produced to it."""
+        return max(int(topic.records * self._scale), 2_000 * topic.partitions)
+
     def _start(self, name: str, command: list[str | Path]) -> ChildProcess:
         child = ChildProcess(command, log=self.folder / f"{name}.log")
         self._children.append(child)
@@ -216,14 +188,3 @@ def _listens(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _value(generator: random.Random, topic: Topic, number: int) -> bytes:
-    if topic.codec == "none":
-        return generator.randbytes(topic.size)
-    # Words at random, as in logs: about half their size when compressed.
-    words = " ".join(generator.choice(_WORDS) for _ in range(topic.size // 4))
-    return json.dumps({"order": number, "note": words})[: topic.size].encode()
-
-
-_WORDS = [f"{generator.getrandbits(28):x}" for generator in [random.Random(2)] for _ in range(400)]

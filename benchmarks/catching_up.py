@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from benchmarks.bed import Bed, Target, Topic
+from benchmarks.bed import Bed, Target
 from benchmarks.clients import (
     RESTLESS,
     SHARING,
@@ -25,6 +25,7 @@ from benchmarks.clients import (
     report_of,
     so_far,
 )
+from benchmarks.filling import Topic
 from benchmarks.machine import cpu_seconds, peak_mib
 from benchmarks.rounds import Measured
 

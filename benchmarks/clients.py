@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Literal, TypeAlias, TypeVar
 
-from benchmarks.bed import Bed, Target, Topic
+from benchmarks.bed import Bed, Target
 from benchmarks.confluent_consumer import Receipts
+from benchmarks.filling import Topic
 
 Result = TypeVar("Result")
 EAGER = {"queued.min.messages": "1000000"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from benchmarks.bed import Bed, Engine, Target, Topic
+from benchmarks.bed import Bed, Engine, Target
 from benchmarks.clients import Client, Consumed, consume
+from benchmarks.filling import Topic
 from benchmarks.machine import cpu_seconds, peak_mib
 from benchmarks.rounds import Measure, Measured
 

@@ -21,7 +21,18 @@ from tests.integration.jars import missing_programs
 
 EVERY = "KAFKA_MESH_EVERY_CASE"
 ENOUGH = (
-    *("kcat-s100", "kcat-x2-s1k-60", "kcat-tiny", "java-s100", "java-s1k", "java-lz4-1k", "java-zstd-100"),
+    *(
+        "kcat-s100",
+        "kcat-x2-s1k-60",
+        "kcat-tiny",
+        "kcat-small",
+        "kcat-transactions",
+        "kcat-compacted",
+        "java-s100",
+        "java-s1k",
+        "java-lz4-1k",
+        "java-zstd-100",
+    ),
     *("confluent-s100", "confluent-x4-s100-60", "aiokafka-s1k", "engines-s100", "scale-out-s100", "journal-s100"),
     *("steady-x4", "late-joiner", "latency-100", "parked-200", "commits", "start", "redelivery"),
 )
