@@ -6,7 +6,7 @@ Small batches are gone before a slower client asks again: without this whoever a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
 from mesh.pool.backlogs import Backlogs
 from mesh.pool.caps import Caps
@@ -70,15 +70,32 @@ class Absences:
             if len(self._caps.members) > 1:
                 self._begin(member, now)
 
-    def came(self, member: Member, now: float) -> list[Partition]:
-        """It asks. What was kept for it is in the backlogs of these, for it to take before anybody else is served."""
+    def came(self, member: Member, asked: Set[Partition], now: float) -> list[Partition]:
+        """It asks for records of some partitions. What was kept for it is in the backlogs of these, for it to take
+        before anybody else is served.
+
+        What others have gone past of a partition that it does not ask for stays kept: they would have it out of order.
+        librdkafka asks for a partition again a second after its queue was full (`fetch.queue.backoff.ms`).
+        """
         if member.answered is not None:
             # Learn how long it usually is away; rather too long than too short.
             away = now - member.answered
             usual = member.usually_away
             member.usually_away = away if away > usual else usual - (usual - away) * FORGETTING
             member.answered = None
-        return self.end(member)
+        absence = self._absences.get(member)
+        if absence is None or absence.kept.keys() <= asked:
+            return self.end(member)
+        absence.until = min(absence.until, now)
+        free = self._free(absence, lambda partition, each: partition in asked or each.batch.first > partition.given)
+        for partition, entries in free.items():
+            for available in entries:
+                self._backlogs.put(partition, available)
+        if absence.kept:
+            self.rank(member, now)
+        else:
+            self.end(member)
+        return list(free)
 
     def gone(self, member: Member, now: float) -> None:
         """It has lost its connections: the others are given what was kept for it."""
@@ -187,21 +204,8 @@ class Absences:
         absence = self._absences.get(member)
         if absence is None:
             return {}
-        released: dict[Partition, list[Available]] = {}
         is_over = now >= absence.until + self._lock_timeout
-        for partition, entries in list(absence.kept.items()):
-            free: list[Available] = []
-            passed: list[Available] = []
-            for each in entries:
-                (free if is_over or each.batch.first > partition.given else passed).append(each)
-            if free:
-                released[partition], absence.kept[partition] = free, passed
-                absence.size -= (size := sum(each.size for each in free))
-                self.size -= size
-                absence.count -= sum(map(len, free))
-                if not passed:
-                    del absence.kept[partition]
-                    partition.keepers.pop(absence, None)
+        released = self._free(absence, lambda partition, each: is_over or each.batch.first > partition.given)
         if absence.kept:
             self.rank(member, now)
             absence.timer = self._timers.at(
@@ -210,3 +214,21 @@ class Absences:
         else:
             self.end(member)
         return released
+
+    def _free(
+        self, absence: Absence, is_free: Callable[[Partition, Available], bool]
+    ) -> dict[Partition, list[Available]]:
+        """Keep no more what is free; that."""
+        freed: dict[Partition, list[Available]] = {}
+        for partition, entries in list(absence.kept.items()):
+            free = [each for each in entries if is_free(partition, each)]
+            if not free:
+                continue
+            freed[partition], absence.kept[partition] = free, [each for each in entries if each not in free]
+            absence.size -= (size := sum(each.size for each in free))
+            self.size -= size
+            absence.count -= sum(map(len, free))
+            if not absence.kept[partition]:
+                del absence.kept[partition]
+                partition.keepers.pop(absence, None)
+        return freed
