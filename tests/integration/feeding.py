@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -22,20 +23,30 @@ class Feed:
         codecs: Sequence[str] = CODECS,
         *,
         is_idempotent: bool = True,
+        has_gaps: bool = True,
     ) -> None:
-        """shape: makes the record of an id and its number. Formats before Kafka 0.11 know no idempotent producers."""
+        """shape: makes the record of an id and its number. Formats before Kafka 0.11 know no idempotent producers.
+        has_gaps: what is produced at once has an aborted record and its marker before it and behind it in each
+        partition: offsets that no consumer is given."""
         self.cluster = cluster
         self.topic = topic
         self._shape = shape
         self._number = 0
         self._failed: list[KafkaError] = []
+        self._codecs = codecs
+        self._is_idempotent = is_idempotent
+        self._gaps = Gaps(cluster, topic) if has_gaps and is_idempotent else None
+        self.connect()
+
+    def connect(self) -> None:
+        """With new producers, which know nothing of the topic yet."""
         # With more in flight, a producer's first batch may be refused by a partition that is just coming up and the
         # second one accepted; the first one's retry then counts as a duplicate, and is lost as a success.
-        one_by_one = {"enable.idempotence": is_idempotent, "max.in.flight.requests.per.connection": 1}
+        one_by_one = {"enable.idempotence": self._is_idempotent, "max.in.flight.requests.per.connection": 1}
         # One broker of several may hang: its partitions are led by another by then. And a topic may grow.
         patience = {"socket.timeout.ms": 5_000, "topic.metadata.refresh.interval.ms": 1_000}
-        base = {**CLIENT_PROPERTIES, **patience, **one_by_one, "bootstrap.servers": cluster.bootstrap_servers}
-        self._producers = [Producer({**base, "compression.codec": codec}) for codec in codecs]
+        base = {**CLIENT_PROPERTIES, **patience, **one_by_one, "bootstrap.servers": self.cluster.bootstrap_servers}
+        self._producers = [Producer({**base, "compression.codec": codec}) for codec in self._codecs]
 
     def produce(self, count: int, rate: float | None = None) -> None:
         """Returns when all are stored; `rate` is in records per second, None: as fast as they go.
@@ -46,6 +57,7 @@ class Feed:
 
     def produce_while(self, numbers: Iterable[int], rate: float | None) -> None:
         """One for each of `numbers`, which count from 0, whenever they end; otherwise as `produce`."""
+        self._leave_gaps()
         begin = time.monotonic()
         for sent in numbers:
             if rate is not None and (ahead := begin + sent / rate - time.monotonic()) > 0.01:
@@ -56,10 +68,15 @@ class Feed:
             assert producer.flush(120) == 0, f"{len(producer)} records not stored on {self.cluster.name} after 120 s"
         if self._failed:
             raise KafkaException(self._failed[0])
+        self._leave_gaps()
 
     def ids(self) -> set[str]:
         """The ids of everything produced so far."""
         return {self._id(number) for number in range(self._number)}
+
+    def _leave_gaps(self) -> None:
+        if self._gaps is not None:
+            self._gaps.leave()
 
     def _id(self, number: int) -> str:
         return f"{self.cluster.name}-{self.topic}-{number}"
@@ -89,6 +106,40 @@ class Feed:
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._failed.append(error)
+
+
+class Gaps:
+    """Offsets of a topic that no consumer is given: aborted records, and the markers of their transactions."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._producer: Producer | None = None
+
+    def leave(self) -> None:
+        """Two offsets in each partition; fewer where a broker is down, or ends before it is done."""
+        try:
+            producer = self._producer or self._connected()
+            producer.begin_transaction()
+            for partition in producer.list_topics(self._topic, timeout=10).topics[self._topic].partitions:
+                producer.produce(self._topic, b"aborted|", partition=partition)
+            producer.flush(10)  # what is aborted unsent leaves none
+            producer.abort_transaction(10)
+        except KafkaException:
+            self._producer = None
+
+    def _connected(self) -> Producer:
+        self._producer = Producer(
+            {
+                **CLIENT_PROPERTIES,
+                "bootstrap.servers": self._cluster.bootstrap_servers,
+                "transactional.id": f"{self._topic}-{self._cluster.name}-gaps-{uuid.uuid4()}",
+                "transaction.timeout.ms": 10_000,
+                "linger.ms": 0,
+            }
+        )
+        self._producer.init_transactions(20)
+        return self._producer
 
 
 def upstream_records(cluster: KafkaCluster, *topics: str, may_repeat: bool = False) -> dict[str, Stored]:
@@ -127,6 +178,20 @@ def stored_upstream(cluster: KafkaCluster, *topics: str) -> Iterator[Stored]:
                 continue
             yield Stored(Record.of(message), cluster.name, *_place(message))
     consumer.close()
+
+
+def log_ends(cluster: KafkaCluster, topic: str) -> dict[int, int]:
+    """The offset of the next record by partition; of aborted records and markers, too."""
+    consumer = Consumer({**CLIENT_PROPERTIES, "bootstrap.servers": cluster.bootstrap_servers, "group.id": "ends"})
+    try:
+        ends = {}
+        for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+            bounds = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10, cached=False)
+            assert bounds is not None
+            ends[partition] = bounds[1]
+        return ends
+    finally:
+        consumer.close()
 
 
 def _place(message: Message) -> tuple[str, int, int]:
