@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.feeds import POISON
+from tests.chaos.feeds import POISON, Feeding, Plain, Transactions, compacted_record
 from tests.chaos.journals import ChaosMember
 from tests.chaos.plan import Kind, Setup
 from tests.clients.script import Script
@@ -17,7 +17,9 @@ from tests.integration.jars import kafka_jars
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import free_port
+from tests.integration.records import varied_record
 from tests.integration.relay import Relay
+from tests.integration.second_broker import SecondBroker
 
 TOPIC = "orders"
 GROUP = "billing"
@@ -28,16 +30,20 @@ MINIMUM_MEMBERS = 3
 
 @dataclass(slots=True, eq=False)
 class ClusterActor:
-    """is_busy: something is being done to it. address: the one of the relay."""
+    """is_busy: something is being done to it. address: those of the relay. second: its other broker, if it has one.
+    feedings: what feeds it from those sources."""
 
     cluster: KafkaCluster
     relay: Relay
     address: str
+    second: SecondBroker | None = None
     is_busy: bool = False
+    sources: list[Plain | Transactions] = field(default_factory=list)
+    feedings: list[Feeding] = field(default_factory=list)
 
     @classmethod
-    def start(cls, name: str, folder: Path) -> ClusterActor:
-        """A broker that clients of its second listener reach only through a relay."""
+    def start(cls, name: str, folder: Path, setup: Setup) -> ClusterActor:
+        """One or two brokers that clients of their other listener reach only through a relay."""
         relay, behind = Relay(), f"127.0.0.1:{free_port()}"
         address = relay.stand_in_for(behind)
         listeners = f"PLAINTEXT://127.0.0.1:{{port}},RELAYED://{behind},CONTROLLER://127.0.0.1:{{controller}}"
@@ -50,20 +56,56 @@ class ClusterActor:
             "broker.session.timeout.ms": "6000",  # a busy machine must not fence it
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         }
-        return cls(KafkaCluster(name, kafka_jars(), folder / name, properties), relay, address)
+        actor = cls(KafkaCluster(name, kafka_jars(), folder / name, properties), relay, address)
+        if setup.has_second_brokers:
+            actor._start_second()
+        if setup.poison:
+            actor.cluster.create_topic(DEAD, 1)
+        return actor
 
-    def create_topics(self, setup: Setup) -> None:
+    def create_topic(self, setup: Setup, partitions: int) -> None:
+        """With two brokers, each leads some of the partitions."""
         compacted = {
             "cleanup.policy": "compact",
             "segment.ms": "2000",
             "min.cleanable.dirty.ratio": "0.01",
         }
-        self.cluster.create_topic(TOPIC, setup.partitions, compacted if setup.is_compacted else None)
-        if setup.poison:
-            self.cluster.create_topic(DEAD, 1)
+        nodes = (1, 2) if self.second else (1,)
+        self.cluster.create_topic(
+            TOPIC,
+            partitions,
+            compacted if setup.is_compacted else None,
+            places=[[nodes[number % len(nodes)]] for number in range(partitions)],
+        )
+
+    def feed(self, setup: Setup, seed: int) -> None:
+        """Until its feedings are stopped."""
+        shape = compacted_record if setup.is_compacted else varied_record
+        self.sources.append(Plain(self.cluster, TOPIC, setup.rate // 2, shape))
+        self.feedings.append(Feeding(self.sources[-1].produce))
+        if setup.has_transactions:
+            self.sources.append(Transactions(self.cluster, TOPIC, seed, shape))
+            self.feedings.append(Feeding(self.sources[-1].produce, pause=0.2))
+
+    def partitions_without_leader(self) -> int:
+        """As the first broker tells."""
+        admin = self.cluster.admin()
+        partitions = admin.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions
+        return sum(partition.leader < 0 for partition in partitions.values())
+
+    def _start_second(self) -> None:
+        """The coordinators' topics are on the first one, which is the only one yet."""
+        self.cluster.committed(GROUP)
+        Transactions(self.cluster, TOPIC, 0).finish()
+        behind = f"127.0.0.1:{free_port()}"
+        self.second = SecondBroker(self.cluster, {"RELAYED": behind}, {"RELAYED": self.relay.stand_in_for(behind)})
+        self.cluster.bootstrap_servers += f",{self.second.address}"
+        self.second.wait_until_up()
 
     def end(self) -> None:
         self.cluster.kill()
+        if self.second:
+            self.second.kill()
         self.relay.close()
 
 

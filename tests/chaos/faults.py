@@ -227,6 +227,38 @@ class Faults:
             yield _rest(6.0)  # metadata_refresh
         actor.is_busy = False
 
+    def recreate_topic(self, step: Step) -> Course:
+        """At once or a while after it was deleted. Records that were not read before are gone."""
+        actor = yield from self._free(self._clusters, step)
+        for feeding in actor.feedings:
+            feeding.hold()
+        yield Until("nothing feeds the topic", lambda: all(each.is_idle for each in actor.feedings))
+        with self.notes.disturbing(step.fault.value):
+            actor.cluster.delete_topic(TOPIC)
+            yield DoneTo(f"{actor.cluster.name}; members held {sum(self._in_flight().values())}")
+            yield _rest(step.seconds if step.target % 2 else 0.0)
+            actor.create_topic(self._members.setup, self.partitions(actor))
+            for source in actor.sources:
+                source.begin_anew()
+            for feeding in actor.feedings:
+                feeding.go_on()
+            yield _rest(6.0)  # metadata_refresh
+        actor.is_busy = False
+
+    def lose_leaders(self, step: Step) -> Course:
+        """Nothing is taken from members: what the first broker leads goes on, and it stores what is acknowledged."""
+        actor = yield from self._free(self._clusters, step)
+        second = actor.second
+        assert second is not None
+        holds = yield from self._something_to_lose()
+        second.kill()
+        yield DoneTo(f"{actor.cluster.name}; members held {holds}")
+        yield Until("partitions have no leader", lambda: actor.partitions_without_leader() > 0)
+        yield _rest(step.seconds)
+        second.launch()
+        yield Until("all partitions have leaders", lambda: actor.partitions_without_leader() == 0)
+        actor.is_busy = False
+
     # Connections
 
     def cut_clients(self, step: Step) -> Course:
@@ -374,4 +406,6 @@ _COURSES: Final[dict[Fault, Callable[[Faults, Step], Course]]] = {
     Fault.CUT_UPSTREAM: Faults.cut_upstream,
     Fault.SLOW_UPSTREAM: Faults.slow_upstream,
     Fault.GROW_TOPIC: Faults.grow_topic,
+    Fault.LOSE_LEADERS: Faults.lose_leaders,
+    Fault.RECREATE_TOPIC: Faults.recreate_topic,
 }

@@ -34,7 +34,7 @@ class Plain:
 
     def __init__(self, cluster: KafkaCluster, topic: str, rate: int, shape: Callable[[str, int], Record]) -> None:
         self.cluster = cluster.name
-        self._feed = Feed(cluster, topic, shape)
+        self._feed = Feed(cluster, topic, shape, has_gaps=False)
         self._shape = shape
         self._rate = rate
         self._begun: list[float] = []
@@ -50,6 +50,10 @@ class Plain:
         """Produce so many at once."""
         self._begun += [time.monotonic()] * count
         self._feed.produce(count)
+
+    def begin_anew(self) -> None:
+        """The topic is another one now, which its producers do not know."""
+        self._feed.connect()
 
     def records(self) -> Iterator[tuple[str, Record, bool, float]]:
         """Id, record, whether it may ever be read, and since when it may be stored."""
@@ -100,6 +104,10 @@ class Transactions:
         for identity, (record, may_come, begun) in self._may_come.items():
             yield identity, record, may_come, begun
 
+    def begin_anew(self) -> None:
+        """As above."""
+        self._producer = None
+
     def finish(self) -> None:
         """End a transaction whose outcome is not known."""
         if self._producer is None:
@@ -148,13 +156,31 @@ class Feeding:
         self._produce = produce
         self._pause = pause
         self._stopped = threading.Event()
+        self._may_go_on = threading.Event()
+        self._may_go_on.set()
+        self._is_idle = threading.Event()
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    def hold(self) -> None:
+        """Begin nothing more until `go_on`."""
+        self._is_idle.clear()
+        self._may_go_on.clear()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is held, and what it had begun has ended."""
+        return self._is_idle.is_set() or not self._thread.is_alive()
+
+    def go_on(self) -> None:
+        """End `hold`."""
+        self._may_go_on.set()
+
     def stop(self, timeout: float = 150.0) -> None:
         """Returns when all it produced is stored; raises what the source raised."""
         self._stopped.set()
+        self._may_go_on.set()
         self._thread.join(timeout)
         assert not self._thread.is_alive(), f"still producing after {timeout} s"
         if self._failure is not None:
@@ -162,6 +188,10 @@ class Feeding:
 
     def _run(self) -> None:
         while not self._stopped.wait(self._pause):
+            if not self._may_go_on.is_set():
+                self._is_idle.set()
+                self._may_go_on.wait()
+                continue
             try:
                 self._produce()
             except (KafkaException, AssertionError) as failure:

@@ -60,6 +60,8 @@ class Fault(Enum):
     CUT_UPSTREAM = "the connections to a cluster are cut"
     SLOW_UPSTREAM = "the connections to a cluster are slow"
     GROW_TOPIC = "a topic grows"
+    LOSE_LEADERS = "kill -9 of the broker that alone has some partitions"
+    RECREATE_TOPIC = "a topic is deleted and created again"
 
 
 _WEIGHTS = {
@@ -80,6 +82,8 @@ _WEIGHTS = {
     Fault.SLOW_UPSTREAM: 1,
     Fault.GROW_TOPIC: 1,
 }
+_RARELY = 0.15
+"""How many of the steps are faults that not every setup can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,8 @@ class Setup:
     """meshes: processes of one pool. is_named: they have a process_id. knows_all: clients know the addresses of all of
     them, else each knows one. rate: records a second, of all clusters. poison: records that kill their members, stored
     at the beginning, and as many again when a quarter of the steps is left; with any, there are dead letters. replay:
-    bytes that a pool keeps to send again."""
+    bytes that a pool keeps to send again. has_second_brokers: each cluster has two brokers, each partition one
+    replica."""
 
     meshes: int
     is_named: bool
@@ -115,6 +120,7 @@ class Setup:
     poison: int
     replay: int
     seconds_per_record: float
+    has_second_brokers: bool = False
 
     def __str__(self) -> str:
         said = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -135,8 +141,9 @@ class Plan:
 def plan(seed: int, seconds: float) -> Plan:
     """The same seed gives the same setup, and the same steps as far as they go."""
     chance = random.Random(seed)
-    setup = _with_protocols(_setup(chance), random.Random(seed + 2))
-    faults = _faults(random.Random(seed + 1))
+    rarely = random.Random(seed + 3)
+    setup = _with_second_brokers(_with_protocols(_setup(chance), random.Random(seed + 2)), rarely)
+    faults = _with_rare_ones(_faults(random.Random(seed + 1)), setup, rarely)
     steps = tuple(
         _step(number, next(faults), chance, setup) for number in range(max(1, int(seconds / SECONDS_PER_STEP)))
     )
@@ -170,6 +177,23 @@ def _with_protocols(setup: Setup, chance: random.Random) -> Setup:
     """Each of those that have it is of the consumer protocol, or is not."""
     members = (_CONSUMER_PROTOCOL.get(kind, kind) if chance.random() < 0.4 else kind for kind in setup.members)
     return replace(setup, members=tuple(members))
+
+
+def _with_second_brokers(setup: Setup, chance: random.Random) -> Setup:
+    if chance.random() < 0.6:
+        return setup
+    return replace(setup, has_second_brokers=True, partitions=max(setup.partitions, 2))
+
+
+def _with_rare_ones(faults: Iterator[Fault], setup: Setup, chance: random.Random) -> Iterator[Fault]:
+    """Poison that is deleted with its topic becomes no dead letter."""
+    rare = [
+        *([Fault.LOSE_LEADERS] if setup.has_second_brokers else []),
+        *([] if setup.poison else [Fault.RECREATE_TOPIC]),
+    ]
+    for fault in faults:
+        is_rare, choice = chance.random() < _RARELY, chance.random()
+        yield rare[int(choice * len(rare))] if is_rare and rare else fault
 
 
 def _faults(chance: random.Random) -> Iterator[Fault]:

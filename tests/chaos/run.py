@@ -18,12 +18,12 @@ from tests.chaos.actors import DEAD, GROUP, TOPIC, ClusterActor, Members, MeshAc
 from tests.chaos.checker import check
 from tests.chaos.evidence import DeadLetter, Evidence, Kind, Original, Verdict
 from tests.chaos.faults import Course, DoneTo, Faults, Until
-from tests.chaos.feeds import Feeding, Plain, Transactions, compacted_record, feed_poison
+from tests.chaos.feeds import Feeding, Plain, Transactions, feed_poison
 from tests.chaos.plan import Kind as Client
 from tests.chaos.plan import Plan, Step
 from tests.integration.feeding import stored_upstream
 from tests.integration.processes import eventually
-from tests.integration.records import Record, Stored, View, varied_record
+from tests.integration.records import Record, Stored, View
 
 DRAIN = 120.0
 """Seconds within which everything is delivered and committed when nothing is disturbed any more, besides the time that
@@ -80,7 +80,6 @@ class Run:
         self._tasks: list[_Task] = []
         self._resting: list[tuple[float, Client]] = []
         """When what kind of member is to be started again."""
-        self._feedings: list[Feeding] = []
         self._clean_from = 0.0
         self._poison: dict[str, Record] = {}
         setup = plan.setup
@@ -88,7 +87,6 @@ class Run:
         self._meshes: list[MeshActor] = []
         self._members = Members(folder, setup, self._meshes)
         self._faults = Faults(self._clusters, self._meshes, self._members)
-        self._sources: list[Plain | Transactions] = []
 
     def carry_out(self) -> Outcome:
         """The whole run. Whatever goes wrong is in the outcome; only bugs of the harness raise."""
@@ -125,7 +123,7 @@ class Run:
         self._members.end()
         for mesh in self._meshes:
             mesh.mesh.kill()
-        for feeding in self._feedings:
+        for feeding in self._feedings():
             with suppress(AssertionError, KafkaException):
                 feeding.stop(5)
 
@@ -134,16 +132,11 @@ class Run:
     def _start(self) -> None:
         setup, seed = self._plan.setup, self._plan.seed
         for name in ("eu", "us"):
-            self._clusters.append(ClusterActor.start(name, self._folder))
-            self._clusters[-1].create_topics(setup)
+            self._clusters.append(ClusterActor.start(name, self._folder, setup))
+            self._clusters[-1].create_topic(setup, setup.partitions)
             self._faults.add_cluster(name)
-        shape = compacted_record if setup.is_compacted else varied_record
         for each in self._clusters:
-            self._sources.append(Plain(each.cluster, TOPIC, setup.rate // 2, shape))
-            self._feedings.append(Feeding(self._sources[-1].produce))
-            if setup.has_transactions:
-                self._sources.append(Transactions(each.cluster, TOPIC, seed, shape))
-                self._feedings.append(Feeding(self._sources[-1].produce, pause=0.2))
+            each.feed(setup, seed)
         begin = time.monotonic()
         for number in range(setup.meshes):
             self._meshes.append(MeshActor.start(number, self._clusters, setup, self._folder))
@@ -172,9 +165,9 @@ class Run:
         self._go_on(f"step {step} strikes", lambda: task.has_struck, timeout=300)
 
     def _finish_feeding(self) -> None:
-        for feeding in self._feedings:
+        for feeding in self._feedings():
             feeding.stop()
-        for source in self._sources:
+        for source in self._sources():
             if isinstance(source, Transactions):
                 source.finish()
 
@@ -227,7 +220,7 @@ class Run:
             self._members.start(kind)
         # Partitions move until each mesh has its members; what is fed then comes once.
         eventually("all have joined", self._have_all_joined, timeout=60)
-        for source in self._sources:
+        for source in self._sources():
             if isinstance(source, Plain):
                 source.more(500)
         self._drain("at the end")
@@ -299,6 +292,12 @@ class Run:
             self._resting.remove(each)
             self._members.start(each[1])
 
+    def _sources(self) -> list[Plain | Transactions]:
+        return [source for each in self._clusters for source in each.sources]
+
+    def _feedings(self) -> list[Feeding]:
+        return [feeding for each in self._clusters for feeding in each.feedings]
+
     # The end
 
     def _stored(self) -> Iterator[Stored]:
@@ -355,7 +354,7 @@ class Run:
     def _originals(self) -> dict[str, Original]:
         originals = {
             identity: Original(_hashes(record), copies=0, may_come=may_come, fed=fed, fed_to=source.cluster)
-            for source in self._sources
+            for source in self._sources()
             for identity, record, may_come, fed in source.records()
         }
         for identity, record in self._poison.items():

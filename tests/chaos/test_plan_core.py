@@ -30,6 +30,14 @@ def test_everything_happens() -> None:
         {each.setup.has_transactions for each in plans} == {each.setup.is_compacted for each in plans} == {True, False}
     )
     assert {bool(each.setup.poison) for each in plans} == {True, False}
+    assert {each.setup.has_second_brokers for each in plans} == {True, False}
+
+
+def test_what_a_setup_cannot_have_does_not_happen() -> None:
+    for each in (plan(seed, 60.0) for seed in SEEDS):
+        faults = {step.fault for step in each.steps}
+        assert Fault.LOSE_LEADERS not in faults or (each.setup.has_second_brokers and each.setup.partitions > 1)
+        assert Fault.RECREATE_TOPIC not in faults or not each.setup.poison
 
 
 def test_nobody_commits_what_was_to_kill_it() -> None:

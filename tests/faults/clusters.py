@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -13,8 +12,9 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from tests.integration.kafka import KafkaCluster
-from tests.integration.processes import START, ChildProcess, eventually, free_port
+from tests.integration.processes import free_port
 from tests.integration.relay import Relay
+from tests.integration.second_broker import SecondBroker
 
 PASSWORD = "store-pass"
 USER = "mesh"
@@ -165,55 +165,18 @@ class ReplicatedCluster(KafkaCluster):
             "leader.imbalance.per.broker.percentage": "0",
         }
         super().__init__(name, jars, folder, replicated)
-        self._second_port = free_port()
-        second = folder / "second"
-        second.mkdir()
-        self._second_properties = second / "server.properties"
-        lines = [line for line in self._properties.read_text().splitlines() if not line.startswith("log.dirs=")]
-        outer, inner = f"PLAINTEXT://127.0.0.1:{self._second_port}", f"127.0.0.1:{free_port()}"
-        overrides = {
-            "process.roles": "broker",
-            "node.id": "2",
-            "broker.rack": "b",
-            "listeners": f"{outer},REPLICATION://{inner}",
-            "advertised.listeners": f"{outer},REPLICATION://{self._relay.stand_in_for(inner)}",
-            "log.dirs": str(second / "logs"),
-        }
-        self._second_properties.write_text("\n".join([*lines, *(f"{k}={v}" for k, v in overrides.items()), ""]))
-        tool = ("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(self._second_properties))
-        self.run_tool(*tool)
-        self.bootstrap_servers += f",127.0.0.1:{self._second_port}"
-        self.start_second()
-
-    def start_second(self) -> None:
-        """Returns when both brokers are there."""
-        command = self.java("kafka.Kafka", str(self._second_properties), heap="768m")
-        self._second = ChildProcess(command, log=self.folder / "second.log")
-        admin = self.admin()
-        eventually("two brokers", lambda: len(admin.list_topics(timeout=5).brokers) == 2, timeout=START)
-
-    def have_second(self) -> None:
-        """Start it again if it has ended."""
-        if self._second.exit_code is not None:
-            self.start_second()
-
-    def kill_second(self) -> None:
-        """kill -9."""
-        self._second.kill()
-
-    def stop_second(self) -> None:
-        """It hands its leaderships over first."""
-        self._second.signal(signal.SIGTERM)
-        self._second.wait(60)
-
-    def freeze_second(self) -> None:
-        self._second.signal(signal.SIGSTOP)
-
-    def thaw_second(self) -> None:
-        self._second.signal(signal.SIGCONT)
+        inner = f"127.0.0.1:{free_port()}"
+        self.second = SecondBroker(
+            self,
+            {"REPLICATION": inner},
+            {"REPLICATION": self._relay.stand_in_for(inner)},
+            {"broker.rack": "b"},
+        )
+        self.bootstrap_servers += f",{self.second.address}"
+        self.second.wait_until_up()
 
     def kill(self) -> None:
-        self._second.kill()
+        self.second.kill()
         super().kill()
         self._relay.close()
 
@@ -244,6 +207,11 @@ class ReplicatedCluster(KafkaCluster):
         return sum(partition.leader is not None and partition.leader.id == 2 for partition in described.partitions)
 
     def create_topic(
-        self, name: str, partitions: int, config: Mapping[str, str] | None = None, replicas: int = 2
+        self,
+        name: str,
+        partitions: int,
+        config: Mapping[str, str] | None = None,
+        replicas: int = 2,
+        places: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        super().create_topic(name, partitions, config, replicas)
+        super().create_topic(name, partitions, config, replicas, places)

@@ -83,7 +83,7 @@ def test_a_log_that_an_unclean_election_truncated(replicated: ReplicatedCluster)
             await asyncio.to_thread(produce, bootstrap, topic, 2_000)
             await running.until(lambda: len(running.records(topic)) == 2_010)
             await asyncio.to_thread(eventually, "the first is behind", lambda: in_sync(replicated, topic) == {2})
-            replicated.kill_second()
+            replicated.second.kill()
             cut = await running.next(Truncated)
             assert cut.offset == 10, "what both had is there"
             await asyncio.to_thread(produce, bootstrap, topic, 5)
@@ -96,7 +96,7 @@ def test_a_log_that_an_unclean_election_truncated(replicated: ReplicatedCluster)
         run(test)
     finally:
         replicated.let_replicas_go_on()
-        replicated.start_second()
+        replicated.second.start()
 
 
 @pytest.mark.parametrize("reads_with", ["raw", "librdkafka"])
@@ -140,7 +140,7 @@ def test_what_survived_an_unclean_election_is_delivered(
         produce(replicated.bootstrap_servers, topic, 1_000)
         assert len(given(first, 1_000)) == 1_000
         eventually("the first is behind", lambda: in_sync(replicated, topic) == {2})
-        replicated.kill_second()
+        replicated.second.kill()
         eventually("it is told", is_told, timeout=60)
         assert stored() == 100
         first.close()
@@ -154,7 +154,7 @@ def test_what_survived_an_unclean_election_is_delivered(
         (second or first).close()
         mesh.kill()
         replicated.let_replicas_go_on()
-        replicated.have_second()
+        replicated.second.start_if_ended()
 
 
 def test_a_log_that_has_grown_again_says_where_it_parts(replicated: ReplicatedCluster) -> None:
@@ -181,10 +181,10 @@ def test_a_log_that_has_grown_again_says_where_it_parts(replicated: ReplicatedCl
             assert [record.offset for record in running.records(topic)] == list(range(5, 40))
 
     run(store)
-    replicated.kill_second()
+    replicated.second.kill()
     try:
         eventually("the first broker leads", lambda: led_by(replicated, topic) == 1, timeout=60)
         produce(bootstrap, topic, 30)
         run(look)
     finally:
-        replicated.start_second()
+        replicated.second.start()

@@ -26,12 +26,12 @@ def test_leaders_move(bed_with_two_brokers: Bed) -> None:
     bed.bench.start_mesh()
     bed.members()
     bed.flows("us")
-    cluster.stop_second()
+    cluster.second.stop()
     try:
         with watch.measure(FLOWS):
             bed.flows("us")
     finally:
-        cluster.start_second()
+        cluster.second.start()
     bed.assert_nothing_lost(may_repeat=True)
     with watch.measure("until they flow when it is back and leads again"):
         led_by_second(bed)
@@ -45,13 +45,13 @@ def test_leader_killed(bed_with_two_brokers: Bed) -> None:
     bed.bench.start_mesh()
     bed.members()
     bed.flows("us")
-    cluster.kill_second()
+    cluster.second.kill()
     try:
         with watch.measure(FLOWS):
             bed.flows("us")
         bed.flows("eu")
     finally:
-        cluster.start_second()
+        cluster.second.start()
     bed.assert_nothing_lost(may_repeat=True)
 
 
@@ -62,11 +62,11 @@ def test_leader_hangs(bed_with_two_brokers: Bed) -> None:
     bed.bench.start_mesh()
     bed.members()
     bed.flows("us")
-    cluster.freeze_second()
+    cluster.second.freeze()
     try:
         with watch.measure(FLOWS):
             bed.flows("us")
         bed.flows("eu")
     finally:
-        cluster.thaw_second()
+        cluster.second.thaw()
     bed.assert_nothing_lost(may_repeat=True)

@@ -43,7 +43,7 @@ def fill(cluster: ReplicatedCluster, topic: str, partitions: int) -> None:
 
 
 def until_gone(cluster: ReplicatedCluster, topic: str, *, leaderless: int) -> None:
-    cluster.kill_second()
+    cluster.second.kill()
     eventually("it has no leader", lambda: leaders(cluster, topic)[leaderless] == -1, timeout=60)
 
 
@@ -71,7 +71,7 @@ def test_a_partition_without_a_leader_keeps_no_other_from_a_new_group(
         async with engine(replicated.bootstrap_servers, new_name("group"), topic, reads_with=reads_with) as running:
             await running.until(lambda: read(running, topic, 0) == list(range(RECORDS)))
             await running.until(lambda: unopened(running) == {(topic, 1): True})
-            replicated.start_second()  # from the main thread: children die with the thread that started them
+            replicated.second.start()  # from the main thread: children die with the thread that started them
             await running.until(lambda: read(running, topic, 1) == list(range(RECORDS)))
             assert read(running, topic, 0) == list(range(RECORDS)), "none of it twice"
             assert unopened(running) == {}
@@ -82,7 +82,7 @@ def test_a_partition_without_a_leader_keeps_no_other_from_a_new_group(
     try:
         run(test)
     finally:
-        replicated.have_second()
+        replicated.second.start_if_ended()
 
 
 def test_a_topic_without_leaders_keeps_no_other_of_the_group_from_being_read(replicated: ReplicatedCluster) -> None:
@@ -107,7 +107,7 @@ def test_a_topic_without_leaders_keeps_no_other_of_the_group_from_being_read(rep
     try:
         run(test)
     finally:
-        replicated.start_second()
+        replicated.second.start()
 
 
 def test_what_cannot_be_opened_is_named(bed_with_two_brokers: Bed) -> None:
@@ -136,7 +136,7 @@ def test_what_cannot_be_opened_is_named(bed_with_two_brokers: Bed) -> None:
         assert standings() == {0: "active", 1: "unopened"}
         assert bed.mesh.metric("kafka_mesh_upstream_up", cluster="us") == 1
     finally:
-        cluster.start_second()
+        cluster.second.start()
     bed.assert_nothing_lost()
     bed.until_over()
     bed.assert_told_once(Trouble.UNREADABLE)

@@ -155,11 +155,18 @@ class KafkaCluster:
         return AdminClient({**CLIENT_PROPERTIES, "bootstrap.servers": self.bootstrap_servers})
 
     def create_topic(
-        self, name: str, partitions: int, config: Mapping[str, str] | None = None, replicas: int = 1
+        self,
+        name: str,
+        partitions: int,
+        config: Mapping[str, str] | None = None,
+        replicas: int = 1,
+        places: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic; returns when every partition has a leader."""
+        """Create a topic; returns when every partition has a leader. places: the nodes of each partition's replicas;
+        None: so many replicas wherever the cluster puts them."""
         admin = self.admin()
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
+        where: dict[str, Any] = {"replication_factor": replicas} if places is None else {"replica_assignment": places}
+        topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}), **where)
 
         def is_created() -> bool:
             try:
