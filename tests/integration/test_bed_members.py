@@ -31,7 +31,7 @@ def member(kind: str, kafka: KafkaCluster, group: str, topic: str, folder: Path)
 def test_member_shows_what_is_stored(kind: str, kafka: KafkaCluster, tmp_path: Path) -> None:
     topic = f"bed-{kind}"
     kafka.create_topic(topic, 3)
-    Feed(kafka, topic).produce(1_100)
+    Feed(kafka, topic, has_gaps=False).produce(1_100)
     stored = upstream_records(kafka, topic)
     assert len(stored) == 1_100
     consumer = member(kind, kafka, f"group-{kind}", topic, tmp_path)

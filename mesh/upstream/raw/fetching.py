@@ -3,6 +3,9 @@
 Each broker has two lanes. The first parks; what becomes wanted meanwhile goes over the second one at once, in requests
 that are answered soon, until the first comes back and takes everything. A partition is in one request at a time.
 
+Where the logs of many partitions hold more, each lane asks for half of these: the broker fills one answer while the
+other one is shared out. With one request for all of them broker and mesh work in turn (docs/decisions/0059).
+
 Nothing is asked for while nothing is to be consumed; what was asked for before still comes, one answer of each lane.
 """
 
@@ -22,6 +25,7 @@ from mesh.upstream.connection import BrokerLink, Unreachable
 from mesh.upstream.engine import EndReached, EngineEvent, Received, Together
 from mesh.upstream.nodes import Nodes
 from mesh.upstream.raw.health import Health
+from mesh.upstream.raw.lanes import LARGEST_ANSWER, LARGEST_PART, Lane
 from mesh.upstream.raw.leaders import Leaders
 from mesh.upstream.raw.reading import (
     NO_LEADER,
@@ -55,11 +59,7 @@ from mesh.wire.errors import ErrorCode, ProtocolError
 
 log = structlog.get_logger(__name__)
 
-PARKED_MS: Final = 500
-SOON_MS: Final = 10
-LARGEST_ANSWER: Final = 8 << 20
 SMALLEST_ANSWER: Final = 256 << 10
-LARGEST_PART: Final = 1 << 20
 OVERDUE: Final = 2.0
 """Seconds after which it is asked who leads what a node does not answer for; it has longer to answer."""
 LOOK_AT_HEALTH: Final = 1.0
@@ -100,7 +100,7 @@ class Fetching:
         self._delegate = delegate
         self._loop = loop
         self._consuming = True
-        self._lanes: dict[BrokerLink, asyncio.Event] = {}
+        self._lanes: dict[BrokerLink, Lane] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._resets: Resets | None = None
         self._leaders = Leaders(nodes, readings, self.health, self._begin_anew, self._led)
@@ -115,8 +115,8 @@ class Fetching:
 
     def wake(self) -> None:
         """Something may have become wanted."""
-        for event in self._lanes.values():
-            event.set()
+        for lane in self._lanes.values():
+            lane.woken.set()
 
     def look_for_leaders(self) -> None:
         self._leaders.look()
@@ -160,25 +160,27 @@ class Fetching:
         read = {each.node(now) for each in self._readings.values()}
         for node_id, node in self._nodes.nodes.items():
             if node_id in read and node.fetching not in self._lanes:
-                for link, wait in ((node.fetching, PARKED_MS), (node.asking, SOON_MS)):
-                    self._lanes[link] = asyncio.Event()
-                    self._tasks.create_task(self._lane(node_id, link, wait))
+                for lane in Lane.pair(node.fetching, node.asking):
+                    self._lanes[lane.link] = lane
+                    self._tasks.create_task(self._run(node_id, lane))
 
     # A lane
 
-    async def _lane(self, node_id: int, link: BrokerLink, wait_ms: int) -> None:
-        woken = self._lanes[link]
+    async def _run(self, node_id: int, lane: Lane) -> None:
+        link = lane.link
         while any(link in (node.fetching, node.asking) for node in self._nodes.nodes.values()):
-            asked = self._choose(node_id)
+            asked = {} if lane.leaves_all() else self._choose(node_id, lane)
             if not asked:
-                await woken.wait()
-                woken.clear()
+                await lane.woken.wait()
+                lane.woken.clear()
                 continue
-            answer = await self._answer(link, asked, wait_ms)
+            answer = await self._answer(link, asked, lane.asks(asked))
             if answer is not None:
                 self._nodes.worked(link)
                 await self._take(answer, asked)
+            lane.ended()
         del self._lanes[link]
+        lane.closed()
 
     async def _answer(self, link: BrokerLink, asked: dict[Reading, int], wait_ms: int) -> FetchAnswer | None:
         """None if there is none; what is to happen then has happened."""
@@ -205,15 +207,15 @@ class Fetching:
             self.health.failed(reading.source, now, f"{link.address}: {reason}", Trouble.UNREADABLE)
             self.lost(reading)
 
-    def _choose(self, node_id: int) -> dict[Reading, int]:
+    def _choose(self, node_id: int, lane: Lane) -> dict[Reading, int]:
         """What a request to this node is to ask for, in that order, and from where on."""
         if not self._consuming:
             return {}
         now = self._loop.time()
         chosen = [each for each in self._readings.values() if each.is_wanted(now) and each.node(now) == node_id]
         chosen.sort(key=lambda reading: reading.served)
-        asked = {reading: reading.position for reading in chosen}
-        for reading in chosen:
+        asked = {reading: reading.position for reading in lane.part_of(chosen)}
+        for reading in asked:
             reading.flight = asked
         return asked
 

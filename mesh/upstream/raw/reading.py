@@ -67,6 +67,11 @@ class Reading:
         return self.flight is None and self.is_asked_for and now >= self.resting_until
 
     @property
+    def is_behind(self) -> bool:
+        """Whether its log may hold more."""
+        return self.position != self.told_end
+
+    @property
     def is_asked_for(self) -> bool:
         return not (self.paused or self.suspended or self.delegated or self.unchecked)
 

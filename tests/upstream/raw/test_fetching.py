@@ -29,7 +29,8 @@ from mesh.upstream.engine import (
 from mesh.upstream.nodes import Nodes
 from mesh.upstream.raw import fetching as fetching_module
 from mesh.upstream.raw import health as health_module
-from mesh.upstream.raw.fetching import PARKED_MS, Fetching
+from mesh.upstream.raw.fetching import Fetching
+from mesh.upstream.raw.lanes import MANY, PARKED_MS
 from mesh.upstream.raw.reading import Reading
 from mesh.upstream.raw.rereading import Rereading
 from mesh.upstream.trouble import Trouble
@@ -149,6 +150,27 @@ def test_what_becomes_wanted_is_asked_for_while_others_are_parked() -> None:
             reader.fetching.wake()
             await reader.until(lambda: EndReached(source(1), 0, Gap.EMPTY) in reader.events)
             assert all(not {0, 1} <= asked.keys() for _, asked, _ in cluster.fetched)
+
+    run(test)
+
+
+def test_of_many_partitions_that_hold_more_each_lane_asks_for_half_and_one_parks_with_all() -> None:
+    async def test() -> None:
+        async with fake_cluster(MANY) as cluster:
+            for number in range(MANY):
+                await cluster.append(number, 3)
+            async with reading(cluster) as reader:
+                await reader.until(lambda: all(reader.offsets(number) == [0, 1, 2] for number in range(MANY)))
+                at_first = [asked.keys() for _, asked, _ in cluster.fetched[:2]]
+                assert [len(asked) for asked in at_first] == [MANY // 2, MANY // 2]
+                assert at_first[0] | at_first[1] == set(range(MANY))
+                await reader.until(lambda: (1, dict.fromkeys(range(MANY), 3), PARKED_MS) in cluster.fetched)
+                # From then on nobody else asks for anything.
+                count = len(cluster.fetched)
+                await cluster.append(5, 1)
+                await reader.until(lambda: reader.offsets(5) == [0, 1, 2, 3])
+                await reader.until(lambda: len(cluster.fetched) > count)
+                assert {wait for _, _, wait in cluster.fetched[count:]} == {PARKED_MS}
 
     run(test)
 

@@ -1,0 +1,83 @@
+"""Which lane of a broker asks for what."""
+
+from __future__ import annotations
+
+from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
+from mesh.upstream.access import Access
+from mesh.upstream.connection import BrokerLink
+from mesh.upstream.raw.lanes import MANY, PARKED_MS, SOON_MS, Lane
+from mesh.upstream.raw.reading import Reading
+
+
+def readings(count: int, *, behind: bool) -> list[Reading]:
+    return [
+        Reading(UpstreamPartition(ClusterName("eu"), TopicName("orders"), number), 7, told_end=9 if behind else 7)
+        for number in range(count)
+    ]
+
+
+def lanes() -> tuple[Lane, Lane]:
+    return Lane.pair(*(BrokerLink("127.0.0.1", port, Access()) for port in (1, 2)))
+
+
+def test_half_of_many_partitions_is_left_to_a_lane_that_is_free() -> None:
+    parking, soon = lanes()
+    wanted = readings(MANY, behind=True)
+    mine = parking.part_of(wanted)
+    assert len(mine) == MANY // 2
+    assert soon.woken.is_set()
+    assert parking.asks(mine) == PARKED_MS
+    rest = [each for each in wanted if each not in mine]
+    assert soon.part_of(rest) == rest
+    soon.asks(rest)
+    # Each goes on with its own.
+    parking.ended()
+    assert parking.part_of(mine) == mine
+    assert parking.asks(mine) == SOON_MS
+
+
+def test_all_is_taken_of_few_and_beside_a_lane_that_is_busy() -> None:
+    parking, soon = lanes()
+    few = [*readings(MANY - 1, behind=True), *readings(MANY, behind=False)]
+    assert parking.part_of(few) == few
+    many = readings(MANY, behind=True)
+    soon.asks(many[:1])
+    assert parking.part_of(many) == many
+    soon.ended()
+    parking.asks(readings(1, behind=False))
+    assert soon.part_of(many) == many, "it is parked for half a second"
+
+
+def test_half_is_left_to_a_lane_that_is_free_soon() -> None:
+    parking, soon = lanes()
+    soon.asks(readings(3, behind=False))
+    many = readings(MANY, behind=True)
+    assert len(parking.part_of(many)) == MANY // 2
+
+
+def test_the_lane_that_parks_takes_over_what_the_other_one_asks_for_in_vain() -> None:
+    parking, soon = lanes()
+    soon.asks(readings(3, behind=False))
+    assert parking.leaves_all()
+    assert not parking.woken.is_set()
+    soon.ended()
+    assert soon.leaves_all()
+    assert parking.woken.is_set()
+    assert not parking.leaves_all()
+    # It does so once.
+    assert not soon.leaves_all()
+
+
+def test_what_brings_records_is_not_taken_over() -> None:
+    parking, soon = lanes()
+    soon.asks(readings(3, behind=True))
+    assert not parking.leaves_all()
+
+
+def test_nobody_waits_for_a_lane_that_is_closed() -> None:
+    parking, soon = lanes()
+    soon.asks(readings(3, behind=False))
+    assert parking.leaves_all()
+    soon.closed()
+    assert parking.woken.is_set()
+    assert not parking.leaves_all()
