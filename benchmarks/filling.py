@@ -1,4 +1,4 @@
-"""Topics with their records: what a benchmark's consumers read."""
+"""The topics that the consumers of a benchmark read, and their records."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ class Absences:
         """It asks for records of some partitions. What was kept for it is in the backlogs of these, for it to take
         before anybody else is served.
 
-        What others have gone past of a partition that it does not ask for stays kept: they would have it out of order.
-        librdkafka asks for a partition again a second after its queue was full (`fetch.queue.backoff.ms`).
+        Records of a partition that it does not ask for stay kept if others have gone past them: these would have them
+        out of order. librdkafka leaves out a partition whose queue is full, for a second (`fetch.queue.backoff.ms`).
         """
         if member.answered is not None:
             # Learn how long it usually is away; rather too long than too short.
@@ -218,7 +218,7 @@ class Absences:
     def _free(
         self, absence: Absence, is_free: Callable[[Partition, Available], bool]
     ) -> dict[Partition, list[Available]]:
-        """Keep no more what is free; that."""
+        """Stop to keep what is free, and return it."""
         freed: dict[Partition, list[Available]] = {}
         for partition, entries in list(absence.kept.items()):
             free = [each for each in entries if is_free(partition, each)]

@@ -31,7 +31,7 @@ MINIMUM_MEMBERS = 3
 @dataclass(slots=True, eq=False)
 class ClusterActor:
     """is_busy: something is being done to it. address: those of the relay. second: its other broker, if it has one.
-    feedings: what feeds it from those sources."""
+    feedings: threads that feed it from those sources."""
 
     cluster: KafkaCluster
     relay: Relay

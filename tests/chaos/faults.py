@@ -246,7 +246,7 @@ class Faults:
         actor.is_busy = False
 
     def lose_leaders(self, step: Step) -> Course:
-        """Nothing is taken from members: what the first broker leads goes on, and it stores what is acknowledged."""
+        """Nothing is taken from members: partitions of the first broker go on, and it stores all commits."""
         actor = yield from self._free(self._clusters, step)
         second = actor.second
         assert second is not None

@@ -170,7 +170,7 @@ class Feeding:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is held, and what it had begun has ended."""
+        """Whether it is held and produces nothing."""
         return self._is_idle.is_set() or not self._thread.is_alive()
 
     def go_on(self) -> None:

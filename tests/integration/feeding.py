@@ -26,8 +26,8 @@ class Feed:
         has_gaps: bool = True,
     ) -> None:
         """shape: makes the record of an id and its number. Formats before Kafka 0.11 know no idempotent producers.
-        has_gaps: what is produced at once has an aborted record and its marker before it and behind it in each
-        partition: offsets that no consumer is given."""
+        has_gaps: each call of `produce` leaves an aborted record and its marker in each partition, in front of its
+        records and behind them: offsets that no consumer is given."""
         self.cluster = cluster
         self.topic = topic
         self._shape = shape
@@ -123,7 +123,7 @@ class Gaps:
             producer.begin_transaction()
             for partition in producer.list_topics(self._topic, timeout=10).topics[self._topic].partitions:
                 producer.produce(self._topic, b"aborted|", partition=partition)
-            producer.flush(10)  # what is aborted unsent leaves none
+            producer.flush(10)  # a record that was not sent leaves no gap
             producer.abort_transaction(10)
         except KafkaException:
             self._producer = None

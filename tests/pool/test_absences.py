@@ -110,7 +110,7 @@ def test_who_stays_away_for_longer_than_usual_brings_no_disorder(
 
 
 def test_what_was_kept_of_partitions_that_a_member_does_not_ask_for_brings_no_disorder() -> None:
-    """librdkafka leaves out a partition whose queue is full, for a second. What others have gone past waits for it."""
+    """librdkafka leaves out a partition whose queue is full, for a second. Records that others have gone past wait."""
     world = World()
     rests = [(world.consumer(name), rest) for name, rest in (("full", 8), ("a", 0), ("b", 3))]
     full, absences = rests[0][0], world.pool.serving.distribution.absences

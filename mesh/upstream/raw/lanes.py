@@ -1,4 +1,4 @@
-"""The two lanes of a broker: which of them asks for what."""
+"""The two lanes of a broker, and how they share its partitions."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Lane:
         return self._other
 
     def leaves_all(self) -> bool:
-        """Whether it is to ask for nothing now: the lane that parks takes over what the other one asks for in vain, as
-        soon as that has its answer."""
+        """Whether it is to ask for nothing now: the lane that parks takes over the partitions that the other one asks
+        for in vain, as soon as that has its answer."""
         if self.yields:
             self.yields = False
             self.other.woken.set()
@@ -60,8 +60,8 @@ class Lane:
         return False
 
     def part_of(self, wanted: Sequence[Reading]) -> Sequence[Reading]:
-        """What it takes of this. Where the logs of many partitions hold more, half of these are left to the other lane,
-        if that is free for them at once or soon."""
+        """The partitions of these that it asks for. Where the logs of many hold more, it leaves half of those to the
+        other lane, if that is free for them at once or soon."""
         behind = [each for each in wanted if each.is_behind]
         if len(behind) < MANY or (self.other.is_asking and (self.other.brings or not self.other.is_soon)):
             return wanted

@@ -165,7 +165,7 @@ def test_of_many_partitions_that_hold_more_each_lane_asks_for_half_and_one_parks
                 assert [len(asked) for asked in at_first] == [MANY // 2, MANY // 2]
                 assert at_first[0] | at_first[1] == set(range(MANY))
                 await reader.until(lambda: (1, dict.fromkeys(range(MANY), 3), PARKED_MS) in cluster.fetched)
-                # From then on nobody else asks for anything.
+                # From then on the other lane asks for nothing.
                 count = len(cluster.fetched)
                 await cluster.append(5, 1)
                 await reader.until(lambda: reader.offsets(5) == [0, 1, 2, 3])

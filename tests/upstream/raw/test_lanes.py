@@ -1,4 +1,4 @@
-"""Which lane of a broker asks for what."""
+"""How the two lanes of a broker share its partitions."""
 
 from __future__ import annotations
 
