@@ -60,6 +60,7 @@ def test_position_set_by_hand(
     """With Kafka's own tool, while the mesh or at least the group's consumers are stopped: what lies behind it comes,
     again or for the first time, and nothing else does."""
     eu, us = bench.clusters
+    bench.feed_as(has_gaps=backwards[0] != "--to-datetime")  # markers are of the time at which they were written
     mesh = bench.start_mesh()
 
     def set_position(*position: str) -> None:
