@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.upstream.raw.lanes import MANY
 from tests.integration.bench import Bench
 from tests.integration.kafka import KafkaCluster
 from tests.integration.members import Member
@@ -116,6 +117,24 @@ def test_terminated_mesh(bench: Bench) -> None:
     mesh.stop()
     bench.until_all_committed(timeout=0.0)
     assert [cluster.group_members(bench.group) for cluster in bench.clusters] == [0, 0]
+
+
+@pytest.mark.timeout(240)
+def test_killed_broker_of_many_partitions(bench: Bench) -> None:
+    """Two requests share the partitions of a broker, with as many that hold more (decision 0059)."""
+    for cluster in bench.clusters:
+        cluster.grow_topic(bench.topic, MANY + 4)
+    bench.feed(30_000)
+    bench.start_mesh()
+    for name in ("member-1", "member-2", "member-3"):
+        bench.confluent(name, commit="sync").until_assigned()
+    _, us = bench.clusters
+    eventually("records of both", lambda: len(bench.deliveries()) > 3_000)
+    us.kill()
+    us.restart()
+    account = bench.account_when_all_arrived()
+    account.assert_nothing_lost_or_altered()
+    bench.until_all_committed()
 
 
 @pytest.mark.timeout(240)

@@ -169,7 +169,10 @@ class Fetching:
     async def _run(self, node_id: int, lane: Lane) -> None:
         link = lane.link
         while any(link in (node.fetching, node.asking) for node in self._nodes.nodes.values()):
-            asked = {} if lane.leaves_all() else self._choose(node_id, lane)
+            now = self._loop.time()
+            asked = {} if lane.leaves_all(now) else self._choose(node_id, lane)
+            if lane.waits_until > now:
+                self._loop.call_at(lane.waits_until + 0.001, lane.woken.set)
             if not asked:
                 await lane.woken.wait()
                 lane.woken.clear()
@@ -177,8 +180,11 @@ class Fetching:
             answer = await self._answer(link, asked, lane.asks(asked))
             if answer is not None:
                 self._nodes.worked(link)
-                await self._take(answer, asked)
+                self._take(answer, asked)
             lane.ended()
+            if answer is not None and answer.throttle_time_ms > 0:
+                # The broker takes nothing from this connection before that is over (KIP-219).
+                await asyncio.sleep(min(answer.throttle_time_ms / 1_000, LONGEST_THROTTLE))
         del self._lanes[link]
         lane.closed()
 
@@ -249,7 +255,7 @@ class Fetching:
 
     # An answer
 
-    async def _take(self, answer: FetchAnswer, asked: dict[Reading, int]) -> None:
+    def _take(self, answer: FetchAnswer, asked: dict[Reading, int]) -> None:
         ours = self._release(asked)
         by_place: dict[tuple[str | int, int], Reading] = {}
         for reading in ours:
@@ -277,9 +283,6 @@ class Fetching:
                 continue
             self._apply(reading_, outcome, events)
         self._tell_together(events)
-        if answer.throttle_time_ms > 0:
-            # The broker takes nothing from this connection before that is over (KIP-219).
-            await asyncio.sleep(min(answer.throttle_time_ms / 1_000, LONGEST_THROTTLE))
 
     def _is_current(self, reading: Reading, position: int) -> bool:
         known = self._readings.get(reading.source)

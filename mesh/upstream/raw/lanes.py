@@ -16,6 +16,8 @@ LARGEST_ANSWER: Final = 8 << 20
 LARGEST_PART: Final = 1 << 20
 MANY: Final = 2 * LARGEST_ANSWER // LARGEST_PART
 """Partitions that fill an answer of each lane."""
+PATIENCE: Final = 0.1
+"""Seconds for which the lane that parks waits for the other one's answer: the other connection may hang."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,7 +26,7 @@ class Lane:
 
     parks: whether its requests may wait at the broker for long. other: the broker's other lane.
     is_asking, brings, is_soon: it has a request under way; which asks for partitions whose logs hold more; which the
-    broker answers soon. yields: it is to leave everything to the other one.
+    broker answers soon. yields: it is to leave everything to the other one. waits_until: for the other one to do so.
     """
 
     link: BrokerLink
@@ -34,6 +36,7 @@ class Lane:
     brings: bool = False
     is_soon: bool = False
     yields: bool = False
+    waits_until: float = 0.0
     _other: Lane | None = None
 
     @classmethod
@@ -47,16 +50,17 @@ class Lane:
         assert self._other is not None
         return self._other
 
-    def leaves_all(self) -> bool:
+    def leaves_all(self, now: float) -> bool:
         """Whether it is to ask for nothing now: the lane that parks takes over the partitions that the other one asks
         for in vain, as soon as that has its answer."""
         if self.yields:
             self.yields = False
-            self.other.woken.set()
             return True
         if self.parks and self.other.is_asking and not self.other.brings:
-            self.other.yields = True
-            return True
+            if not self.other.yields:
+                self.other.yields, self.waits_until = True, now + PATIENCE
+            self.other.yields = now < self.waits_until
+            return self.other.yields
         return False
 
     def part_of(self, wanted: Sequence[Reading]) -> Sequence[Reading]:
@@ -79,9 +83,10 @@ class Lane:
     def ended(self) -> None:
         """Its request has."""
         self.is_asking = self.brings = self.is_soon = False
+        if self.yields:
+            self.other.woken.set()
 
     def closed(self) -> None:
         """It asks for nothing any more."""
         self.ended()
         self.yields = False
-        self.other.woken.set()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.access import Access
 from mesh.upstream.connection import BrokerLink
-from mesh.upstream.raw.lanes import MANY, PARKED_MS, SOON_MS, Lane
+from mesh.upstream.raw.lanes import MANY, PARKED_MS, PATIENCE, SOON_MS, Lane
 from mesh.upstream.raw.reading import Reading
+
+NOW = 100.0
 
 
 def readings(count: int, *, behind: bool) -> list[Reading]:
@@ -58,26 +60,37 @@ def test_half_is_left_to_a_lane_that_is_free_soon() -> None:
 def test_the_lane_that_parks_takes_over_what_the_other_one_asks_for_in_vain() -> None:
     parking, soon = lanes()
     soon.asks(readings(3, behind=False))
-    assert parking.leaves_all()
+    assert parking.leaves_all(NOW)
     assert not parking.woken.is_set()
     soon.ended()
-    assert soon.leaves_all()
     assert parking.woken.is_set()
-    assert not parking.leaves_all()
+    assert soon.leaves_all(NOW)
+    assert not parking.leaves_all(NOW)
     # It does so once.
-    assert not soon.leaves_all()
+    assert not soon.leaves_all(NOW)
 
 
 def test_what_brings_records_is_not_taken_over() -> None:
     parking, soon = lanes()
     soon.asks(readings(3, behind=True))
-    assert not parking.leaves_all()
+    assert not parking.leaves_all(NOW)
 
 
 def test_nobody_waits_for_a_lane_that_is_closed() -> None:
     parking, soon = lanes()
     soon.asks(readings(3, behind=False))
-    assert parking.leaves_all()
+    assert parking.leaves_all(NOW)
     soon.closed()
     assert parking.woken.is_set()
-    assert not parking.leaves_all()
+    assert not parking.leaves_all(NOW)
+
+
+def test_a_lane_that_hangs_is_not_waited_for_for_long() -> None:
+    """It keeps its partitions when its answer comes after all."""
+    parking, soon = lanes()
+    soon.asks(readings(3, behind=False))
+    assert parking.leaves_all(NOW)
+    assert parking.leaves_all(NOW + PATIENCE / 2)
+    assert not parking.leaves_all(NOW + PATIENCE)
+    soon.ended()
+    assert not soon.leaves_all(NOW + PATIENCE)
