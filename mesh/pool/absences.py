@@ -6,12 +6,12 @@ Small batches are gone before a slower client asks again: without this whoever a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator
 
 from mesh.pool.backlogs import Backlogs
 from mesh.pool.caps import Caps
 from mesh.pool.member import Member
-from mesh.pool.partition import Absence, Fetch, Partition, Rank
+from mesh.pool.partition import Absence, Fetch, Lane, Partition, Rank
 from mesh.pool.portions import Portions
 from mesh.pool.ranking import Ranking
 from mesh.pool.settings import Policy, PoolSettings
@@ -70,9 +70,9 @@ class Absences:
             if len(self._caps.members) > 1:
                 self._begin(member, now)
 
-    def came(self, member: Member, asked: Set[Partition], now: float) -> list[Partition]:
-        """It asks for records of some partitions. What was kept for it is in the backlogs of these, for it to take
-        before anybody else is served.
+    def came(self, member: Member, lanes: Iterable[Lane], now: float) -> list[Partition]:
+        """It asks for records of some partitions. Records kept for it go to the backlogs of those that are returned,
+        and it takes them before other members are served.
 
         Records of a partition that it does not ask for stay kept if others have gone past them: these would have them
         out of order. librdkafka leaves out a partition whose queue is full, for a second (`fetch.queue.backoff.ms`).
@@ -84,8 +84,9 @@ class Absences:
             member.usually_away = away if away > usual else usual - (usual - away) * FORGETTING
             member.answered = None
         absence = self._absences.get(member)
-        if absence is None or absence.kept.keys() <= asked:
+        if absence is None or not absence.kept:
             return self.end(member)
+        asked = {lane.partition for lane in lanes}
         absence.until = min(absence.until, now)
         free = self._free(absence, lambda partition, each: partition in asked or each.batch.first > partition.given)
         for partition, entries in free.items():

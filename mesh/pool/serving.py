@@ -100,8 +100,7 @@ class Serving:
         fetch = Fetch(ticket, connection, member, lanes, request, next(self._sequence), now)
         for lane in lanes:
             self._replay(fetch, lane)
-        asked = {lane.partition for lane in lanes if lane.partition is not None}
-        kept = self.distribution.absences.came(member, asked, now)
+        kept = self.distribution.absences.came(member, lanes, now)
         blocked = self.distribution.fill(fetch, now)
         for partition in kept:
             self.distribution.distribute(partition, now)  # what it may not have, or has no room for
