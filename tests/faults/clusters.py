@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -144,6 +144,8 @@ class ReplicatedCluster(KafkaCluster):
     """Two brokers; everything has a replica on both. The first is the controller too, so it is the second that dies.
     What the first replicates of it comes through a relay."""
 
+    _replicas = 2
+
     def __init__(self, name: str, jars: Path, folder: Path) -> None:
         self._relay = Relay()
         outer, inner = "PLAINTEXT://127.0.0.1:{port}", f"REPLICATION://127.0.0.1:{free_port()}"
@@ -205,13 +207,3 @@ class ReplicatedCluster(KafkaCluster):
                 raise
             return 0
         return sum(partition.leader is not None and partition.leader.id == 2 for partition in described.partitions)
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        config: Mapping[str, str] | None = None,
-        replicas: int = 2,
-        places: Sequence[Sequence[int]] | None = None,
-    ) -> None:
-        super().create_topic(name, partitions, config, replicas, places)

@@ -57,6 +57,9 @@ CLIENT_PROPERTIES: Mapping[str, Any] = {
 class KafkaCluster:
     """One broker, which is its own controller, on loopback ports that stay the same over restarts."""
 
+    _replicas = 1
+    """Of a topic's partitions."""
+
     def __init__(
         self,
         name: str,
@@ -159,13 +162,14 @@ class KafkaCluster:
         name: str,
         partitions: int,
         config: Mapping[str, str] | None = None,
-        replicas: int = 1,
         places: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """Create a topic; returns when every partition has a leader. places: the nodes of each partition's replicas;
-        None: so many replicas wherever the cluster puts them."""
+        None: wherever the cluster puts them."""
         admin = self.admin()
-        where: dict[str, Any] = {"replication_factor": replicas} if places is None else {"replica_assignment": places}
+        where: dict[str, Any] = (
+            {"replication_factor": self._replicas} if places is None else {"replica_assignment": places}
+        )
         topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}), **where)
 
         def is_created() -> bool:
