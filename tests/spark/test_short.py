@@ -45,15 +45,20 @@ def test_each_record_lands_once_and_each_batch_is_told_once(bench: Bench, spark:
 
 
 def assert_tells(told: list[Any], landed: list[Any]) -> None:
-    """The rows of the table of batches are those of the landed table, counted."""
-    by_partition = Counter((row["cluster"], row["topic"], row["partition"]) for row in landed)
-    counted: Counter[tuple[str, str, int]] = Counter()
+    """Each row of the table of batches has the count of what landed between its offsets; together they cover all."""
+    covered: Counter[tuple[str, str, int, int]] = Counter()
     for row in told:
-        counted[row["cluster"], row["topic"], row["partition"]] += row["rows"]
-        assert row["first"] + row["rows"] - 1 == row["last"]
-    assert counted == by_partition
-    assert len({(row["batch"], row["cluster"], row["topic"], row["partition"]) for row in told}) == len(told)
+        between = [each for each in landed if partition_of(each) == partition_of(row)]
+        offsets = [each["offset"] for each in between if row["first"] <= each["offset"] <= row["last"]]
+        assert row["rows"] == len(offsets), f"{row}: {sorted(offsets)}"
+        covered.update((*partition_of(row), offset) for offset in offsets)
+    assert covered == Counter((*partition_of(row), row["offset"]) for row in landed)
+    assert len({(row["batch"], *partition_of(row)) for row in told}) == len(told)
     assert len({row["lease"] for row in told}) == len({row["batch"] for row in told})
+
+
+def partition_of(row: Any) -> tuple[str, str, int]:
+    return row["cluster"], row["topic"], row["partition"]
 
 
 def test_what_fails_after_it_is_in_a_delta_table_is_not_there_twice(
