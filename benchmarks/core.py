@@ -7,19 +7,19 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mesh.pool.client import Client
-from mesh.pool.demand import MemoryBudget
-from mesh.pool.effects import Answer, CommitUpstream, Effect, Report
-from mesh.pool.fetching import FetchPartition, FetchRequest, FetchResult
-from mesh.pool.ids import ConnectionId, GroupId, MemberId
-from mesh.pool.inflow import Assignment
-from mesh.pool.membership import JoinRequest, SyncRequest
+from mesh.pool.common.client import Client
+from mesh.pool.common.effects import Answer, CommitUpstream, Effect, Report
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
+from mesh.pool.common.results import CommitResult, JoinResult, SyncResult
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
+from mesh.pool.core import VirtualCluster
+from mesh.pool.groups.membership import JoinRequest, SyncRequest
+from mesh.pool.intake.assignments import Assignment
+from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.pool.pool import Pool
-from mesh.pool.results import CommitResult, JoinResult, SyncResult
-from mesh.pool.rules import GroupRules
-from mesh.pool.settings import PoolSettings
-from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
-from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.pool.state.fetch import FetchPartition, FetchRequest, FetchResult
 from mesh.records.batch import Batch
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition

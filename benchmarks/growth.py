@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from benchmarks.core import Consumer, Core
 from benchmarks.curves import Curve, Point
-from mesh.pool.ids import GroupId
+from mesh.pool.common.ids import GroupId
 
 GROUP = GroupId("shop")
 BATCH = 16 << 10

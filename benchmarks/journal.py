@@ -36,9 +36,9 @@ from benchmarks.core import Core
 from benchmarks.machine import cpu_seconds, describe
 from mesh.journal.pages import Page
 from mesh.pipelines.kafka import Stretch, logs, read_pages
-from mesh.pool.effects import Effect
-from mesh.pool.ids import GroupId
-from mesh.pool.notes import Note
+from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId
 from mesh.server.journal import Journal, Writer
 from mesh.server.metrics import Metrics
 from mesh.server.telling import Telling

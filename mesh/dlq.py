@@ -1,8 +1,8 @@
 """`kafka-mesh dlq`: what pools have given up, and how it gets back to where it came from.
 
 A letter counts as redriven when the offset of the tool's own group says so: its commit, with runs above it as in
-`mesh.pool.acknowledged`, is made in one transaction with the records. So a redrive may be interrupted and repeated, and
-a second one at the same time is fenced.
+`mesh.pool.offsets.metadata`, is made in one transaction with the records. So a redrive may be interrupted and repeated,
+and a second one at the same time is fenced.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient
 
 from mesh.config.model import Cluster, Config, NamedTopic, Pool, PrefixRule
-from mesh.pool.acknowledged import ForeignMetadata, pack, unpack
-from mesh.pool.ledger import Ledger
+from mesh.pool.offsets.metadata import ForeignMetadata, pack, unpack
+from mesh.pool.state.ledger import Ledger
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.properties import connection_properties

@@ -27,9 +27,9 @@ def test_a_verb_is_one_of_make(verb: str) -> None:
 @pytest.mark.parametrize("name", ["Policy", "Engine", "Received", "Answer"])
 def test_a_class_is_where_it_is_said_to_be(name: str) -> None:
     places = {
-        "Policy": "pool/settings",
+        "Policy": "pool/common/settings",
         "Engine": "upstream/engine",
         "Received": "upstream/engine",
-        "Answer": "pool/effects",
+        "Answer": "pool/common/effects",
     }
     assert re.search(rf"^class {name}\b", (HERE / f"mesh/{places[name]}.py").read_text(), re.MULTILINE)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from mesh.pool.client import Client
-from mesh.pool.effects import Answer, Effect
-from mesh.pool.ids import ConnectionId, Ticket
-from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.pool.common.client import Client
+from mesh.pool.common.effects import Answer, Effect
+from mesh.pool.common.ids import ConnectionId, Ticket
+from mesh.pool.core import VirtualCluster
 from mesh.security.principals import ANONYMOUS
 from mesh.security.rules import UNLIMITED, Access
 from mesh.security.session import Answer as AuthenticationStep

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mesh.apis import TABLE
 from mesh.apis.api import Context, HandlerEffect
 from mesh.apis.authorization import Denied, Narrowed, Refusal, authorize
-from mesh.pool.effects import Answer
+from mesh.pool.common.effects import Answer
 from mesh.wire.apis import ApiKey
 from mesh.wire.messages import RequestMessage, ResponseMessage
 

@@ -15,7 +15,7 @@ Ignored: the records, transactional_id, timeout_ms.
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context, as_it_is
-from mesh.pool.effects import Effect
+from mesh.pool.common.effects import Effect
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode, ProtocolError
 from mesh.wire.messages import ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopicResponse

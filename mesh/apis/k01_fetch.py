@@ -4,7 +4,7 @@ Behaviour:
 * Parked until min_bytes (1 MiB at most) are there, max_wait_ms is over, it can take no more, or another request queues
   up behind it.
 * Every partition of the request is answered, with empty records where there are none, never with null.
-* The offset says whose Fetch it is (mesh/pool/identity.py); records come at virtual offsets.
+* The offset says whose Fetch it is (mesh/pool/identity/connections.py); records come at virtual offsets.
 * high watermark = last stable offset = last offset + 1 with data; the offset asked for without, + 1 while more is
   known to be there that this member was not given (a backlog, an upstream log that was not read to its end) or may be
   (a partition that is not assigned yet); -1 with an error. librdkafka takes what is at its position for the end of the
@@ -24,8 +24,8 @@ Ignored: isolation_level (records are read with the pool's own), current_leader_
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context
-from mesh.pool.effects import Effect
-from mesh.pool.fetching import FetchPartition, FetchRequest, FetchResult
+from mesh.pool.common.effects import Effect
+from mesh.pool.state.fetch import FetchPartition, FetchRequest, FetchResult
 from mesh.records.spans import TopicName
 from mesh.wire import messages
 from mesh.wire.apis import APIS, ApiKey

@@ -3,8 +3,8 @@
 Behaviour:
 * earliest is 0; latest lies above every offset given so far, and no record ever has it: a Fetch there begins with what
   comes next. Any other time is answered with -1, "no such offset".
-* A tool (mesh/pool/tools.py) is answered with upstream offsets, for every time, at its isolation level. If a cluster
-  does not answer, with the end of its log as far as a pool knows it, else LEADER_NOT_AVAILABLE.
+* A tool (mesh/pool/identity/tools.py) is answered with upstream offsets, for every time, at its isolation level. If a
+  cluster does not answer, with the end of its log as far as a pool knows it, else LEADER_NOT_AVAILABLE.
 
 Version notes:
 * v4: leader epochs (KIP-320) - 0. v6: flexible (KIP-482). v7: the largest timestamp (KIP-734) - answered with -1.
@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from mesh.apis.api import Api, Context
 from mesh.apis.tools import is_tool
-from mesh.pool.effects import AskUpstream, Effect
+from mesh.pool.common.effects import AskUpstream, Effect
+from mesh.pool.common.queries import LogOffset, LogOffsets, LogOffsetsFound
+from mesh.pool.core import ListOffset
 from mesh.pool.inspection import known_ends
-from mesh.pool.questions import LogOffset, LogOffsets, LogOffsetsFound
-from mesh.pool.virtual_cluster import ListOffset
 from mesh.records.spans import TopicName
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode

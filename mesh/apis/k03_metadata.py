@@ -20,7 +20,7 @@ import re
 from typing import Final
 
 from mesh.apis.api import BROKER_NODE, COORDINATOR_NODE, Api, Context, as_it_is
-from mesh.pool.effects import Effect
+from mesh.pool.common.effects import Effect
 from mesh.records.spans import TopicName
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode

@@ -7,7 +7,7 @@ Behaviour:
   consumer protocol are told the latter by UNKNOWN_MEMBER_ID (docs/decisions/0049).
 * Below the committed position, or an offset of a member that is gone: NONE, no effect. Above what was sent, or an
   offset of another member: OFFSET_OUT_OF_RANGE, nothing settled.
-* A tool (mesh/pool/tools.py) sets the upstream offsets of a group that has no members, here or upstream:
+* A tool (mesh/pool/identity/tools.py) sets the upstream offsets of a group that has no members, here or upstream:
   UNKNOWN_MEMBER_ID otherwise.
 * A wrong member id or generation: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID. No member id: only for
   slots of consumers that fetch without having joined.
@@ -25,10 +25,10 @@ from collections.abc import Sequence
 
 from mesh.apis.api import Api, Context
 from mesh.apis.tools import is_tool, refusal
-from mesh.pool.effects import Answer, AskUpstream, Effect
-from mesh.pool.ids import GroupId, MemberId
-from mesh.pool.questions import OffsetsSet, SetOffsets
-from mesh.pool.results import CommitResult, TopicPartition
+from mesh.pool.common.effects import Answer, AskUpstream, Effect
+from mesh.pool.common.ids import GroupId, MemberId
+from mesh.pool.common.queries import OffsetsSet, SetOffsets
+from mesh.pool.common.results import CommitResult, TopicPartition
 from mesh.records.spans import TopicName
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode

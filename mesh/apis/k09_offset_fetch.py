@@ -4,9 +4,9 @@ Behaviour:
 * Answers where the asking member stands: its slot's committed position, never what was sent (a client that subscribes
   again would lose records), never -1 (auto.offset.reset is never asked). The member is named by its id (v9), or by the
   JoinGroup that came on the same connection.
-* A tool (mesh/pool/tools.py) is answered with what the group has committed upstream, as ListOffsets answers it with the
-  ends of the upstream logs; but not where a member is named, whose client may share its name with a tool. -1 for a
-  partition without; of a cluster that does not answer, what its pool knows.
+* A tool (mesh/pool/identity/tools.py) is answered with what the group has committed upstream, as ListOffsets answers it
+  with the ends of the upstream logs; but not where a member is named, whose client may share its name with a tool. -1
+  for a partition without; of a cluster that does not answer, what its pool knows.
 * A consumer that names a group it has not joined is given a slot of its own in that group's pool (assign() mode). One
   that may only describe the group is answered like a tool: a slot would let it take the records of that group.
 
@@ -24,9 +24,9 @@ from __future__ import annotations
 from mesh.apis.api import Api, Context
 from mesh.apis.authorization import may_take_part
 from mesh.apis.tools import ask_for_groups, committed, is_tool, notice
-from mesh.pool.effects import Effect
-from mesh.pool.ids import GroupId
-from mesh.pool.questions import CommittedUpstream
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import CommittedUpstream
 from mesh.records.spans import TopicName
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.messages import (

@@ -11,7 +11,7 @@ Version notes:
 from __future__ import annotations
 
 from mesh.apis.api import COORDINATOR_NODE, Api, Context, as_it_is
-from mesh.pool.effects import Effect
+from mesh.pool.common.effects import Effect
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

@@ -15,10 +15,10 @@ Version notes:
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context
-from mesh.pool.effects import Effect
-from mesh.pool.ids import GroupId, MemberId
-from mesh.pool.membership import JoinRequest
-from mesh.pool.results import JoinResult
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId, MemberId
+from mesh.pool.common.results import JoinResult
+from mesh.pool.groups.membership import JoinRequest
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import JoinGroupMember, JoinGroupRequest, JoinGroupResponse

@@ -11,9 +11,9 @@ Version notes:
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context
-from mesh.pool.effects import Effect
-from mesh.pool.ids import GroupId
-from mesh.pool.results import LeaveResult
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.results import LeaveResult
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.messages import LeaveGroupMemberResponse, LeaveGroupRequest, LeaveGroupResponse
 

@@ -15,10 +15,10 @@ Ignored: assignments to other members.
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context
-from mesh.pool.effects import Answer, Effect
-from mesh.pool.ids import GroupId, MemberId
-from mesh.pool.membership import SyncRequest
-from mesh.pool.results import SyncResult
+from mesh.pool.common.effects import Answer, Effect
+from mesh.pool.common.ids import GroupId, MemberId
+from mesh.pool.common.results import SyncResult
+from mesh.pool.groups.membership import SyncRequest
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import SyncGroupRequest, SyncGroupResponse

@@ -23,14 +23,14 @@ from collections.abc import Iterable
 
 from mesh.apis.api import Api, Context
 from mesh.apis.tools import ask_for_groups, committed, notice, refusal
-from mesh.pool.effects import Effect
-from mesh.pool.ids import GroupId
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import CommittedUpstream
+from mesh.pool.common.results import TopicPartition
+from mesh.pool.groups.membership import CONSUMER_PROTOCOL
 from mesh.pool.inspection import attributed, state_of
-from mesh.pool.member import Member
-from mesh.pool.membership import CONSUMER_PROTOCOL
 from mesh.pool.pool import Pool
-from mesh.pool.questions import CommittedUpstream
-from mesh.pool.results import TopicPartition
+from mesh.pool.state.member import Member
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import (

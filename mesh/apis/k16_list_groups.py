@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from mesh.apis.api import Api, Context, as_it_is
 from mesh.apis.tools import notice
-from mesh.pool.effects import Effect
+from mesh.pool.common.effects import Effect
+from mesh.pool.groups.membership import CONSUMER_PROTOCOL
 from mesh.pool.inspection import is_consumer_group, state_of
-from mesh.pool.membership import CONSUMER_PROTOCOL
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.messages import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from mesh.apis.api import Api, Context, as_it_is
-from mesh.pool.effects import Effect
+from mesh.pool.common.effects import Effect
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from mesh.apis.api import Api, Context
 from mesh.apis.tools import MOST_GROUPS, notice, refusal
-from mesh.pool import questions
-from mesh.pool.effects import Answer, AskUpstream, Effect
-from mesh.pool.ids import GroupId
-from mesh.pool.questions import GroupsDeleted
+from mesh.pool.common import queries as questions
+from mesh.pool.common.effects import Answer, AskUpstream, Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import GroupsDeleted
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from mesh.apis.api import Api, Context, as_it_is
 from mesh.apis.tools import notice, refusal
-from mesh.pool.effects import Effect
-from mesh.pool.ids import GroupId
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import OffsetDeleteRequest, OffsetDeleteResponse

@@ -12,7 +12,7 @@ Ignored: include_cluster_authorized_operations, include_fenced_brokers.
 from __future__ import annotations
 
 from mesh.apis.api import BROKER_NODE, COORDINATOR_NODE, Api, Context, as_it_is
-from mesh.pool.effects import Effect
+from mesh.pool.common.effects import Effect
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse

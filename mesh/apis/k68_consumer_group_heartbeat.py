@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from mesh.apis.api import Api, Context
 from mesh.apis.verdicts import may_topic
-from mesh.pool.consumer_protocol import HEARTBEAT_INTERVAL, ConsumerHeartbeat
-from mesh.pool.effects import Effect
-from mesh.pool.ids import GroupId, MemberId
-from mesh.pool.patterns import InvalidPattern, TopicPattern
-from mesh.pool.results import ConsumerHeartbeatResult
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId, MemberId
+from mesh.pool.common.results import ConsumerHeartbeatResult
+from mesh.pool.groups.consumer_protocol import HEARTBEAT_INTERVAL, ConsumerHeartbeat
+from mesh.pool.groups.patterns import InvalidPattern, TopicPattern
 from mesh.records.spans import TopicName
 from mesh.security.rules import Operation
 from mesh.wire.apis import APIS, ApiKey

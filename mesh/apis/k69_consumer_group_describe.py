@@ -18,12 +18,12 @@ from collections.abc import Iterable
 
 from mesh.apis.api import Api, Context, as_it_is
 from mesh.apis.tools import notice, refusal
-from mesh.pool.effects import Effect
-from mesh.pool.ids import GroupId
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.results import TopicPartition
 from mesh.pool.inspection import attributed, is_consumer_group, state_of
-from mesh.pool.member import Member
 from mesh.pool.pool import Pool
-from mesh.pool.results import TopicPartition
+from mesh.pool.state.member import Member
 from mesh.records.spans import TopicName
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode

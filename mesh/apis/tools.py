@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mesh.apis.api import Context
-from mesh.pool.effects import Answer, AskUpstream, Effect
-from mesh.pool.ids import GroupId
+from mesh.pool.common.effects import Answer, AskUpstream, Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import CommittedUpstream, GroupOffsets
+from mesh.pool.common.results import TopicPartition
 from mesh.pool.inspection import known_positions
-from mesh.pool.questions import CommittedUpstream, GroupOffsets
-from mesh.pool.results import TopicPartition
 from mesh.wire.errors import ErrorCode
 
 MOST_GROUPS = 200
@@ -22,7 +22,7 @@ def notice(context: Context) -> None:
 
 
 def is_tool(context: Context) -> bool:
-    """The rule is in mesh.pool.tools."""
+    """The rule is in mesh.pool.identity.tools."""
     state = context.cluster.connections[context.connection]
     return context.cluster.tools.is_tool(state, context.client, context.now)
 

@@ -20,7 +20,7 @@ from mesh.app.virtual_clusters import VirtualClusters
 from mesh.config.model import Admin, Config
 from mesh.config.warnings import warnings_of
 from mesh.configured import properties_of
-from mesh.pool.demand import MemoryBudget
+from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.server.admin import AdminAccess, serve_admin
 from mesh.server.journal import Journal
 from mesh.server.leases import LeaseApi

@@ -10,7 +10,7 @@ import anyio
 from mesh.config.model import Cluster, Config, NamedTopic
 from mesh.config.model import Pool as PoolConfig
 from mesh.configured import properties_of
-from mesh.pool.ids import GroupId
+from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.logs import get_logger
 from mesh.server.trouble_watch import found, not_reached

@@ -35,7 +35,7 @@ from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError
 from mesh.config.model import Config
 from mesh.config.warnings import warnings_of
-from mesh.pool.demand import MemoryBudget
+from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.records.spans import ClusterName
 from mesh.server.admin import AdminAccess
 from mesh.server.families import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, Sample

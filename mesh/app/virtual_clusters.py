@@ -23,9 +23,9 @@ from mesh.config.model import Config
 from mesh.config.model import VirtualCluster as VirtualClusterConfig
 from mesh.config.values import Address
 from mesh.configured import clusters_of, limits_of, rules_of, settings_of, topics_of
-from mesh.pool.demand import MemoryBudget
-from mesh.pool.ids import GroupId
-from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.pool.common.ids import GroupId
+from mesh.pool.core import VirtualCluster
+from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.administration import UpstreamAdministration
 from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing

@@ -15,7 +15,7 @@ from mesh.config.base import Model
 from mesh.config.secrets import Environment
 from mesh.config.security import Authorization, ListenerTls, Sasl, Tls
 from mesh.config.values import Address, Count, Duration, Endpoint, GroupPattern, Scalar, SendBuffer, Size, matching
-from mesh.pool.settings import Acknowledge, Policy
+from mesh.pool.common.settings import Acknowledge, Policy
 from mesh.records.spans import ClusterName, TopicName
 
 _NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "at most 100 letters, digits, dots, underscores and hyphens")

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from mesh.journal.pages import NotAPage, ReadPage, decode
 from mesh.pipelines.intervals import Run
-from mesh.pool.acknowledged import ForeignMetadata, unpack
+from mesh.pool.offsets.metadata import ForeignMetadata, unpack
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 
 OFFSETS_OF_A_TASK: Final = 500_000

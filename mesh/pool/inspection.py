@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from mesh.pool.ids import GroupId
-from mesh.pool.member import Member
-from mesh.pool.obstacles import Obstacle
-from mesh.pool.partition import Fetch, Lane
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.results import TopicPartition
+from mesh.pool.common.topics import VirtualTopics
+from mesh.pool.distribution.obstacles import Obstacle
 from mesh.pool.pool import Pool
-from mesh.pool.results import TopicPartition
-from mesh.pool.topics import VirtualTopics
-from mesh.pool.window import Delivery
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Fetch, Lane
+from mesh.pool.state.window import Delivery
 from mesh.records.batch import timestamps_of
 from mesh.records.spans import ClusterName, UpstreamPartition
 

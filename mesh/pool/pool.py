@@ -9,33 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from mesh.pool.clients import Clients
-from mesh.pool.commits import Commits, Need
-from mesh.pool.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
-from mesh.pool.coordinator import Coordinator
-from mesh.pool.demand import Demand, MemoryBudget
-from mesh.pool.draining import Draining, Duty
-from mesh.pool.effects import Effect, LeaveUpstream, Report
-from mesh.pool.fetching import FetchRequest
-from mesh.pool.ids import ConnectionId, GroupId, MemberId, Ticket
-from mesh.pool.inflow import Inflow
-from mesh.pool.leased import Acknowledgement, Claim, LeaseRequest, Range
-from mesh.pool.leases import Leases
-from mesh.pool.leaving import Leaving
-from mesh.pool.locks import Locks
-from mesh.pool.member import Member
-from mesh.pool.members import Members
-from mesh.pool.membership import JoinRequest
-from mesh.pool.notes import Kind
-from mesh.pool.partition import Fetch, Partition, Standing
-from mesh.pool.redelivery import Cause
-from mesh.pool.results import TopicPartition
-from mesh.pool.serving import Serving
-from mesh.pool.settings import Acknowledge, PoolSettings
-from mesh.pool.slots import SLOTS, Slots, is_end, slot_of
-from mesh.pool.stalls import Stalls
-from mesh.pool.timers import Timers
-from mesh.pool.topics import VirtualTopics
+from mesh.pool.common.delivery_events import Kind
+from mesh.pool.common.effects import Effect, LeaveUpstream, Report
+from mesh.pool.common.history import Cause
+from mesh.pool.common.ids import ConnectionId, GroupId, MemberId, Ticket
+from mesh.pool.common.results import TopicPartition
+from mesh.pool.common.settings import Acknowledge, PoolSettings
+from mesh.pool.common.timers import Timers
+from mesh.pool.common.topics import VirtualTopics
+from mesh.pool.fetch.serving import Serving
+from mesh.pool.groups.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
+from mesh.pool.groups.coordinator import Coordinator
+from mesh.pool.groups.locks import Locks
+from mesh.pool.groups.member_index import Clients
+from mesh.pool.groups.members import Members
+from mesh.pool.groups.membership import JoinRequest
+from mesh.pool.intake.assignments import Inflow
+from mesh.pool.intake.backpressure import Demand, MemoryBudget
+from mesh.pool.intake.cluster_drain import Leaving
+from mesh.pool.intake.drain import Draining, Duty
+from mesh.pool.intake.stalls import Stalls
+from mesh.pool.leases.service import Leases
+from mesh.pool.offsets.commits import Commits, Need
+from mesh.pool.state.fetch import FetchRequest
+from mesh.pool.state.leases import Acknowledgement, Claim, LeaseRequest, Range
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Fetch, Partition, Standing
+from mesh.pool.state.slots import SLOTS, Slots, is_end, slot_of
 from mesh.records.spans import CommitPosition, TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 

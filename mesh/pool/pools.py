@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Final
 
-from mesh.pool.agenda import Agenda
-from mesh.pool.client import Client
-from mesh.pool.clients import Clients
-from mesh.pool.demand import MemoryBudget
-from mesh.pool.draining import Duty
-from mesh.pool.effects import Effect, Report
-from mesh.pool.ids import GroupId, Ticket
-from mesh.pool.member import Member
-from mesh.pool.partition import Fetch
+from mesh.pool.common.client import Client
+from mesh.pool.common.deadlines import Agenda
+from mesh.pool.common.effects import Effect, Report
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.ids import GroupId, Ticket
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.topics import VirtualTopics
+from mesh.pool.groups.member_index import Clients
+from mesh.pool.intake.backpressure import MemoryBudget
+from mesh.pool.intake.drain import Duty
 from mesh.pool.pool import Pool
-from mesh.pool.rules import GroupRules
-from mesh.pool.settings import PoolSettings
-from mesh.pool.slots import Slots
-from mesh.pool.topics import VirtualTopics
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Fetch
+from mesh.pool.state.slots import Slots
 from mesh.wire.errors import ErrorCode
 
 LOOK_EVERY: Final = 0.1

@@ -18,8 +18,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from mesh.pool.ids import GroupId
-from mesh.pool.questions import (
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import (
     CommittedUpstream,
     DeleteGroups,
     GroupOffsets,

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol, cast
 
 from mesh.apis.api import EmptyAnswer
-from mesh.pool.ids import ConnectionId
+from mesh.pool.common.ids import ConnectionId
 from mesh.security.rules import UNLIMITED
 from mesh.security.session import Session
 from mesh.server.admission import Admission

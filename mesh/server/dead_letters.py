@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mesh.pool.effects import DeadLetterUpstream
+from mesh.pool.common.effects import DeadLetterUpstream
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.dead_letters import DeadLetter, DeadLetterWriter
 

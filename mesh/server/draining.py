@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mesh.pool.ids import GroupId
+from mesh.pool.common.ids import GroupId
 from mesh.server.virtual_cluster import VirtualClusterServer
 
 LONGEST_GRACE = 3_600.0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from mesh.pool.effects import (
+from mesh.pool.common.effects import (
     CommitUpstream,
     ConsumeUpstream,
     HurryUpstream,
@@ -23,7 +23,7 @@ from mesh.pool.effects import (
     ResumeUpstream,
     SubscribeUpstream,
 )
-from mesh.pool.ids import GroupId
+from mesh.pool.common.ids import GroupId
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
 from mesh.server.logs import get_logger

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from mesh.journal.pages import Page
-from mesh.pool.notes import Note
+from mesh.pool.common.delivery_events import Note
 from mesh.server.metrics import Metrics
 
 FULL: Final = 5_000

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from mesh.pool.leased import LONGEST_NAME, LONGEST_TTL, Range
+from mesh.pool.state.leases import LONGEST_NAME, LONGEST_TTL, Range
 from mesh.records.spans import ClusterName, Span, TopicName, UpstreamPartition
 from mesh.upstream.engine import Isolation
 

@@ -17,8 +17,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mesh.pool.ids import GroupId, Ticket
-from mesh.pool.leased import (
+from mesh.pool.common.ids import GroupId, Ticket
+from mesh.pool.pool import Pool
+from mesh.pool.state.leases import (
     LONGEST_NAME,
     Acknowledgement,
     Claim,
@@ -34,7 +35,6 @@ from mesh.pool.leased import (
     Range,
     UnknownLease,
 )
-from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, TopicName
 from mesh.server.lease_bodies import (
     AcknowledgeBody,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mesh.pool.ids import ConnectionId
+from mesh.pool.common.ids import ConnectionId
 from mesh.security.session import Session
 from mesh.server.limits import Admitted
 from mesh.wire.connection import Request

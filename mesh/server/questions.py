@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from mesh.apis.api import HandlerEffect
-from mesh.pool.effects import Answer
-from mesh.pool.questions import Question
+from mesh.pool.common.effects import Answer
+from mesh.pool.common.queries import Question
 from mesh.server.administration import Administration
 from mesh.wire.connection import Request
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from mesh.apis import TABLE
 from mesh.apis.api import Authentication, Context, Endpoint, HandlerEffect
 from mesh.apis.dispatch import Work, begin
-from mesh.pool.effects import Answer
-from mesh.pool.fetching import Delivered, FetchResult
-from mesh.pool.results import CommitResult
-from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.pool.common.effects import Answer
+from mesh.pool.common.results import CommitResult
+from mesh.pool.core import VirtualCluster
+from mesh.pool.state.fetch import Delivered, FetchResult
 from mesh.server.admission import Admission
 from mesh.server.audit import Audit
 from mesh.server.connection import DownstreamConnection

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from mesh.apis.api import HandlerEffect
-from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.pool.core import VirtualCluster
 from mesh.server.connection import DownstreamConnection
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from mesh.pool.effects import Gone, Report
-from mesh.pool.notes import Note
+from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.effects import Gone, Report
 from mesh.server.journal import Journal
 from mesh.server.logs import get_logger
 from mesh.server.metrics import Metrics

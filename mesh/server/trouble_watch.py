@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from mesh.pool.ids import GroupId
+from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.server.metrics import Metrics
 from mesh.server.troubles import Troubles

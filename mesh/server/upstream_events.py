@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, assert_never
 
-from mesh.pool.effects import DeadLetterUpstream, Effect
-from mesh.pool.ids import GroupId
-from mesh.pool.inflow import Assignment
+from mesh.pool.common.effects import DeadLetterUpstream, Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.core import VirtualCluster
+from mesh.pool.intake.assignments import Assignment
 from mesh.pool.pool import Pool
-from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName
 from mesh.server.engines import Engines
 from mesh.server.metrics import Metrics

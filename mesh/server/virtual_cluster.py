@@ -13,7 +13,8 @@ from functools import partial
 
 from mesh.apis import TABLE
 from mesh.apis.api import Authentication, Endpoint, HandlerEffect
-from mesh.pool.effects import (
+from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.effects import (
     Answer,
     AskUpstream,
     DeadLetterUpstream,
@@ -24,10 +25,9 @@ from mesh.pool.effects import (
     Report,
     SubscribeUpstream,
 )
-from mesh.pool.ids import ConnectionId, GroupId, Ticket
-from mesh.pool.notes import Note
+from mesh.pool.common.ids import ConnectionId, GroupId, Ticket
+from mesh.pool.core import VirtualCluster
 from mesh.pool.pool import Pool
-from mesh.pool.virtual_cluster import VirtualCluster
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.server.administration import Administration
 from mesh.server.admission import Admission

@@ -10,9 +10,9 @@ from mesh.apis import TABLE
 from mesh.apis.api import Address, Authentication, Context, Endpoint
 from mesh.apis.authorization import Refusal
 from mesh.apis.dispatch import Work, begin
-from mesh.pool.ids import ConnectionId, MemberId
-from mesh.pool.rules import GroupRules
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.ids import ConnectionId, MemberId
+from mesh.pool.common.settings import PoolSettings
 from mesh.records.decode import decode_records
 from mesh.security.principals import ANONYMOUS
 from mesh.security.rules import UNLIMITED, Access

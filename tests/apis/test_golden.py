@@ -39,7 +39,7 @@ def exchanges(path: Path) -> list[Exchange]:
 
 @pytest.mark.parametrize("name", ["oldest", "newest"])
 def test_a_whole_life(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mesh.pool.coordinator.uuid.uuid4", lambda: UUID(int=1))
+    monkeypatch.setattr("mesh.pool.groups.coordinator.uuid.uuid4", lambda: UUID(int=1))
     mesh = Mesh()
     client = Client(mesh)
     for exchange in exchanges(FOLDER / f"{name}.txt"):

@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from mesh.pool.effects import RefreshTopics
-from mesh.pool.rules import GroupRules
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.effects import RefreshTopics
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.settings import PoolSettings
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.apis.harness import Client, Mesh, fetch_values, joined, member_of, values_of, versions

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from mesh.pool.effects import RefreshTopics
-from mesh.pool.topics import ExplicitTopic, PrefixRule, Source, VirtualTopics
+from mesh.pool.common.effects import RefreshTopics
+from mesh.pool.common.topics import ExplicitTopic, PrefixRule, Source, VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mesh.pool.ids import GroupId
-from mesh.pool.rules import GroupRules
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.ids import GroupId
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.apis.harness import Client, Mesh, fetch_values, joined, versions

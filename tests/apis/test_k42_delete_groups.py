@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.ids import GroupId
+from mesh.pool.common.ids import GroupId
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.apis.harness import Client, Mesh, joined, versions

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mesh.pool.consumer_protocol import SESSION_TIMEOUT
+from mesh.pool.groups.consumer_protocol import SESSION_TIMEOUT
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.apis.harness import Client, Mesh, fetch_values, joined, member_of, values_of, versions

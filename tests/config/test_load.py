@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mesh.config import Address, ConfigurationError, NamedTopic, PrefixRule, load
 from mesh.config.mistakes import format_path
-from mesh.pool.settings import Acknowledge, Policy
+from mesh.pool.common.settings import Acknowledge, Policy
 from tests.config.files import load_text, load_tree, mistakes, pool, small
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest.mock import patch
 
-from mesh.pool.rules import GroupRules
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.settings import PoolSettings
 from mesh.server.limits import Limits
 from mesh.wire.connection import ServerConnection
 from mesh.wire.errors import ProtocolError

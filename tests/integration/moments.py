@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mesh.pool.slots import slot_of
+from mesh.pool.state.slots import slot_of
 from tests.integration.members import Member
 from tests.integration.records import Delivery
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.journal.pages import MARKER, PREFIX, NotAPage, Page, decode, schema_text
-from mesh.pool.notes import Kind
+from mesh.pool.common.delivery_events import Kind
 
 NAMES = st.text(max_size=5)
 TIMES = st.integers(0, 1 << 41)

@@ -14,7 +14,7 @@ from mesh.cli import app
 from mesh.pipelines.accounts import Account, Deviation, State
 from mesh.pipelines.auditing import WrongAudit, load
 from mesh.pipelines.records import Holes, Memory, Verdict
-from mesh.pool.notes import Kind
+from mesh.pool.common.delivery_events import Kind
 from tests.documents import ROOT, blocks
 
 NEEDED: dict[str, Any] = {

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mesh.pool.fetching import FetchedPartition
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.state.fetch import FetchedPartition
 from mesh.wire.errors import ErrorCode
 from tests.pool.consumer import Consumer
 from tests.pool.harness import World, source

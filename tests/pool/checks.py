@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mesh.pool.absences import MOST_BYTES, MOST_BYTES_TOGETHER
-from mesh.pool.partition import Partition, Standing
+from mesh.pool.common.offset_states import SETTLED, TRANSITIONS, State
+from mesh.pool.distribution.reservations import MOST_BYTES, MOST_BYTES_TOGETHER
 from mesh.pool.pool import Pool
-from mesh.pool.states import SETTLED, TRANSITIONS, State
+from mesh.pool.state.partition import Partition, Standing
 from mesh.records.spans import Span
 
 if TYPE_CHECKING:

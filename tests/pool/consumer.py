@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from mesh.pool.client import Client
-from mesh.pool.consumer_protocol import JOIN, LEAVE, ConsumerHeartbeat
-from mesh.pool.cutting import can_be_cut
-from mesh.pool.fetching import FetchedPartition, FetchPartition, FetchRequest, FetchResult
-from mesh.pool.ids import ConnectionId, GroupId, MemberId
-from mesh.pool.membership import JoinRequest, SyncRequest
-from mesh.pool.results import ConsumerHeartbeatResult, HeartbeatResult, JoinResult, SyncResult
+from mesh.pool.common.client import Client
+from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
+from mesh.pool.common.results import ConsumerHeartbeatResult, HeartbeatResult, JoinResult, SyncResult
+from mesh.pool.distribution.slicing import can_be_cut
+from mesh.pool.groups.consumer_protocol import JOIN, LEAVE, ConsumerHeartbeat
+from mesh.pool.groups.membership import JoinRequest, SyncRequest
+from mesh.pool.state.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResult
 from mesh.records.decode import decode_records
 from mesh.records.spans import TopicName
 from mesh.security.principals import ANONYMOUS, Principal

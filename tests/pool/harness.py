@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
-from mesh.pool.demand import MemoryBudget
-from mesh.pool.effects import (
+from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.effects import (
     Answer,
     AskUpstream,
     CommitUpstream,
@@ -25,14 +25,10 @@ from mesh.pool.effects import (
     ResumeUpstream,
     SubscribeUpstream,
 )
-from mesh.pool.fetching import FetchResult
-from mesh.pool.ids import ConnectionId, GroupId
-from mesh.pool.inflow import Assignment
-from mesh.pool.ledger import Ledger
-from mesh.pool.notes import Note
-from mesh.pool.partition import Standing
-from mesh.pool.pool import Pool
-from mesh.pool.questions import (
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.ids import ConnectionId, GroupId
+from mesh.pool.common.offset_states import State
+from mesh.pool.common.queries import (
     CommittedUpstream,
     DeleteGroups,
     GroupOffsets,
@@ -44,12 +40,16 @@ from mesh.pool.questions import (
     Question,
     SetOffsets,
 )
-from mesh.pool.results import CommitResult
-from mesh.pool.rules import GroupRules
-from mesh.pool.settings import PoolSettings
-from mesh.pool.states import State
-from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
-from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.pool.common.results import CommitResult
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
+from mesh.pool.core import VirtualCluster
+from mesh.pool.intake.assignments import Assignment
+from mesh.pool.intake.backpressure import MemoryBudget
+from mesh.pool.pool import Pool
+from mesh.pool.state.fetch import FetchResult
+from mesh.pool.state.ledger import Ledger
+from mesh.pool.state.partition import Standing
 from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Gap, UpstreamPartition
 from mesh.security.principals import ANONYMOUS, Principal

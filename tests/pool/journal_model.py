@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mesh.pool.ids import GroupId
-from mesh.pool.leased import holder_of
-from mesh.pool.notes import Holder, Kind, Note
-from mesh.pool.partition import Partition, Standing
+from mesh.pool.common.delivery_events import Holder, Kind, Note
+from mesh.pool.common.ids import GroupId
 from mesh.pool.pool import Pool
+from mesh.pool.state.leases import holder_of
+from mesh.pool.state.partition import Partition, Standing
 from mesh.records.spans import UpstreamPartition
 from tests.pool.checks import offsets_of
 

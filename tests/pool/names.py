@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mesh.pool.ids import GroupId, MemberId
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.records.batch import Batch
 from mesh.records.encode import encode_batch
 from mesh.records.runs import join_runs

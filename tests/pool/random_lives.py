@@ -25,14 +25,23 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from mesh.pool.effects import CommitUpstream
-from mesh.pool.ids import GroupId
-from mesh.pool.leased import Acknowledgement, Claim, HolderId, LeaseGranted, LeaseId, LeaseRequest, LeaseSettled, Range
-from mesh.pool.partition import Standing
+from mesh.pool.common.effects import CommitUpstream
+from mesh.pool.common.history import Redelivery
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.results import CommitResult
+from mesh.pool.common.settings import PoolSettings
 from mesh.pool.pool import Pool
-from mesh.pool.redelivery import Redelivery
-from mesh.pool.results import CommitResult
-from mesh.pool.settings import PoolSettings
+from mesh.pool.state.leases import (
+    Acknowledgement,
+    Claim,
+    HolderId,
+    LeaseGranted,
+    LeaseId,
+    LeaseRequest,
+    LeaseSettled,
+    Range,
+)
+from mesh.pool.state.partition import Standing
 from mesh.records.batch import Batch
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch

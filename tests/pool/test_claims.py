@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from mesh.pool.leased import Acknowledgement, Claim, LeaseId, LeaseSettled, NoRoom, NotStored, Range
-from mesh.pool.results import CommitResult
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.results import CommitResult
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.state.leases import Acknowledgement, Claim, LeaseId, LeaseSettled, NoRoom, NotStored, Range
 from mesh.records.spans import Span
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, World, batch_of, source
-from tests.pool.test_leases import (
+from tests.pool.leases.test_service import (
     SPARK,
     acknowledge,
     ask,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.results import CommitResult
-from mesh.pool.slots import SEQUENCE_BITS, SLOTS
+from mesh.pool.common.results import CommitResult
+from mesh.pool.state.slots import SEQUENCE_BITS, SLOTS
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import ORDERS, Consumer, World
 

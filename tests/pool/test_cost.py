@@ -13,9 +13,9 @@ from itertools import islice
 import pytest
 from sortedcontainers import SortedDict
 
-from mesh.pool.counts import Counts
-from mesh.pool.ledger import Ledger
-from mesh.pool.window import Available, Window
+from mesh.pool.state.delivery_counts import Counts
+from mesh.pool.state.ledger import Ledger
+from mesh.pool.state.window import Available, Window
 from mesh.records.encode import encode_batch
 from mesh.records.spans import Span
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 from benchmarks.core import Core
-from mesh.pool.ids import GroupId
+from mesh.pool.common.ids import GroupId
 
 GROUP = GroupId("shop")
 

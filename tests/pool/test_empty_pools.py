@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mesh.pool.client import Client
-from mesh.pool.effects import LeaveUpstream
-from mesh.pool.ids import GroupId, MemberId
-from mesh.pool.membership import JoinRequest
-from mesh.pool.results import JoinResult
-from mesh.pool.rules import GROUP_LESS, GroupRules
+from mesh.pool.common.client import Client
+from mesh.pool.common.effects import LeaveUpstream
+from mesh.pool.common.group_rules import GROUP_LESS, GroupRules
+from mesh.pool.common.ids import GroupId, MemberId
+from mesh.pool.common.results import JoinResult
+from mesh.pool.groups.membership import JoinRequest
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, Consumer, World
 from tests.pool.names import HOST

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.commits import PASS_AFTER
-from mesh.pool.redelivery import Redelivery
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.history import Redelivery
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.offsets.commits import PASS_AFTER
 from mesh.records.batch import Batch, seal
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch

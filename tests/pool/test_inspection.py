@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mesh.pool.common.history import Redelivery
+from mesh.pool.common.settings import PoolSettings
 from mesh.pool.inspection import (
     IDLE,
     TASTES,
@@ -14,8 +16,6 @@ from mesh.pool.inspection import (
     view,
     why_nothing,
 )
-from mesh.pool.redelivery import Redelivery
-from mesh.pool.settings import PoolSettings
 from tests.pool.harness import EU, US, Consumer, World, source
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.acknowledged import unpack
-from mesh.pool.effects import CommitUpstream, LeaveUpstream, Report
-from mesh.pool.ledger import Ledger
-from mesh.pool.results import CommitResult
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.effects import CommitUpstream, LeaveUpstream, Report
+from mesh.pool.common.results import CommitResult
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.offsets.metadata import unpack
+from mesh.pool.state.ledger import Ledger
 from mesh.records.spans import CommitPosition, Span
 from mesh.wire.errors import ErrorCode
 from tests.pool.consumer import Protocol

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.choosing import USUAL_SIZE
-from mesh.pool.leased import Acknowledgement, HolderId, LeaseGranted, LeaseId, LeaseRequest
-from mesh.pool.leases import WEIGH_WITHIN
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.leases.choose import USUAL_SIZE
+from mesh.pool.leases.service import WEIGH_WITHIN
+from mesh.pool.state.leases import Acknowledgement, HolderId, LeaseGranted, LeaseId, LeaseRequest
 from tests.pool.harness import EU, GROUP, ORDERS, World, source
 
 END = 10_000

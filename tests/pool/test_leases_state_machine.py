@@ -9,10 +9,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mesh.pool.ids import GroupId
-from mesh.pool.leased import Acknowledgement, Claim, HolderId, LeaseGranted, LeaseId, LeaseRequest, LeaseSettled, Range
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.settings import PoolSettings
 from mesh.pool.pool import Pool
-from mesh.pool.settings import PoolSettings
+from mesh.pool.state.leases import (
+    Acknowledgement,
+    Claim,
+    HolderId,
+    LeaseGranted,
+    LeaseId,
+    LeaseRequest,
+    LeaseSettled,
+    Range,
+)
 from mesh.records.spans import Span
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, ORDERS, Consumer, World, source, value_of

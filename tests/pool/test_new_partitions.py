@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.fetching import FetchResult
-from mesh.pool.membership import OUTDATED_GRACE
+from mesh.pool.groups.membership import OUTDATED_GRACE
+from mesh.pool.state.fetch import FetchResult
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, ORDERS, US, Consumer, World
 

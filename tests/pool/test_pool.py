@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.acknowledged import pack
-from mesh.pool.commits import PASS_AFTER
-from mesh.pool.effects import Effect, Gone, LeaveUpstream, Report, SubscribeUpstream
-from mesh.pool.ids import GroupId
-from mesh.pool.inflow import Assignment
-from mesh.pool.notes import Kind
-from mesh.pool.partition import Standing, Violation
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.delivery_events import Kind
+from mesh.pool.common.effects import Effect, Gone, LeaveUpstream, Report, SubscribeUpstream
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.intake.assignments import Assignment
+from mesh.pool.offsets.commits import PASS_AFTER
+from mesh.pool.offsets.metadata import pack
+from mesh.pool.state.partition import Standing, Violation
 from mesh.records.spans import CommitPosition, Gap, Span, TopicName
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, batch_of, offsets, source, value_of

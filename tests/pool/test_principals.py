@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from mesh.pool.client import Client
-from mesh.pool.clients import MOST_LOOKED_AT
-from mesh.pool.consumer_protocol import ConsumerHeartbeat
-from mesh.pool.results import CommitResult, ConsumerHeartbeatResult, LeaveResult
-from mesh.pool.rules import GroupRules
+from mesh.pool.common.client import Client
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.results import CommitResult, ConsumerHeartbeatResult, LeaveResult
+from mesh.pool.groups.consumer_protocol import ConsumerHeartbeat
+from mesh.pool.groups.member_index import MOST_LOOKED_AT
 from mesh.security.principals import user
 from mesh.wire.errors import ErrorCode
+from tests.pool.groups.test_coordinator import sync
 from tests.pool.harness import GROUP, ORDERS, Consumer, World
-from tests.pool.test_coordinator import sync
 
 ALICE, MALLORY = user("alice"), user("mallory")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.ids import GroupId
-from mesh.pool.rules import GROUP_LESS, GroupRules
-from mesh.pool.settings import Acknowledge, PoolSettings
+from mesh.pool.common.group_rules import GROUP_LESS, GroupRules
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.settings import Acknowledge, PoolSettings
 from tests.pool.harness import Consumer, World, source
 
 CONSOLE = GroupId("console-consumer-1")

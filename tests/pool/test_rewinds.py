@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.effects import Answer
-from mesh.pool.member import Member
-from mesh.pool.results import CommitResult
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.effects import Answer
+from mesh.pool.common.results import CommitResult
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.state.member import Member
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import GROUP, Consumer, World, source
 

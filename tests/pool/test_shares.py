@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.settings import PoolSettings
 from tests.integration.records import jain_index
 from tests.pool.harness import Consumer, World
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mesh.pool.results import CommitResult
+from mesh.pool.common.results import CommitResult
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, US, World
 

@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mesh.pool.ids import ConnectionId, GroupId
-from mesh.pool.redelivery import Redelivery
-from mesh.pool.results import CommitResult
-from mesh.pool.rules import GROUP_LESS
-from mesh.pool.settings import Policy, PoolSettings
+from mesh.pool.common.group_rules import GROUP_LESS
+from mesh.pool.common.history import Redelivery
+from mesh.pool.common.ids import ConnectionId, GroupId
+from mesh.pool.common.results import CommitResult
+from mesh.pool.common.settings import Policy, PoolSettings
 from mesh.records.decode import decode_records
 from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
 from mesh.wire.errors import ErrorCode

@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
-from mesh.pool.acknowledged import unpack
-from mesh.pool.commits import PASS_AFTER
-from mesh.pool.effects import CommitUpstream, Gone
-from mesh.pool.partition import Partition
-from mesh.pool.redelivery import Redelivery
-from mesh.pool.results import CommitResult
-from mesh.pool.settings import PoolSettings
-from mesh.pool.window import Window
+from mesh.pool.common.effects import CommitUpstream, Gone
+from mesh.pool.common.history import Redelivery
+from mesh.pool.common.results import CommitResult
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.offsets.commits import PASS_AFTER
+from mesh.pool.offsets.metadata import unpack
+from mesh.pool.state.partition import Partition
+from mesh.pool.state.window import Window
 from mesh.records.spans import Gap, Span
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, Consumer, World, batch_of, source, value_of

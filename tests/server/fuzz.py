@@ -26,9 +26,9 @@ from typing import Any
 import structlog
 import uvloop
 
-from mesh.pool.ids import GroupId
-from mesh.pool.rules import GroupRules
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.settings import PoolSettings
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.server.limits import Limits
 from mesh.server.requests import Requests

@@ -10,10 +10,10 @@ from typing import Any, assert_never
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from mesh.pool.demand import MemoryBudget
-from mesh.pool.effects import DeadLetterUpstream
-from mesh.pool.ids import GroupId
-from mesh.pool.questions import (
+from mesh.pool.common.effects import DeadLetterUpstream
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import (
     CommittedUpstream,
     DeleteGroups,
     GroupOffsets,
@@ -25,10 +25,10 @@ from mesh.pool.questions import (
     Question,
     SetOffsets,
 )
-from mesh.pool.rules import GroupRules
-from mesh.pool.settings import PoolSettings
-from mesh.pool.topics import ExplicitTopic, Source, VirtualTopics
-from mesh.pool.virtual_cluster import VirtualCluster
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
+from mesh.pool.core import VirtualCluster
+from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.server.administration import Answer

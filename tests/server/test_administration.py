@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mesh.pool.ids import GroupId
-from mesh.pool.questions import CommittedUpstream, GroupOffsets
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import CommittedUpstream, GroupOffsets
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.server.administration import UpstreamAdministration
 from mesh.wire.errors import ErrorCode

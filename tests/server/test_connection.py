@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from mesh.apis import TABLE
 from mesh.apis.api import Context
-from mesh.pool.effects import Effect
+from mesh.pool.common.effects import Effect
 from mesh.server.connection import MOST_AHEAD, MOST_QUEUED
 from mesh.server.limits import Limits
 from mesh.wire.apis import ApiKey
@@ -374,7 +374,7 @@ async def test_a_bug_while_a_timer_answers_stops_nothing_else() -> None:
 def test_a_pool_that_contradicts_itself_leaves_no_request_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     @in_fake_time
     async def test() -> None:
-        monkeypatch.setattr("mesh.pool.serving.Serving.fetch", raise_bug)
+        monkeypatch.setattr("mesh.pool.fetch.serving.Serving.fetch", raise_bug)
         bench = Bench()
         peer, other = await bench.member("peer"), await bench.member("other", group="another")
         fetch = peer.fetch(peer.positions())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from mesh.pool.ids import GroupId
+from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.server.status import status_of
 from mesh.server.troubles import SETTLED

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mesh.journal.pages import Page, ReadPage, decode
-from mesh.pool.ids import GroupId
-from mesh.pool.notes import Holder, Kind, Note
+from mesh.pool.common.delivery_events import Holder, Kind, Note
+from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.server.journal import FULL, Journal
 from mesh.server.metrics import Metrics

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from mesh.pool.ids import GroupId
-from mesh.pool.rules import GroupRules
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.ids import GroupId
 from mesh.server.admin import AdminAccess, TokenGuard
 from mesh.server.lease_bodies import CreateBody
 from mesh.server.leases import LARGEST_BODY, OPERATIONS, LeaseApi

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from mesh.pool.demand import MemoryBudget
+from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.server.admission import MOST_LOGGED
 from mesh.server.connection import MOST_AHEAD, MOST_QUEUED
 from mesh.server.limits import (

@@ -8,8 +8,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mesh.apis.api import HandlerEffect
-from mesh.pool.effects import Answer
-from mesh.pool.questions import DeleteGroups, GroupsDeleted, Question
+from mesh.pool.common.effects import Answer
+from mesh.pool.common.queries import DeleteGroups, GroupsDeleted, Question
 from mesh.server.questions import AT_A_TIME, Questions
 from mesh.wire.apis import ApiKey
 from mesh.wire.connection import Request

@@ -11,11 +11,11 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from mesh.pool.flow import OVERDUE
-from mesh.pool.ids import GroupId
-from mesh.pool.redelivery import Redelivery
-from mesh.pool.rules import GroupRules
-from mesh.pool.settings import PoolSettings
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.history import Redelivery
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.state.flow import OVERDUE
 from mesh.records.spans import CommitPosition, Gap
 from mesh.server.connection import DownstreamConnection
 from mesh.server.labels import OTHER
@@ -90,7 +90,7 @@ async def test_a_pool_that_fails_while_it_subscribes_is_closed_and_nothing_else(
     peer, other = await bench.member(), await bench.member(group="another")
     positions = peer.positions()
     with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
-        patch.setattr("mesh.pool.serving.Serving.fetch", lambda *_: 1 // 0)
+        patch.setattr("mesh.pool.fetch.serving.Serving.fetch", lambda *_: 1 // 0)
         peer.fetch(positions)
     assert [entry["event"] for entry in logs] == ["a pool contradicts itself and is closed"]
     assert bench.metric("kafka_mesh_pool_violations_total") == {(): 1}

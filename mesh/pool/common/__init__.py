@@ -1,0 +1,1 @@
+"""What the rooms of a pool have in common: ids, settings, timers, effects, and the answers to requests."""

@@ -1,0 +1,1 @@
+"""Which parked Fetch has which records next, and how many of them."""

@@ -1,0 +1,66 @@
+"""What waits in the partitions of one pool until a Fetch takes it: put there, taken whole, or in parts."""
+
+from __future__ import annotations
+
+from mesh.pool.distribution.quarantine import Tasting
+from mesh.pool.distribution.slicing import Cutting
+from mesh.pool.state.partition import Partition
+from mesh.pool.state.window import Available
+from mesh.records.runs import split
+from mesh.records.spans import Span
+
+
+class Backlogs:
+    """size: bytes of records in all backlogs. offsets: how many there are. touched: partitions whose invariant may have
+    changed in this step."""
+
+    def __init__(self, tasting: Tasting, cutting: Cutting) -> None:
+        self._tasting = tasting
+        self._cutting = cutting
+        self.size = 0
+        self.offsets = 0
+        self.touched: set[Partition] = set()
+
+    def put(self, partition: Partition, available: Available) -> None:
+        partition.put(available)
+        self.size += available.size
+        self.offsets += len(available)
+        partition.suspects += self._tasting.is_suspected(available)
+        self.touched.add(partition)
+
+    def take(self, partition: Partition, available: Available) -> None:
+        """It leaves the backlog."""
+        partition.take(available)
+        self.size -= available.size
+        self.offsets -= len(available)
+        partition.suspects -= self._tasting.is_suspected(available)
+        self.touched.add(partition)
+
+    def take_some(self, partition: Partition, available: Available, count: int) -> Available:
+        """Take a batch out of the backlog, or so many of a run."""
+        self.take(partition, available)
+        if count >= len(available.batch.marks):
+            return available
+        head, rest = split(available.batch, count)
+        self.put(partition, Available(rest, available.history, available.shunned))
+        return Available(head, available.history, available.shunned)
+
+    def put_back_all_but(self, partition: Partition, available: Available, offsets: int) -> Available | None:
+        """Cut a batch that was taken: returns its first so many offsets, None when there is no record in them."""
+        batch, middle = available.batch, available.batch.first + offsets
+        spans = [Span(batch.first, middle - 1), Span(middle, batch.last)]
+        parts = [
+            Available(piece, available.history, available.shunned)
+            for piece in self._cutting.keep(partition, batch, spans)
+        ]
+        first = parts.pop(0) if parts and parts[0].batch.first < middle else None
+        for part in parts:
+            self.put(partition, part)
+        return first
+
+    def forget(self, partition: Partition) -> None:
+        """Its backlog is void."""
+        self.size -= partition.backlog_bytes
+        self.offsets -= partition.backlog_offsets
+        partition.clear()
+        self.touched.add(partition)

@@ -1,0 +1,372 @@
+"""Who gets which batch.
+
+A batch goes to the best of the Fetches that wait on its partition, or into the backlog; a Fetch takes what the backlogs
+of its partitions hold, or waits on them. Whatever makes a parked Fetch eligible again (a commit, a leave, a timer)
+offers it the backlog in the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId, Ticket
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.timers import Timers
+from mesh.pool.distribution.backlogs import Backlogs
+from mesh.pool.distribution.fetch_queue import WaitingRoom, with_more
+from mesh.pool.distribution.obstacles import Obstacle, obstacle_of
+from mesh.pool.distribution.quarantine import Tasting
+from mesh.pool.distribution.reservations import PLENTY, Absences
+from mesh.pool.distribution.shares import Portions
+from mesh.pool.distribution.slicing import Cutting
+from mesh.pool.distribution.window_limits import Caps
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Fetch, Lane, Partition
+from mesh.pool.state.window import Available
+from mesh.records.spans import ClusterName
+
+
+class Distribution:
+    """The parked Fetches of one pool, and the backlogs they take from.
+
+    fetches: all of them, by ticket. touched: partitions whose invariant may have changed in this step.
+    """
+
+    def __init__(
+        self,
+        group: GroupId,
+        settings: PoolSettings,
+        timers: Timers,
+        effects: list[Effect],
+        cutting: Cutting,
+        unread: Callable[[], int],
+        answer: Callable[[Fetch, float], None],
+    ) -> None:
+        self.fetches: dict[Ticket, Fetch] = {}
+        self._answer = answer
+        self._room = WaitingRoom(settings.policy)
+        self._served = 0
+        self._freed: dict[Member, None] = {}
+        self._came: dict[Partition, None] = {}
+        """Partitions of which something has come in this step."""
+        self._satisfied: dict[Fetch, int] = {}
+        """Fetches that have what they asked for, and may have more of what this step brings; how many offsets of that
+        each has had."""
+        self.caps = Caps(
+            group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, unread, self.refill
+        )
+        self.tasting = Tasting(settings.redelivery)
+        self.backlogs = Backlogs(self.tasting, cutting)
+        self.touched = self.backlogs.touched
+        self._portions = Portions(self.caps, self.tasting)
+        self.absences = Absences(
+            settings,
+            timers,
+            self.caps,
+            self.tasting,
+            self._portions,
+            self.backlogs,
+            lambda partition, now: self.distribute(partition, now, keeps=False),
+        )
+        self.is_stopped = False
+        """Whether no record may be given at all."""
+        self.withheld: set[ClusterName] = set()
+        """Of which no record may be given."""
+        self.collected_bytes = 0
+        """Of what Fetches hold that are not answered yet."""
+
+    @property
+    def waiting(self) -> int:
+        """How many Fetches may take a batch now."""
+        return len(self._room)
+
+    @property
+    def members(self) -> set[Member]:
+        """Members that have asked for records and are alive."""
+        return self.caps.members
+
+    def fetches_of(self, member: Member) -> list[Fetch]:
+        """Those that are parked."""
+        return [self.fetches[ticket] for ticket in member.parked]
+
+    def obstacle(self, member: Member, lane: Lane) -> Obstacle | None:
+        """What keeps a member from having any record of a partition that it asks for, whether there is one or not."""
+        obstacle = self._obstacle_of(lane)
+        if obstacle is None and self.caps.is_full(member):
+            return Obstacle.AT_CAP
+        return obstacle
+
+    # A Fetch comes, is answered, or goes
+
+    def fill(self, fetch: Fetch, now: float) -> bool:
+        """Let a Fetch take from the backlogs what it may; whether it can take no more of what is there."""
+        blocked = False
+        self.tasting.asks(fetch, now)
+        for lane in fetch.lanes:
+            if lane.partition is not None and lane.partition.backlog:
+                blocked = self._fill_lane(fetch, lane, now) or blocked
+        return blocked
+
+    def park(self, fetch: Fetch, now: float) -> None:
+        for lane in fetch.lanes:
+            if lane.partition is not None:
+                lane.partition.parked[fetch] = lane
+        assert fetch.member is not None
+        self.fetches[fetch.ticket] = fetch
+        fetch.member.parked.add(fetch.ticket)
+        self._admit(fetch, now)
+
+    def remove(self, fetch: Fetch) -> None:
+        """It is being answered, or its connection is gone."""
+        self._room.leave(fetch)
+        self._satisfied.pop(fetch, None)
+        self.fetches.pop(fetch.ticket, None)
+        for lane in fetch.lanes:
+            if lane.partition is not None:
+                lane.partition.parked.pop(fetch, None)
+        if fetch.member is not None:
+            fetch.member.parked.discard(fetch.ticket)
+            if fetch.has_records:
+                fetch.member.asking = 0
+
+    def give_back(self, fetch: Fetch, lanes: Iterable[Lane]) -> list[Partition]:
+        """What was collected for these lanes goes back to where it was taken from, as if it had never been taken."""
+        changed: list[Partition] = []
+        for lane in lanes:
+            if not lane.collected or lane.partition is None:
+                continue
+            for available in lane.collected:
+                self.collected_bytes -= available.size
+                self.backlogs.put(lane.partition, available)
+                assert fetch.member is not None
+                self.free(fetch.member, len(available))
+            fetch.size -= lane.size
+            lane.collected, lane.size = None, 0
+            changed.append(lane.partition)
+        return changed
+
+    # Batches come
+
+    def came(self, partition: Partition) -> None:
+        """Its backlog is to be shared out when the step ends, with what else has come by then."""
+        self._came[partition] = None
+        self.touched.add(partition)
+
+    def end_step(self, now: float) -> None:
+        """Share out what has come, offer it to members that hold less, and answer who has enough."""
+        while self._came or self._freed or self._satisfied:
+            came, self._came = self._came, {}
+            part = self._portions.part(sum(partition.backlog_offsets for partition in came))
+            for partition in came:
+                self.distribute(partition, now, part=part)
+            freed, self._freed = self._freed, {}
+            for member in freed:
+                self.refill(member, now)
+            satisfied, self._satisfied = self._satisfied, {}
+            for fetch in satisfied:
+                self._answer(fetch, now)
+
+    def distribute(self, partition: Partition, now: float, keeps: bool = True, part: int | None = None) -> None:
+        """Give the backlog to those who wait, as far as it goes. keeps: whether something may be kept for members that
+        had less, and are about to ask again. part: offsets that are an equal part for each member, of this backlog
+        unless it is one of several."""
+        self.touched.add(partition)
+        if not partition.is_active:
+            return
+        for parked in partition.parked if partition.suspects else ():
+            self.tasting.asks(parked, now)
+        part = part or self._portions.part(partition.backlog_offsets)
+        keeps = keeps and not self.is_stopped and partition.backlog_bytes < PLENTY
+        while partition.backlog:
+            fetch = self._room.best(partition) if partition.waiting else None
+            if keeps and self.absences.keep(partition, fetch, now):
+                self.wait_for_more(partition, now)
+                continue
+            if fetch is None:
+                break
+            self._give(fetch, partition.waiting[fetch], part, now)
+        if partition.backlog and partition.aside:
+            self._offer_again(list(partition.aside), now)
+        self.caps.grow_together_soon(now)
+
+    def _give(self, fetch: Fetch, lane: Lane, part: int, now: float) -> None:
+        """The oldest that it may have of a partition on which it waits, of a run an equal part at most.
+
+        Once it has its part it is answered: others are at work, and have theirs when they ask. Until then it may have
+        more of what this step brings, though it has all that it asked for.
+        """
+        partition = lane.partition
+        assert partition is not None
+        assert fetch.member is not None
+        available = self.tasting.first_for(partition, fetch.member)
+        if available is None:
+            self._room.leave_lane(fetch, lane)
+            partition.aside[fetch] = lane
+            return
+        taken = self._take(fetch, lane, available, now, part)
+        had = self._satisfied.get(fetch, 0) + taken
+        if not taken or (fetch.is_satisfied and had + taken // 2 >= part):  # as much again would be rather too much
+            self._answer(fetch, now)
+        elif fetch.is_satisfied:
+            self._satisfied[fetch] = had
+
+    def forget(self, partition: Partition) -> None:
+        """Its backlog is void."""
+        self.absences.take(partition)
+        self.backlogs.forget(partition)
+
+    # Something about a member or a partition changed
+
+    def free(self, member: Member, count: int) -> None:
+        """It holds so many offsets less; it is offered the backlog again before the step ends."""
+        if count:
+            member.in_flight -= count
+            self.caps.weigh(member)
+            self._freed[member] = None
+
+    def refill(self, member: Member, now: float) -> None:
+        """It may take more than before, or is ranked otherwise."""
+        self.caps.weigh(member)
+        self.absences.rank(member, now)
+        self._offer_again(self.fetches_of(member), now)
+
+    def activate(self, partition: Partition, now: float) -> None:
+        """Records of this partition may be given again."""
+        for fetch, lane in partition.parked.items():
+            if fetch.member is not None and not self.caps.is_full(fetch.member) and fetch not in partition.aside:
+                self._wait(fetch, lane, now)
+        self.distribute(partition, now)
+
+    def suspend(self, partition: Partition) -> None:
+        """No record of this partition may be given."""
+        for fetch, lane in list(partition.waiting.items()):
+            self._room.leave_lane(fetch, lane)
+        partition.aside.clear()
+        for available in self.absences.take(partition):
+            self.backlogs.put(partition, available)
+        self.touched.add(partition)
+
+    def joined(self, member: Member, now: float) -> None:
+        """It asks for records for the first time. Who was alone until now is held to its cap from here on."""
+        self.members.add(member)
+        if len(self.members) == 2:
+            for other in self.members:
+                other.flow.trusted_with(other.in_flight)
+                self.refill(other, now)
+
+    def left(self, member: Member, now: float) -> None:
+        self.caps.left(member)
+        self.tasting.left(member)
+        self.absences.end(member)
+        if len(self.members) == 1:
+            other = next(iter(self.members))
+            self.absences.end(other)
+            self.refill(other, now)
+
+    def beside_leases(self, are_there: bool, now: float) -> None:
+        """Whether batch engines take part: then also who is alone is held to its cap."""
+        if self.caps.are_there_leases is not are_there:
+            self.caps.are_there_leases = are_there
+            for member in list(self.members):
+                self.refill(member, now)
+
+    # How
+
+    def _obstacle_of(self, lane: Lane) -> Obstacle | None:
+        """What keeps whoever asks from having any record of a partition, whatever it holds of others."""
+        return obstacle_of(lane, self.is_stopped, self.withheld)
+
+    def _offer_again(self, fetches: Iterable[Fetch], now: float) -> None:
+        for fetch in sorted(fetches, key=lambda fetch: fetch.sequence):
+            if fetch.answered:
+                continue
+            self._room.leave(fetch)
+            blocked = self.fill(fetch, now)
+            if fetch.is_satisfied or (blocked and fetch.has_records):
+                self._answer(fetch, now)
+            else:
+                self._admit(fetch, now)
+
+    def _fill_lane(self, fetch: Fetch, lane: Lane, now: float) -> bool:
+        partition, member = lane.partition, fetch.member
+        if partition is None or member is None or self.obstacle(member, lane) is not None:
+            return False
+        while not self.caps.is_full(member):
+            available = self.tasting.first_for(partition, member)
+            if available is None:
+                return False
+            if not self._take(fetch, lane, available, now):
+                return True
+        return False
+
+    def _take(self, fetch: Fetch, lane: Lane, available: Available, now: float, part: int | None = None) -> int:
+        """Give what there is room for of a batch, or of a run; how many offsets, none if there is no room.
+
+        part: offsets; of a run that has more it gets no more, but for a batch that has.
+        """
+        partition, member = lane.partition, fetch.member
+        assert partition is not None
+        assert member is not None
+        count = fetch.fitting(lane, available.batch, self._portions.room(member))
+        if not count:
+            return 0
+        if part is not None:
+            count = min(count, self._portions.batches(available, part))
+        available = self.backlogs.take_some(partition, available, count)
+        most = min(self._portions.most(available, member), len(available))
+        taken = available if len(available) == most else self.backlogs.put_back_all_but(partition, available, most)
+        if taken is not None:  # there may be no record in so many offsets
+            self._collect(fetch, lane, taken, member, now)
+        self.wait_for_more(partition, now)
+        return most
+
+    def wait_for_more(self, partition: Partition, now: float) -> None:
+        """Those who stood aside for what was here wait for what comes next."""
+        if not partition.backlog:
+            aside, partition.aside = partition.aside, {}
+            for other, its_lane in aside.items():
+                if other.member is not None and not self.caps.is_full(other.member):
+                    self._wait(other, its_lane, now)
+
+    def _collect(self, fetch: Fetch, lane: Lane, available: Available, member: Member, now: float) -> None:
+        self._served += 1
+        member.served = self._served
+        member.recent = with_more(member.recent, len(available), now)
+        member.in_flight += len(available)
+        self.caps.weigh(member)
+        member.flow.sent(now)
+        fetch.collect(lane, available)
+        assert lane.partition is not None
+        lane.partition.given = max(lane.partition.given, available.batch.last)
+        self.collected_bytes += available.size
+        full = self.caps.is_full(member)
+        for other in self.fetches_of(member):
+            if full:
+                self._room.leave(other)
+            elif other.rank is not None:
+                self._room.rank(other, now)
+        if full and not fetch.is_satisfied:
+            self.caps.watch(member, now)
+
+    def _admit(self, fetch: Fetch, now: float) -> None:
+        member = fetch.member
+        assert member is not None
+        if self.caps.is_full(member):
+            self.caps.watch(member, now)
+            return
+        for lane in fetch.lanes:
+            if lane.partition is not None and lane.partition.backlog:
+                if self._obstacle_of(lane) is None:
+                    lane.partition.aside[fetch] = lane
+            else:
+                self._wait(fetch, lane, now)
+
+    def _wait(self, fetch: Fetch, lane: Lane, now: float) -> None:
+        """Of a member that is not at its cap."""
+        partition = lane.partition
+        if partition is None or fetch in partition.waiting or self._obstacle_of(lane) is not None:
+            return
+        self._room.enter(fetch, lane, now)
+        if partition.released:
+            self.touched.add(partition)  # now it is worth while to read that again

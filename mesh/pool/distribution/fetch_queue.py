@@ -1,0 +1,99 @@
+"""The Fetches of one pool that may take a batch now, in the order of its policy.
+
+A Fetch waits on partitions, by its lanes; while it waits on any it has a rank, and a place in the room.
+"""
+
+from __future__ import annotations
+
+import math
+
+from mesh.pool.common.settings import Policy
+from mesh.pool.distribution.ranking import Ranking
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Fetch, Lane, Partition, Rank, Violation
+
+FEW = 8
+"""So many waiters are compared directly; more are looked up in the order of the whole pool."""
+HALF_LIFE = 5.0
+"""Seconds after which what a member was given counts half."""
+
+
+class WaitingRoom:
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._ranks: Ranking[Fetch] = Ranking()
+
+    def __len__(self) -> int:
+        """How many Fetches may take a batch now."""
+        return len(self._ranks)
+
+    def enter(self, fetch: Fetch, lane: Lane, now: float) -> None:
+        """It waits on the partition of this lane."""
+        assert lane.partition is not None
+        lane.partition.waiting[fetch] = lane
+        fetch.waiting += 1
+        if fetch.rank is None:
+            self.rank(fetch, now)
+
+    def rank(self, fetch: Fetch, now: float) -> None:
+        """What its member holds, or was given, has changed."""
+        member = fetch.member
+        assert member is not None
+        if fetch.rank is not None:
+            self._ranks.remove(fetch.rank)
+        fetch.rank = rank_of(self._policy, member, fetch.sequence, now)
+        self._ranks.add(fetch.rank, fetch)
+
+    def best(self, partition: Partition) -> Fetch:
+        """Who is next, of those that wait on a partition. Raises Violation if none of them is here."""
+        waiting = partition.waiting
+        if len(waiting) <= FEW:
+            return min(waiting, key=lambda fetch: fetch.rank or (0.0, 0.0, 0, 0))
+        best: Fetch | None = next((fetch for fetch in self._ranks if fetch in waiting), None)
+        if best is not None:
+            return best
+        raise Violation(f"{partition.source}: {len(waiting)} fetches wait and none of them is in the waiting room")
+
+    def leave(self, fetch: Fetch) -> None:
+        """It waits on no partition any more, nor stands aside."""
+        for lane in fetch.lanes:
+            if lane.partition is not None:
+                lane.partition.waiting.pop(fetch, None)
+                lane.partition.aside.pop(fetch, None)
+        fetch.waiting = 0
+        self._lose_rank(fetch)
+
+    def leave_lane(self, fetch: Fetch, lane: Lane) -> None:
+        """It does not wait on this partition any more."""
+        assert lane.partition is not None
+        del lane.partition.waiting[fetch]
+        fetch.waiting -= 1
+        if not fetch.waiting:
+            self._lose_rank(fetch)
+
+    def _lose_rank(self, fetch: Fetch) -> None:
+        if fetch.rank is not None:
+            self._ranks.remove(fetch.rank)
+            fetch.rank = None
+
+
+def rank_of(policy: Policy, member: Member, sequence: int, now: float, more: int = 0) -> Rank:
+    """more: offsets that it is to have as well."""
+    match policy:
+        case Policy.LEAST_LOADED:
+            recent = with_more(member.recent, more, now) if more else member.recent
+            return (member.flow.load(member.in_flight + more, now), recent, member.served, sequence)
+        case Policy.ROUND_ROBIN:
+            return (0.0, 0.0, member.served, sequence)
+        case Policy.OLDEST_FIRST:
+            # Since when its member asks, not this Fetch: one with a short max_wait asks again and again.
+            member.asking = member.asking or sequence
+            return (0.0, 0.0, member.asking, sequence)
+
+
+def with_more(recent: float, count: int, now: float) -> float:
+    """What a member had lately, and `count` more: the binary logarithm of a sum whose parts weigh twice as much for
+    each HALF_LIFE that they are younger. So time passing changes nothing, and it outgrows no number."""
+    new = now / HALF_LIFE + math.log2(count)
+    higher, lower = (new, recent) if new > recent else (recent, new)
+    return higher + math.log2(1.0 + 2.0 ** (lower - higher))

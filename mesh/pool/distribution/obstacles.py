@@ -1,0 +1,37 @@
+"""What keeps members from having records of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from enum import Enum
+
+from mesh.pool.state.partition import Lane, Standing
+from mesh.records.spans import ClusterName
+
+
+class Obstacle(Enum):
+    """Why a Fetch may not have records of a partition, in words for people."""
+
+    DRAINING = "the pool is drained"
+    WITHHELD = "the upstream cluster is being left"
+    NOT_ASSIGNED = "partition not assigned to this process"
+    REBALANCE = "upstream rebalance"
+    READ_AGAIN = "waits for what is read again"
+    AT_CAP = "at its cap"
+
+
+def obstacle_of(lane: Lane, is_stopped: bool, withheld: Set[ClusterName]) -> Obstacle | None:
+    """What keeps whoever asks from having any record of a partition, whatever it holds of others.
+
+    is_stopped: whether nothing may be given at all. withheld: of which clusters nothing may.
+    """
+    partition = lane.partition
+    if is_stopped:
+        return Obstacle.DRAINING
+    if partition is None:
+        return Obstacle.NOT_ASSIGNED
+    if withheld and partition.source.cluster in withheld:
+        return Obstacle.WITHHELD
+    if partition.standing is not Standing.ACTIVE:
+        return Obstacle.NOT_ASSIGNED if partition.standing is Standing.ABSENT else Obstacle.REBALANCE
+    return Obstacle.READ_AGAIN if lane.behind else None

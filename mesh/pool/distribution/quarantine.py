@@ -1,0 +1,59 @@
+"""Who is given what is suspected of having killed a member: one member, one span at a time, with nothing else in hand.
+
+So what it dies with is to blame alone (docs/decisions/0011). The others go on with everything that is not suspected.
+"""
+
+from __future__ import annotations
+
+from mesh.pool.common.history import Redelivery
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Fetch, Partition
+from mesh.pool.state.window import Available
+
+IDLE = 5.0
+"""Seconds after which a member that holds nothing and asks for nothing is not waited for."""
+
+
+class Tasting:
+    """The taster of one pool: the first that asks for a partition with something suspected.
+
+    Until it is through with what it holds it gets nothing, then suspected spans only, until its partitions have none.
+    """
+
+    def __init__(self, redelivery: Redelivery) -> None:
+        self._is_needed = redelivery.limit is not None
+        self._is_suspected = redelivery.is_suspected
+        self._taster: Member | None = None
+
+    def is_suspected(self, available: Available) -> bool:
+        return self._is_needed and self._is_suspected(available.history)
+
+    def asks(self, fetch: Fetch, now: float) -> None:
+        """A member asks, or is offered the backlog again: it may become the taster, or cease to be."""
+        member, taster = fetch.member, self._taster
+        if not self._is_needed or member is None:
+            return
+        could_taste = any(lane.partition is not None and lane.partition.suspects for lane in fetch.lanes)
+        if taster is member and not could_taste and not member.in_flight:
+            self._taster = None
+        elif could_taste and (taster is None or _is_idle(taster, now)):
+            self._taster = member
+
+    def is_taster(self, member: Member) -> bool:
+        """Whether it is the one that gets what is suspected, and nothing else."""
+        return member is self._taster
+
+    def left(self, member: Member) -> None:
+        if member is self._taster:
+            self._taster = None
+
+    def first_for(self, partition: Partition, member: Member) -> Available | None:
+        """The oldest batch of a partition that a member may have."""
+        is_taster = member is self._taster
+        if is_taster and member.in_flight:
+            return None
+        return partition.oldest(lambda entry: entry.shunned != member.slot and self.is_suspected(entry) is is_taster)
+
+
+def _is_idle(taster: Member, now: float) -> bool:
+    return not taster.in_flight and not taster.parked and now - taster.heard > IDLE

@@ -1,0 +1,235 @@
+"""Members between two Fetches: what comes meanwhile is kept for whose turn it is, for as long as it is usually away.
+
+Small batches are gone before a slower client asks again: without this whoever asks more often has more
+(docs/decisions/0036). Nothing is kept in a pool of one member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from mesh.pool.common.settings import Policy, PoolSettings
+from mesh.pool.common.timers import Timers
+from mesh.pool.distribution.backlogs import Backlogs
+from mesh.pool.distribution.fetch_queue import FEW, rank_of
+from mesh.pool.distribution.quarantine import Tasting
+from mesh.pool.distribution.ranking import Ranking
+from mesh.pool.distribution.shares import Portions
+from mesh.pool.distribution.window_limits import Caps
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Absence, Fetch, Lane, Partition, Rank
+from mesh.pool.state.window import Available
+from mesh.records.runs import fitting
+
+LONGEST = 0.25
+"""Seconds: who usually is away for longer does not just ask again, but works, and the others are not to wait for it."""
+PATIENCE = 2.0
+"""How many times as long as it usually is away something is kept for a member."""
+FORGETTING = 0.1
+"""How much of what is usual is forgotten each time that it was shorter."""
+MOST_BYTES = 256 << 10
+"""Kept for one member: this is about small batches, larger ones are there when it asks."""
+MOST_BYTES_TOGETHER = 8 << 20
+PLENTY = 128 << 10
+"""Bytes of a backlog of which nothing is kept: some of it will be there when a member asks again, and each part that is
+cut off for one makes an answer of its own (docs/decisions/0056)."""
+
+
+class Absences:
+    """distribute: gives the backlog of a partition to those who wait, and keeps nothing of it."""
+
+    def __init__(
+        self,
+        settings: PoolSettings,
+        timers: Timers,
+        caps: Caps,
+        tasting: Tasting,
+        portions: Portions,
+        backlogs: Backlogs,
+        distribute: Callable[[Partition, float], None],
+    ) -> None:
+        self._policy = settings.policy
+        self._lock_timeout = settings.lock_timeout
+        self._timers = timers
+        self._caps = caps
+        self._tasting = tasting
+        self._portions = portions
+        self._backlogs = backlogs
+        self._distribute = distribute
+        self._absences: dict[Member, Absence] = {}
+        self._ranks: Ranking[Absence] = Ranking()
+        self.size = 0
+        """Bytes kept for all of them."""
+
+    # Members go and come
+
+    def went(self, member: Member, now: float) -> None:
+        """It was answered, and will ask again."""
+        if not member.parked:
+            member.answered = now
+            if len(self._caps.members) > 1:
+                self._begin(member, now)
+
+    def came(self, member: Member, lanes: Iterable[Lane], now: float) -> list[Partition]:
+        """It asks for records of some partitions. Records kept for it go to the backlogs of those that are returned,
+        and it takes them before other members are served.
+
+        Records of a partition that it does not ask for stay kept if others have gone past them: these would have them
+        out of order. librdkafka leaves out a partition whose queue is full, for a second (`fetch.queue.backoff.ms`).
+        """
+        if member.answered is not None:
+            # Learn how long it usually is away; rather too long than too short.
+            away = now - member.answered
+            usual = member.usually_away
+            member.usually_away = away if away > usual else usual - (usual - away) * FORGETTING
+            member.answered = None
+        absence = self._absences.get(member)
+        if absence is None or not absence.kept:
+            return self.end(member)
+        asked = {lane.partition for lane in lanes}
+        absence.until = min(absence.until, now)
+        free = self._free(absence, lambda partition, each: partition in asked or each.batch.first > partition.given)
+        for partition, entries in free.items():
+            for available in entries:
+                self._backlogs.put(partition, available)
+        if absence.kept:
+            self.rank(member, now)
+        else:
+            self.end(member)
+        return list(free)
+
+    def gone(self, member: Member, now: float) -> None:
+        """It has lost its connections: the others are given what was kept for it."""
+        for partition in self.end(member):
+            self._distribute(partition, now)
+
+    def end(self, member: Member) -> list[Partition]:
+        """Nothing is kept for it any more; what was is in the backlogs of these."""
+        absence = self._absences.pop(member, None)
+        if absence is None:
+            return []
+        self._ranks.remove(absence.rank)
+        self.size -= absence.size
+        for partition, entries in absence.kept.items():
+            partition.keepers.pop(absence, None)
+            for available in entries:
+                self._backlogs.put(partition, available)
+        if absence.timer is not None:
+            absence.timer.cancel()
+        return list(absence.kept)
+
+    def rank(self, member: Member, now: float) -> None:
+        """What it holds has changed."""
+        absence = self._absences.get(member)
+        if absence is not None:
+            self._ranks.remove(absence.rank)
+            absence.rank = rank_of(self._policy, member, member.slot, now, absence.count)
+            self._ranks.add(absence.rank, absence)
+
+    # Batches come
+
+    def keep(self, partition: Partition, best: Fetch | None, now: float) -> bool:
+        """Keep the oldest batch, or a share of a run, for whoever should have it rather than the best that waits."""
+        for absence in self._candidates(partition, best.rank if best is not None else None, now):
+            member = absence.member
+            available = self._tasting.first_for(partition, member)
+            if available is None or available.history.was_sent:
+                return False
+            count = fitting(available.batch, MOST_BYTES - absence.size, self._portions.room(member) - absence.count)
+            if count and len(available) <= self._portions.most(available, member):
+                count = min(count, self._portions.share(available))
+                self._keep_for(absence, partition, self._backlogs.take_some(partition, available, count), now)
+                return True
+        return False
+
+    def take(self, partition: Partition) -> list[Available]:
+        """What was kept of this partition, for anybody: it is kept no more."""
+        taken: list[Available] = []
+        for absence in partition.keepers:
+            for available in absence.kept.pop(partition):
+                absence.size -= available.size
+                self.size -= available.size
+                absence.count -= len(available)
+                taken.append(available)
+        partition.keepers.clear()
+        return taken
+
+    # How
+
+    def _begin(self, member: Member, now: float) -> None:
+        """Whoever is given batches in other orders than by what it had gets none beforehand."""
+        usual = member.usually_away
+        if self._policy is not Policy.LEAST_LOADED or not 0 < usual <= LONGEST or member in self._absences:
+            return
+        absence = Absence(member, now + PATIENCE * usual, rank_of(self._policy, member, member.slot, now))
+        self._absences[member] = absence
+        self._ranks.add(absence.rank, absence)
+
+    def _candidates(self, partition: Partition, before: Rank | None, now: float) -> Iterator[Absence]:
+        """Who would get a batch of this partition if it asked just now: a few, of those in front of `before`."""
+        index = looked_at = 0
+        while index < len(self._ranks) and looked_at < FEW and self.size < MOST_BYTES_TOGETHER:
+            absence = self._ranks.at(index)
+            looked_at += 1
+            if before is not None and absence.rank > before:
+                return
+            if absence.until <= now and absence.timer is None:
+                self.end(absence.member)
+                continue
+            index += 1
+            if absence.until > now and partition.source in absence.member.windows and absence.size < MOST_BYTES:
+                yield absence
+
+    def _keep_for(self, absence: Absence, partition: Partition, available: Available, now: float) -> None:
+        absence.kept.setdefault(partition, []).append(available)
+        partition.keepers[absence] = None
+        absence.size += available.size
+        self.size += available.size
+        absence.count += len(available)
+        self.rank(absence.member, now)
+        if absence.timer is None:
+            absence.timer = self._timers.at(absence.until, lambda then: self._overdue(absence.member, then))
+
+    def _overdue(self, member: Member, now: float) -> None:
+        """It does not come: the others are given what they can have in its order."""
+        released = self._release(member, now)
+        for partition, entries in released.items():
+            for available in entries:
+                self._backlogs.put(partition, available)
+        for partition in released:
+            self._distribute(partition, now)
+
+    def _release(self, member: Member, now: float) -> dict[Partition, list[Available]]:
+        """What others may be given now: what none of them has gone past, or they would have it out of order; after
+        `lock_timeout` all of it, as of a member that hangs with what it holds."""
+        absence = self._absences.get(member)
+        if absence is None:
+            return {}
+        is_over = now >= absence.until + self._lock_timeout
+        released = self._free(absence, lambda partition, each: is_over or each.batch.first > partition.given)
+        if absence.kept:
+            self.rank(member, now)
+            absence.timer = self._timers.at(
+                absence.until + self._lock_timeout, lambda then: self._overdue(member, then)
+            )
+        else:
+            self.end(member)
+        return released
+
+    def _free(
+        self, absence: Absence, is_free: Callable[[Partition, Available], bool]
+    ) -> dict[Partition, list[Available]]:
+        """Stop to keep what is free, and return it."""
+        freed: dict[Partition, list[Available]] = {}
+        for partition, entries in list(absence.kept.items()):
+            free = [each for each in entries if is_free(partition, each)]
+            if not free:
+                continue
+            freed[partition], absence.kept[partition] = free, [each for each in entries if each not in free]
+            absence.size -= (size := sum(each.size for each in free))
+            self.size -= size
+            absence.count -= sum(map(len, free))
+            if not absence.kept[partition]:
+                del absence.kept[partition]
+                partition.keepers.pop(absence, None)
+        return freed

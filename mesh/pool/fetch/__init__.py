@@ -1,0 +1,1 @@
+"""A Fetch from its arrival to its response."""

@@ -1,0 +1,88 @@
+"""What a Fetch is answered: the batches it has collected, at the next offsets of its member, and what is sent again."""
+
+from __future__ import annotations
+
+from mesh.pool.common.delivery_events import Kind, Notes
+from mesh.pool.common.ids import GroupId
+from mesh.pool.distribution.distribution import Distribution
+from mesh.pool.redelivery.rereads import Replays
+from mesh.pool.state.fetch import Delivered, FetchedPartition, FetchResult
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Fetch, Lane, Partition
+from mesh.pool.state.slots import Slots, slot_of
+from mesh.pool.state.window import Available, Window
+from mesh.records.batch import timestamps_of
+from mesh.records.runs import copy_batch, rebase
+from mesh.records.spans import TopicName
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import Buffer
+
+
+class Answers:
+    def __init__(
+        self, group: GroupId, slots: Slots[Member], distribution: Distribution, replays: Replays, notes: Notes
+    ) -> None:
+        self._group = group
+        self._slots = slots
+        self._distribution = distribution
+        self._replays = replays
+        self._notes = notes
+
+    def of(self, fetch: Fetch, now: float) -> FetchResult:
+        """What it has collected and what it is sent again, from here on its member's; to be called once."""
+        if fetch.member is None or not fetch.has_records:
+            return FetchResult(tuple(_nothing(lane) for lane in fetch.lanes))
+        topics: dict[TopicName, tuple[int, int]] = {}
+        redelivered = 0
+        is_new = False
+        fetched: list[FetchedPartition] = []
+        for lane in fetch.lanes:
+            if not lane.size or lane.window is None or lane.partition is None:
+                fetched.append(_nothing(lane))
+                continue
+            records: list[Buffer] = []
+            end = lane.offset
+            count = 0
+            for batch, end in lane.replay or ():  # noqa: B007 - the last end is that of the answer
+                records.append(batch.data)
+                count += batch.record_count
+            if lane.collected:
+                self._distribution.touched.add(lane.partition)  # what is kept for replays counts in the budgets
+            for available in lane.collected or ():
+                self._distribution.collected_bytes -= available.size
+                fetch.member.delivered += len(available)
+                redelivered += len(available) if available.history.was_sent else 0
+                is_new = is_new or not available.history.was_sent
+                data, end = self._send(fetch.member, lane.partition, lane.window, available, now)
+                records.append(data)
+                count += available.batch.record_count
+            before = topics.get(lane.partition.source.topic, (0, 0))
+            topics[lane.partition.source.topic] = (before[0] + count, before[1] + lane.size)
+            fetched.append(FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(lane))
+        fetch.member.redelivered += redelivered
+        return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered, is_new))
+
+    def _send(
+        self, member: Member, partition: Partition, window: Window, available: Available, now: float
+    ) -> tuple[Buffer, int]:
+        if available.history.was_sent:
+            # Its bytes may still lie in another connection's send buffer, under other offsets.
+            available.batch = copy_batch(available.batch)
+        if slot_of(window.end + len(available) + 1) != slot_of(window.end):
+            window.jump(self._slots.start(member.slot_above(self._slots, window.end)))
+        delivery = window.append(available, now)
+        rebase(available.batch, delivery.base_offset(available.batch))
+        self._replays.keep(window, delivery)
+        if self._notes.is_kept:
+            history = available.history
+            kind = Kind.REDELIVERED if history.was_sent else Kind.DELIVERED
+            _, produced = timestamps_of(available.batch)
+            self._notes.add(kind, partition.source, [delivery.span], member.holder, history.count + 1, produced)
+        return available.batch.data, delivery.end
+
+
+def _nothing(lane: Lane) -> FetchedPartition:
+    if lane.error is not ErrorCode.NONE:
+        return FetchedPartition(lane.error, -1)
+    more = lane.behind or (lane.partition is not None and lane.partition.has_more)
+    return FetchedPartition(ErrorCode.NONE, lane.offset + more)

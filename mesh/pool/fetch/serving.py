@@ -1,0 +1,341 @@
+"""Fetches of one pool's members: where each one stands, what it is sent, what comes back when it goes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+
+from mesh.pool.common.delivery_events import Kind, Notes
+from mesh.pool.common.effects import Answer, Effect
+from mesh.pool.common.history import Cause
+from mesh.pool.common.ids import ConnectionId, GroupId, Ticket
+from mesh.pool.common.settings import Acknowledge, PoolSettings
+from mesh.pool.common.timers import Timers
+from mesh.pool.common.topics import VirtualTopics
+from mesh.pool.distribution.distribution import Distribution
+from mesh.pool.distribution.slicing import Cutting
+from mesh.pool.fetch.responses import Answers
+from mesh.pool.redelivery.dead_letters import DeadLetters
+from mesh.pool.redelivery.release import GivingUp
+from mesh.pool.redelivery.rereads import Owner, Replays, Rereads
+from mesh.pool.state.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Fetch, Lane, Partition
+from mesh.pool.state.slots import Slots, SlotsExhausted
+from mesh.pool.state.window import Window
+from mesh.records.runs import from_offset, split
+from mesh.records.spans import TopicName, UpstreamPartition
+from mesh.wire.errors import ErrorCode
+
+
+class Serving:
+    """The Fetch path of one pool.
+
+    partitions: those that are assigned or were asked for. parked: the Fetches that are, in all pools.
+    """
+
+    def __init__(
+        self,
+        group: GroupId,
+        settings: PoolSettings,
+        topics: VirtualTopics,
+        slots: Slots[Member],
+        parked: dict[Ticket, Fetch],
+        timers: Timers,
+        effects: list[Effect],
+    ) -> None:
+        self._settings = settings
+        self._group = group
+        self._topics = topics
+        self._slots = slots
+        self._timers = timers
+        self._effects = effects
+        self._parked = parked
+        self._sequence = itertools.count(1)
+        self.partitions: dict[UpstreamPartition, Partition] = {}
+        self.notes = Notes(group, settings.journal, effects.append)
+        self.cutting = Cutting(group, effects)
+        self.distribution = Distribution(group, settings, timers, effects, self.cutting, self._unread, self.answer)
+        self.replays = Replays(settings.replay_budget)
+        self._answers = Answers(group, slots, self.distribution, self.replays, self.notes)
+        self.dead_letters = DeadLetters(group, settings.redelivery, timers, self.distribution, effects, self.notes)
+        self.rereads = Rereads(
+            group,
+            settings,
+            timers,
+            self.distribution,
+            self.cutting,
+            self.replays,
+            effects,
+            self.notes,
+            self._read_again,
+            self.dead_letters.put_back,
+        )
+        self.giving_up = GivingUp(
+            settings,
+            timers,
+            self.partitions,
+            self.distribution,
+            self.cutting,
+            self.rereads,
+            self.dead_letters,
+            self.notes,
+        )
+
+    @property
+    def fetches(self) -> Mapping[Ticket, Fetch]:
+        """What is parked here."""
+        return self.distribution.fetches
+
+    # A Fetch
+
+    def fetch(
+        self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchRequest, now: float
+    ) -> None:
+        member.heard = member.fetched = now
+        if not member.has_fetched:
+            member.has_fetched = True
+            self.distribution.joined(member, now)
+        lanes = self._lanes(member, request, now)
+        fetch = Fetch(ticket, connection, member, lanes, request, next(self._sequence), now)
+        for lane in lanes:
+            self._replay(fetch, lane)
+        kept = self.distribution.absences.came(member, lanes, now)
+        blocked = self.distribution.fill(fetch, now)
+        for partition in kept:
+            self.distribution.distribute(partition, now)  # what it may not have, or has no room for
+        failed = any(lane.error is not ErrorCode.NONE for lane in lanes)
+        if failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
+            self.answer(fetch, now)
+            return
+        self._parked[ticket] = fetch
+        for lane in lanes:
+            if lane.window is not None:
+                lane.window.fetch = ticket
+        self.distribution.park(fetch, now)
+        fetch.timer = self._timers.at(fetch.deadline, lambda then: self.answer(fetch, then))
+
+    def answer(self, fetch: Fetch, now: float) -> None:
+        """Answer with what it has collected. From here on that belongs to its member."""
+        if fetch.answered:
+            return
+        self._end(fetch)
+        self._effects.append(Answer(fetch.ticket, self._answers.of(fetch, now)))
+        if fetch.member is not None:
+            self.distribution.absences.went(fetch.member, now)
+
+    def cancel(self, fetch: Fetch, now: float) -> None:
+        """Its connection is gone: nobody will see an answer, so what it has collected was never given."""
+        if fetch.answered:
+            return
+        self._end(fetch)
+        for partition in self.distribution.give_back(fetch, fetch.lanes):
+            self.distribution.distribute(partition, now)
+
+    def abandon(self, fetch: Fetch) -> None:
+        """Answer with nothing, whatever it has collected: its pool is being closed."""
+        fetch.answered = True
+        self._parked.pop(fetch.ticket, None)
+        results = tuple(FetchedPartition(ErrorCode.NONE, lane.offset) for lane in fetch.lanes)
+        self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+
+    def outdate(self, member: Member, topics: set[TopicName], now: float) -> None:
+        """These topics have more partitions than its client knows. Every client asks for metadata when a Fetch is
+        answered that this is not the leader of a partition: the next one is, of one partition of each."""
+        member.outdated |= topics
+        for ticket in list(member.parked):
+            fetch = self.fetches[ticket]
+            for lane in fetch.lanes:
+                if lane.partition is not None and not lane.size:
+                    number = self._topics.number(lane.partition.source)
+                    if number is not None and number[0] in member.outdated:
+                        member.outdated.discard(number[0])
+                        lane.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if any(lane.error is not ErrorCode.NONE for lane in fetch.lanes):
+                self.answer(fetch, now)
+
+    # What members give up
+
+    def settle(self, member: Member, source: UpstreamPartition, offset: int, now: float) -> int:
+        """A member is through with everything below a virtual offset of its window; returns how many offsets."""
+        partition, window = self.partitions[source], member.windows[source]
+        spans = window.settle(offset)
+        if spans:
+            member.settled = now
+            spans += window.settle_gap()
+        for span in spans:
+            partition.ledger.settle(span.first, span.last)
+        if spans:
+            highest = max(window.acknowledged[0] if window.acknowledged else -1, *(span.last for span in spans))
+            window.acknowledged = (highest, partition.ledger.version)
+            self.notes.add(Kind.ACKNOWLEDGED, source, spans, member.holder)
+        count = sum(len(span) for span in spans)
+        self.distribution.free(member, count)
+        self.distribution.touched.add(partition)
+        return count
+
+    def drop(self, member: Member, cause: Cause, now: float) -> None:
+        """A member is gone: its Fetches first, then what it holds."""
+        for fetch in self.distribution.fetches_of(member):
+            self._end(fetch)
+            returned = self.distribution.give_back(fetch, fetch.lanes)
+            self.distribution.touched.update(returned)
+            self._effects.append(Answer(fetch.ticket, self._answers.of(fetch, now)))
+        self.distribution.left(member, now)
+        self.giving_up.release(member, list(member.windows), cause, now)
+        if len(self.distribution.members) == 1:
+            self.giving_up.forgive(next(iter(self.distribution.members)), now)
+        for partition in self.partitions.values():
+            if partition.backlog:
+                self.distribution.distribute(partition, now)
+        member.windows.clear()
+        for slot in member.slots:
+            self._slots.give_back(slot)
+
+    def forfeit(self, member: Member, sources: Iterable[UpstreamPartition], cause: Cause, now: float) -> None:
+        """A member that is asked to join again loses what it holds of these. What it commits when it has joined is
+        about what it is given from here on."""
+        for source in sources:
+            member.windows[source].forfeit()
+        self.giving_up.release(member, sources, cause, now)
+
+    def void(self, partition: Partition, members: Iterable[Member]) -> None:
+        """Everything known of a partition is void: it went to another process, or its offsets begin anew."""
+        self.distribution.suspend(partition)
+        for fetch, lane in partition.parked.items():
+            for available in lane.collected or ():
+                self.distribution.collected_bytes -= available.size
+                if fetch.member is not None:
+                    self.distribution.free(fetch.member, len(available))
+            fetch.size -= lane.size
+            lane.collected, lane.size = None, 0
+        unstored = partition.ledger.needs_storing
+        for member in members:
+            window = member.windows.get(partition.source)
+            if window is not None:
+                lost = window.release()
+                self.distribution.free(member, sum(len(delivery) for delivery in lost))
+                window.acknowledged = None
+                if unstored or lost:
+                    window.forfeit()
+        self.distribution.forget(partition)
+        self.rereads.forget(partition.source)
+
+    # Where a member stands
+
+    def partition(self, source: UpstreamPartition) -> Partition:
+        partition = self.partitions.get(source)
+        if partition is None:
+            partition = self.partitions[source] = Partition(source)
+            partition.is_awaited = self._topics.is_consumed(source)
+        return partition
+
+    def window(self, member: Member, source: UpstreamPartition) -> Window:
+        window = member.windows.get(source)
+        if window is None:
+            self.partition(source)
+            window = member.windows[source] = Window(self._slots.start(member.slot))
+        return window
+
+    def position(self, member: Member, source: UpstreamPartition) -> int:
+        """What OffsetFetch answers: the committed position, never what was sent, never -1."""
+        window = member.windows.get(source)
+        return self._slots.start(member.slot) if window is None else window.committed
+
+    def _unread(self) -> int:
+        """Offsets that stand in the logs and have not come yet."""
+        return sum(max(each.end - each.ledger.received, 0) for each in self.partitions.values() if each.is_active)
+
+    def _lanes(self, member: Member, request: FetchRequest, now: float) -> list[Lane]:
+        seen: set[tuple[TopicName, int]] = set()
+        lanes: list[Lane] = []
+        for asked in request.partitions:
+            if asked.topic is None:
+                lanes.append(Lane(asked.offset, asked.maximum, error=ErrorCode.UNKNOWN_TOPIC_ID))
+            elif (asked.topic, asked.partition) in seen:
+                lanes.append(Lane(asked.offset, asked.maximum, error=ErrorCode.INVALID_REQUEST))
+            else:
+                seen.add((asked.topic, asked.partition))
+                lanes.append(self._lane(member, asked.topic, asked, now))
+        return lanes
+
+    def _lane(self, member: Member, topic: TopicName, asked: FetchPartition, now: float) -> Lane:
+        lane = Lane(asked.offset, asked.maximum)
+        source = self._topics.partition(topic, asked.partition)
+        if source is None:
+            lane.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return lane
+        window = self.window(member, source)
+        if topic in member.outdated:
+            member.outdated.discard(topic)
+            lane.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return lane
+        if window.fetch is not None:
+            self._supersede(self.fetches[window.fetch], now)
+        if asked.offset > window.end:
+            lane.error = self._move(member, source, window, asked.offset, now)
+            if lane.error is not ErrorCode.NONE:
+                return lane
+        elif member.acknowledge is Acknowledge.RECEIPT and window.committed < asked.offset <= window.end:
+            count = self.settle(member, source, asked.offset, now)
+            member.flow.committed(count, member.in_flight, now)
+        lane.partition, lane.window = self.partition(source), window
+        return lane
+
+    def _supersede(self, older: Fetch, now: float) -> None:
+        """A partition of a member is served on one connection at a time, the newest."""
+        changed = self.distribution.give_back(older, older.lanes)
+        self.answer(older, now)
+        for partition in changed:
+            self.distribution.distribute(partition, now)
+
+    def _move(self, member: Member, source: UpstreamPartition, window: Window, offset: int, now: float) -> ErrorCode:
+        """The client stands above everything it was sent (it seeked, or starts at the latest): it goes on in a slot
+        above that, since no client follows a position that jumps back."""
+        try:
+            start = self._slots.start(member.slot_above(self._slots, offset))
+        except SlotsExhausted:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        self.giving_up.release(member, [source], Cause.SOUGHT, now, others_first=True)
+        window.move(start)
+        return ErrorCode.NONE
+
+    def _replay(self, fetch: Fetch, lane: Lane) -> None:
+        """What the client was sent and asks for again is sent again, at the same offsets."""
+        if lane.partition is None or lane.window is None or not lane.behind:
+            return
+        for delivery in lane.window.sent_from(lane.position):
+            batch = delivery.batch
+            if batch is None:
+                if lane.replay is None:
+                    assert fetch.member is not None
+                    self.rereads.want(lane.partition, Owner(fetch.member, lane.window), delivery)
+                return
+            batch = from_offset(batch, delivery.first + max(lane.position - delivery.virtual, 0))
+            count = fetch.fitting(lane, batch)
+            if 0 < count < len(batch.marks):
+                batch, rest = split(batch, count)
+                fetch.replay(lane, batch, delivery.virtual + rest.first - delivery.first)
+                return
+            if not count:
+                return
+            fetch.replay(lane, batch, delivery.end)
+
+    def _read_again(self, window: Window, now: float) -> None:
+        """The bytes of what a member holds are there again, or it holds less than before."""
+        fetch = self.fetches[window.fetch] if window.fetch is not None else None
+        if fetch is not None:
+            for lane in [lane for lane in fetch.lanes if lane.window is window]:
+                self._replay(fetch, lane)
+                if lane.behind and fetch.has_records:  # with the replay, or without room for it
+                    self.answer(fetch, now)
+
+    def _end(self, fetch: Fetch) -> None:
+        fetch.answered = True
+        self.distribution.remove(fetch)
+        self._parked.pop(fetch.ticket, None)
+        if fetch.timer is not None:
+            fetch.timer.cancel()
+        for lane in fetch.lanes:
+            if lane.window is not None and lane.window.fetch == fetch.ticket:
+                lane.window.fetch = None

@@ -1,0 +1,1 @@
+"""Kafka's two group protocols: members, generations, subscriptions."""

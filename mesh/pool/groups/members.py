@@ -1,0 +1,141 @@
+"""The members of one pool: how they come, that they are away or idle, and what becomes of what they held when they go.
+
+Those of the group join and leave through the coordinator; those without fetch without having joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from mesh.pool.common.client import Client
+from mesh.pool.common.effects import Effect, Report
+from mesh.pool.common.history import Cause
+from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
+from mesh.pool.common.settings import Acknowledge, PoolSettings
+from mesh.pool.common.timers import Timers
+from mesh.pool.fetch.serving import Serving
+from mesh.pool.groups.member_index import Clients
+from mesh.pool.groups.membership import Membership
+from mesh.pool.state.flow import Flow
+from mesh.pool.state.member import Member
+from mesh.pool.state.slots import Slots
+
+
+class Members:
+    """All that live, to iterate over.
+
+    expire: ends the membership of one of the group that is away. emptied: told when the last one is gone.
+    """
+
+    def __init__(
+        self,
+        group: GroupId,
+        settings: PoolSettings,
+        acknowledge: Acknowledge,
+        slots: Slots[Member],
+        clients: Clients,
+        serving: Serving,
+        timers: Timers,
+        effects: list[Effect],
+        expire: Callable[[MemberId, Cause, float], object],
+        emptied: Callable[[float], object],
+    ) -> None:
+        self._group = group
+        self._settings = settings
+        self.acknowledge = acknowledge
+        """Of those that come from now on."""
+        self._slots = slots
+        self._clients = clients
+        self._serving = serving
+        self._timers = timers
+        self._effects = effects
+        self._expire = expire
+        self._emptied = emptied
+        self.by_id: dict[MemberId, Member] = {}
+        """Those of the group."""
+        self.groupless: set[Member] = set()
+
+    def __iter__(self) -> Iterator[Member]:
+        yield from self.by_id.values()
+        yield from self.groupless
+
+    def __len__(self) -> int:
+        return len(self.by_id) + len(self.groupless)
+
+    # They come
+
+    def add_groupless(self, client: Client, now: float) -> Member:
+        """A consumer that fetches without having joined the group, or is about to; if it does not, it is forgotten."""
+        member = self._add(MemberId(""), client, now)
+        self.groupless.add(member)
+        self._timers.at(now + self._settings.lock_timeout, lambda then: self._forget_if_idle(member, then))
+        return member
+
+    def admitted(self, membership: Membership, connection: ConnectionId, now: float) -> None:
+        """Into the group, or once more."""
+        request = membership.request
+        member = self.by_id.get(membership.member_id)
+        if member is None:
+            member = self._add(membership.member_id, request.client, now)
+            self.by_id[member.id] = member
+            fields = {"group": self._group, "member": member.id, "client_id": member.client.id, "slot": member.slot}
+            self._effects.append(Report("a member joined", fields))
+        member.instance_id = request.instance_id
+        member.rebalance_timeout = request.rebalance_timeout
+        for window in member.windows.values():
+            # A client that keeps its position all the same would be told, and join again, for ever.
+            window.is_forfeited = False
+        member.connections.add(connection)
+
+    def _add(self, id: MemberId, client: Client, now: float) -> Member:
+        flow = Flow(self._settings.initial_window, self._settings.maximum_window)
+        member = Member(self._group, id, self._slots, client, self.acknowledge, flow, now)
+        self._clients.add(member)
+        return member
+
+    # They go
+
+    def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
+        """A connection of a member is gone. Its Fetch first: a dead connection must not be chosen as a receiver."""
+        distribution = self._serving.distribution
+        for fetch in distribution.fetches_of(member):
+            if fetch.connection == connection:
+                self._serving.cancel(fetch, now)
+        member.connections.discard(connection)
+        if not member.connections:
+            member.away_since = now
+            distribution.absences.gone(member, now)
+            self._timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
+
+    def gone(self, membership: Membership, cause: Cause, now: float) -> None:
+        """From the group."""
+        self._drop(self.by_id.pop(membership.member_id), cause, now)
+
+    def forget_all(self) -> None:
+        """Their pool is closed, and with it all that they held."""
+        for member in self:
+            self._clients.remove(member)
+        self.by_id.clear()
+        self.groupless.clear()
+
+    def _forget_if_idle(self, member: Member, now: float) -> None:
+        if member in self.groupless and not member.has_fetched:
+            self.groupless.discard(member)
+            self._drop(member, Cause.NEVER_FETCHED, now)
+
+    def _expire_if_away(self, member: Member, since: float, now: float) -> None:
+        if member.connections or member.away_since != since:
+            return  # it is back
+        if member in self.groupless:
+            self.groupless.discard(member)
+            self._drop(member, Cause.AWAY, now)
+        elif self.by_id.get(member.id) is member:
+            self._expire(member.id, Cause.AWAY, now)
+
+    def _drop(self, member: Member, cause: Cause, now: float) -> None:
+        fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight, "reason": cause.value}
+        self._effects.append(Report("a member is gone", fields))
+        self._serving.drop(member, cause, now)
+        self._clients.remove(member)
+        if not self:
+            self._emptied(now)

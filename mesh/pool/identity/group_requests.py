@@ -1,0 +1,106 @@
+"""What clients ask as members of a group, or to become one: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and
+ConsumerGroupHeartbeat.
+
+Every public method is one step and returns the effects to be carried out, in order.
+"""
+
+from __future__ import annotations
+
+from mesh.pool.common.effects import Answer, Effect
+from mesh.pool.common.ids import ConnectionId, GroupId, MemberId, Ticket
+from mesh.pool.common.results import ConsumerHeartbeatResult, HeartbeatResult, JoinResult, LeaveResult, SyncResult
+from mesh.pool.groups.consumer_protocol import JOIN, ConsumerHeartbeat
+from mesh.pool.groups.membership import JoinRequest, SyncRequest
+from mesh.pool.identity.connections import Connections
+from mesh.pool.pools import Pools
+from mesh.pool.state.member import Member
+from mesh.pool.state.slots import Slots
+from mesh.wire.errors import ErrorCode
+
+
+class GroupRequests:
+    def __init__(self, pools: Pools, connections: Connections, slots: Slots[Member]) -> None:
+        self._pools = pools
+        self._connections = connections
+        self._slots = slots
+
+    def join(
+        self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: JoinRequest, now: float
+    ) -> list[Effect]:
+        error = self._pools.refusal(group, now)
+        unknown = group not in self._pools.by_group
+        unknown = unknown or self._connections.is_anothers(connection, group, request.member_id)
+        if error is ErrorCode.NONE and request.member_id and unknown:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not ErrorCode.NONE:
+            return [*self._pools.decided(), Answer(ticket, JoinResult(error, request.member_id))]
+        if not request.member_id and not self._slots.has_room:
+            return [Answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id))]
+        pool = self._pools.of_group(group, now)
+        with self._pools.step(pool, now):
+            member = pool.join(ticket, request, connection, now)
+            if member is not None:
+                self._connections.joined(connection, member, request.client.id, now)
+        return self._pools.decided()
+
+    def consumer_heartbeat(
+        self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: ConsumerHeartbeat, now: float
+    ) -> list[Effect]:
+        """Of a member of the consumer protocol (KIP-848), which also joins and leaves by heartbeats."""
+        error = self._pools.refusal(group, now) if request.epoch == JOIN else ErrorCode.NONE
+        unknown = request.epoch != JOIN and group not in self._pools.by_group
+        unknown = unknown or self._connections.is_anothers(connection, group, request.member_id)
+        if error is ErrorCode.NONE and unknown:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not ErrorCode.NONE:
+            return [*self._pools.decided(), Answer(ticket, ConsumerHeartbeatResult(error, None, request.member_id))]
+        pool = self._pools.of_group(group, now)
+        with self._pools.step(pool, now):
+            member = pool.consumer_heartbeat(ticket, request, connection, now)
+            if member is not None:
+                self._connections.joined(connection, member, request.client.id, now)
+        return self._pools.decided()
+
+    def sync(
+        self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: SyncRequest, now: float
+    ) -> list[Effect]:
+        pool = self._pools.by_group.get(group)
+        if pool is None or self._connections.is_anothers(connection, group, request.member_id):
+            return [Answer(ticket, SyncResult(_unknown(group)))]
+        with self._pools.step(pool, now):
+            pool.coordinator.sync(ticket, request, now)
+        return self._pools.decided()
+
+    def heartbeat(
+        self,
+        connection: ConnectionId,
+        ticket: Ticket,
+        group: GroupId,
+        member_id: MemberId,
+        instance_id: str | None,
+        generation: int,
+        now: float,
+    ) -> list[Effect]:
+        pool = self._pools.by_group.get(group)
+        if pool is None or self._connections.is_anothers(connection, group, member_id):
+            return [Answer(ticket, HeartbeatResult(_unknown(group)))]
+        with self._pools.step(pool, now):
+            if pool.coordinator.heartbeat(ticket, member_id, instance_id, generation, now):
+                self._connections.heard(connection, pool.members.by_id[member_id])
+        return self._pools.decided()
+
+    def leave(
+        self, ticket: Ticket, group: GroupId, members: tuple[tuple[str, str | None], ...], now: float
+    ) -> list[Effect]:
+        pool = self._pools.by_group.get(group)
+        if pool is None:
+            results = tuple((member, instance, _unknown(group)) for member, instance in members)
+            return [Answer(ticket, LeaveResult(results))]
+        with self._pools.step(pool, now):
+            pool.coordinator.leave(ticket, members, now)
+        return self._pools.decided()
+
+
+def _unknown(group: GroupId) -> ErrorCode:
+    """The error of a request about a member of a group that has no pool."""
+    return ErrorCode.UNKNOWN_MEMBER_ID if group else ErrorCode.INVALID_GROUP_ID

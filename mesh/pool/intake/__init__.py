@@ -1,0 +1,1 @@
+"""What comes from the upstream clusters: assignments, records, memory, and how it ends."""

@@ -1,0 +1,106 @@
+"""How a pool leaves one upstream cluster while it goes on with the others: for good, or to come back to it anew.
+
+As when a pool is drained (`draining`): no record of that cluster is given any more, and members commit what they hold
+of it. When nothing is held any more, or the time that they were given is over, what is acknowledged is committed a last
+time, with the runs above the lowest record that is not, and the group is left there. What is held then is forfeited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mesh.pool.common.effects import Effect, LeaveUpstream, Report
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.timers import Timer, Timers
+from mesh.pool.fetch.serving import Serving
+from mesh.pool.intake.assignments import Inflow
+from mesh.pool.intake.backpressure import Demand
+from mesh.pool.offsets.commits import Commits
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Partition
+from mesh.records.spans import ClusterName
+
+
+class Leaving:
+    """members: all that live."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        timers: Timers,
+        serving: Serving,
+        commits: Commits,
+        inflow: Inflow,
+        demand: Demand,
+        members: Iterable[Member],
+        effects: list[Effect],
+    ) -> None:
+        self._group = group
+        self._timers = timers
+        self._serving = serving
+        self._commits = commits
+        self._inflow = inflow
+        self._demand = demand
+        self._members = members
+        self._effects = effects
+        self.deadlines: dict[ClusterName, Timer] = {}
+        """Of the clusters that are being left just now."""
+
+    def begin(self, cluster: ClusterName, grace: float, now: float) -> None:
+        """Give nothing of a cluster any more; members have `grace` seconds to commit what they hold of it."""
+        if cluster in self.deadlines:
+            return
+        distribution = self._serving.distribution
+        distribution.withheld.add(cluster)
+        self._demand.withheld.add(cluster)
+        for partition in self._partitions(cluster):
+            distribution.suspend(partition)
+        for fetch in list(self._serving.fetches.values()):
+            if fetch.has_records:
+                self._serving.answer(fetch, now)
+        self.deadlines[cluster] = self._timers.at(now + grace, lambda _: self._leave(cluster))
+
+    def go_on(self) -> None:
+        """At the end of each step: leave as soon as there is nothing to wait for."""
+        for cluster in [cluster for cluster in self.deadlines if self._commits.is_idle_on(cluster)]:
+            if not self._held(cluster) and not any(partition.dying for partition in self._partitions(cluster)):
+                self._leave(cluster)
+
+    def come_back(self, cluster: ClusterName, now: float) -> None:
+        """Consume what is wanted of it, if anything; also where it was not left yet."""
+        if (deadline := self.deadlines.pop(cluster, None)) is not None:
+            deadline.cancel()
+        distribution = self._serving.distribution
+        distribution.withheld.discard(cluster)
+        self._demand.withheld.discard(cluster)
+        self._inflow.come_back_to(cluster)
+        for partition in self._partitions(cluster):
+            distribution.touched.add(partition)
+            if partition.is_active:
+                distribution.activate(partition, now)
+
+    def _leave(self, cluster: ClusterName) -> None:
+        deadline = self.deadlines.pop(cluster, None)
+        if deadline is None:
+            return
+        deadline.cancel()
+        forfeited = self._held(cluster)
+        positions = self._commits.unstored(self._partitions(cluster))
+        self._effects.append(LeaveUpstream(self._group, positions, cluster))
+        self._inflow.leave(cluster)
+        self._commits.forget_cluster(cluster)
+        self._demand.leave_cluster(cluster)
+        fields = {"group": self._group, "cluster": cluster, "in_flight": forfeited}
+        self._effects.append(Report("an upstream cluster was left", fields, "warning" if forfeited else "info"))
+
+    def _partitions(self, cluster: ClusterName) -> list[Partition]:
+        return [partition for source, partition in self._serving.partitions.items() if source.cluster == cluster]
+
+    def _held(self, cluster: ClusterName) -> int:
+        """Offsets that members hold of it."""
+        return sum(
+            window.held
+            for member in self._members
+            for source, window in member.windows.items()
+            if source.cluster == cluster
+        )

@@ -1,0 +1,118 @@
+"""How a pool stops: no record is given any more, members commit what they hold, the upstream groups are left.
+
+Its members stay: their Fetches find nothing, their commits are taken. When nothing is held any more, or the time that
+they were given is over, the pool commits and leaves its upstream groups, so that another process gets its partitions.
+What is held then is forfeited; it is delivered again by whoever reads on, and the commits of it are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from mesh.pool.common.effects import Effect, LeaveUpstream, Report
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.timers import Timer, Timers
+from mesh.pool.fetch.serving import Serving
+from mesh.pool.intake.assignments import Inflow
+from mesh.pool.intake.backpressure import Demand
+from mesh.pool.offsets.commits import Commits
+from mesh.pool.state.member import Member
+
+
+class Duty(Enum):
+    """What a pool does now."""
+
+    SERVING = "serving"
+    DRAINING = "draining"
+    DRAINED = "drained"
+
+
+class Draining:
+    """members: all that live."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        timers: Timers,
+        serving: Serving,
+        commits: Commits,
+        inflow: Inflow,
+        demand: Demand,
+        members: Iterable[Member],
+        effects: list[Effect],
+    ) -> None:
+        self._group = group
+        self._timers = timers
+        self._serving = serving
+        self._commits = commits
+        self._inflow = inflow
+        self._demand = demand
+        self._members = members
+        self._effects = effects
+        self._deadline: Timer | None = None
+        self.duty = Duty.SERVING
+
+    @property
+    def held(self) -> int:
+        """Offsets that members hold."""
+        return sum(member.in_flight for member in self._members)
+
+    def begin(self, grace: float, now: float) -> None:
+        """Give nothing any more; members have `grace` seconds to commit what they hold."""
+        if self.duty is not Duty.SERVING:
+            return
+        self.duty = Duty.DRAINING
+        distribution = self._serving.distribution
+        distribution.is_stopped = self._demand.is_stopped = True
+        for partition in self._serving.partitions.values():
+            distribution.suspend(partition)
+        for fetch in list(self._serving.fetches.values()):
+            if fetch.has_records:
+                self._serving.answer(fetch, now)
+        self._deadline = self._timers.at(now + grace, self._leave)
+        fields = {"group": self._group, "in_flight": self.held, "deadline": grace}
+        self._effects.append(Report("a pool is being drained", fields))
+
+    def begin_away(self) -> None:
+        """A pool that begins while its group is drained here: it does not even join upstream."""
+        self.duty = Duty.DRAINED
+        self._serving.distribution.is_stopped = self._demand.is_stopped = True
+        self._inflow.withdraw()
+
+    def go_on(self, now: float) -> None:
+        """At the end of each step: leave as soon as there is nothing to wait for."""
+        if self.duty is not Duty.DRAINING or not self._commits.is_idle or self.held:
+            return
+        if not any(partition.dying for partition in self._serving.partitions.values()):
+            self._leave(now)
+
+    def cancel(self, now: float) -> None:
+        """Serve again."""
+        if self.duty is Duty.SERVING:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.duty = Duty.SERVING
+        distribution = self._serving.distribution
+        distribution.is_stopped = self._demand.is_stopped = False
+        self._inflow.come_back()
+        for partition in self._serving.partitions.values():
+            distribution.touched.add(partition)
+            if partition.is_active:
+                distribution.activate(partition, now)
+        self._effects.append(Report("a pool is not drained any more", {"group": self._group}))
+
+    def _leave(self, now: float) -> None:
+        if self.duty is not Duty.DRAINING:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.duty = Duty.DRAINED
+        forfeited = self.held
+        self._effects.append(LeaveUpstream(self._group, self._commits.unstored(self._serving.partitions.values())))
+        self._inflow.withdraw()
+        self._commits.forget()
+        self._demand.leave()
+        level = "warning" if forfeited else "info"
+        self._effects.append(Report("a pool is drained", {"group": self._group, "in_flight": forfeited}, level))

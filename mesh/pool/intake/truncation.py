@@ -1,0 +1,70 @@
+"""What becomes of a partition whose log was truncated: an unclean election, or a log that was cut off.
+
+Below the offset where the logs part everything stays as it is: what is settled, what members and leases hold, what
+waits. From there on all of it is void, and read anew. A plain consumer that finds its log truncated does the same: its
+position goes back to where the logs part, and its committed offset stays (KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mesh.pool.fetch.serving import Serving
+from mesh.pool.state.leases import Leased
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Partition, Released
+from mesh.records.spans import Span
+
+
+def highest_known(partition: Partition) -> int:
+    """The highest offset that was received, or is settled, leased, or was delivered in vain; -1 for none."""
+    ledger = partition.ledger
+    return max(ledger.received - 1, ledger.highest, partition.ahead.highest, partition.highest_leased)
+
+
+def truncate(partition: Partition, offset: int, serving: Serving, members: Iterable[Member]) -> None:
+    """Forget what is known from `offset` on. Nobody may be given anything of it until it is activated again."""
+    distribution = serving.distribution
+    for fetch, lane in list(partition.parked.items()):
+        distribution.give_back(fetch, [lane])
+    distribution.suspend(partition)
+    serving.rereads.begin_again(partition)
+    for member in members:
+        window = member.windows.get(partition.source)
+        if window is not None:
+            distribution.free(member, window.truncate(offset))
+    _truncate_batches(partition, offset, serving)
+    for waiting in (partition.released, partition.resting):
+        for released in [each for each in waiting.values() if each.span.last >= offset]:
+            if released.span.first >= offset:
+                del waiting[released.span.first]
+            else:
+                released.span = Span(released.span.first, offset - 1)
+    partition.ahead.forget_from(offset)
+    _truncate_leases(partition, offset)
+    partition.ledger.truncate(offset)
+    partition.end = min(partition.end, offset)
+    partition.given = min(partition.given, offset - 1)
+    distribution.touched.add(partition)
+
+
+def _truncate_batches(partition: Partition, offset: int, serving: Serving) -> None:
+    """What reaches beyond the offset lies in bytes of the old log: what is left of it is read again."""
+    cut = [each for each in partition.backlog.values() if each.batch.last >= offset]
+    for available in cut:
+        serving.distribution.backlogs.take(partition, available)
+    dying = [each for each in partition.dying.values() if each.batch.last >= offset]
+    for available in dying:
+        del partition.dying[available.batch.first]
+    for available in [*cut, *dying]:
+        first = available.batch.first
+        if first < offset:
+            partition.released[first] = Released(Span(first, offset - 1), available.history, available.shunned)
+
+
+def _truncate_leases(partition: Partition, offset: int) -> None:
+    for leased in [each for each in partition.leased.values() if each.span.last >= offset]:
+        del partition.leased[leased.span.first]
+        if leased.span.first < offset:
+            rest = Span(leased.span.first, offset - 1)
+            partition.leased[rest.first] = Leased(rest, leased.history, leased.lease)

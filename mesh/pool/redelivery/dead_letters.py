@@ -1,0 +1,76 @@
+"""Records that are given up: written to the dead-letter topic of their cluster, and only then settled."""
+
+from __future__ import annotations
+
+from mesh.pool.common.delivery_events import Holder, Kind, Notes
+from mesh.pool.common.effects import DeadLetterUpstream, Effect, Report
+from mesh.pool.common.history import Redelivery
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.timers import Timers
+from mesh.pool.distribution.distribution import Distribution
+from mesh.pool.state.partition import Partition, Standing
+from mesh.pool.state.window import Available
+from mesh.records.spans import Span
+
+RETRY_AFTER = 5.0
+"""Seconds between a dead letter that could not be written and the next attempt."""
+
+
+class DeadLetters:
+    def __init__(
+        self,
+        group: GroupId,
+        redelivery: Redelivery,
+        timers: Timers,
+        distribution: Distribution,
+        effects: list[Effect],
+        notes: Notes,
+    ) -> None:
+        self._group = group
+        self._redelivery = redelivery
+        self._timers = timers
+        self._distribution = distribution
+        self._effects = effects
+        self._notes = notes
+
+    def put_back(self, partition: Partition, available: Available) -> None:
+        """What was given up goes back to its backlog, unless it was delivered in vain often enough."""
+        if self.is_over(available):
+            self._bury(partition, available)
+        else:
+            self._distribution.backlogs.put(partition, available)
+
+    def is_over(self, available: Available) -> bool:
+        return self._redelivery.is_over(available.history)
+
+    def _bury(self, partition: Partition, available: Available) -> None:
+        """Until it is written it is nobody's, and not settled."""
+        partition.dying[available.batch.first] = available
+        self._distribution.touched.add(partition)
+        self._write(partition, available)
+
+    def ended(self, partition: Partition, offset: int, error: str, now: float) -> None:
+        """An attempt to write the record at an upstream offset; error: why it failed, "" if it did not."""
+        available = partition.dying.get(offset)
+        if available is None or partition.standing is Standing.ABSENT:
+            return
+        fields: dict[str, object] = {"group": self._group, "partition": str(partition.source), "offset": offset}
+        if error:
+            self._timers.at(now + RETRY_AFTER, lambda _: self._try_again(partition, available))
+            event = "a dead letter could not be written and is tried again"
+            self._effects.append(Report(event, {**fields, "reason": error}, "warning"))
+            return
+        del partition.dying[offset]
+        partition.ledger.settle(offset, available.batch.last)
+        self._distribution.touched.add(partition)
+        history, span = available.history, Span(offset, available.batch.last)
+        self._notes.add(Kind.DEAD_LETTERED, partition.source, [span], Holder(history.member), history.count)
+        fields["member"] = history.member
+        self._effects.append(Report("a record was given up as a dead letter", fields, "warning"))
+
+    def _try_again(self, partition: Partition, available: Available) -> None:
+        if partition.dying.get(available.batch.first) is available:
+            self._write(partition, available)
+
+    def _write(self, partition: Partition, available: Available) -> None:
+        self._effects.append(DeadLetterUpstream(self._group, partition.source, available.batch, available.history))

@@ -1,0 +1,139 @@
+"""What members give up, and where it goes: to the front of its partition, to rest first, or to the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from mesh.pool.common.delivery_events import Notes
+from mesh.pool.common.history import Cause, History
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.timers import Timers
+from mesh.pool.distribution.distribution import Distribution
+from mesh.pool.distribution.slicing import Cutting, can_be_cut
+from mesh.pool.redelivery.dead_letters import DeadLetters
+from mesh.pool.redelivery.rereads import Rereads
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Partition, Released, Standing
+from mesh.pool.state.slots import Slot
+from mesh.pool.state.window import Available, Delivery
+from mesh.records.runs import singles
+from mesh.records.spans import Span, UpstreamPartition
+
+
+class GivingUp:
+    def __init__(
+        self,
+        settings: PoolSettings,
+        timers: Timers,
+        partitions: Mapping[UpstreamPartition, Partition],
+        distribution: Distribution,
+        cutting: Cutting,
+        rereads: Rereads,
+        dead_letters: DeadLetters,
+        notes: Notes,
+    ) -> None:
+        self._redelivery = settings.redelivery
+        self._others_first = settings.others_first
+        self._timers = timers
+        self._partitions = partitions
+        self._distribution = distribution
+        self._cutting = cutting
+        self._rereads = rereads
+        self._put_back = dead_letters.put_back
+        self._notes = notes
+
+    def release(
+        self,
+        member: Member,
+        windows: Iterable[UpstreamPartition],
+        cause: Cause,
+        now: float,
+        others_first: bool = False,
+    ) -> None:
+        """Spans that a member holds go back to the front of their partitions; to others first, if it lives on."""
+        changed: list[Partition] = []
+        held = member.in_flight
+        shunned = member.slot if others_first and len(self._distribution.members) > 1 else None
+        for source in windows:
+            partition = self._partitions[source]
+            deliveries = member.windows[source].release()
+            for delivery in deliveries:
+                self._distribution.free(member, len(delivery))
+                if partition.standing is not Standing.ABSENT:
+                    is_first = delivery is deliveries[0]
+                    if self._notes.is_kept:
+                        count = delivery.history.count + 1
+                        self._notes.given_up(cause, source, [delivery.span], member.holder, count)
+                    parts = self._redelivery.given_up(
+                        delivery.span,
+                        delivery.history,
+                        is_first,
+                        member.name,
+                        cause,
+                        partial(_can_be_cut, delivery),
+                        held == len(delivery),
+                        partial(_first_record_of, delivery),
+                    )
+                    self.give_up(partition, delivery, parts, shunned, now)
+            if deliveries:
+                changed.append(partition)
+        for partition in changed:
+            self._distribution.distribute(partition, now)
+            self._rereads.pump(partition)
+        if shunned is not None and changed:
+            self._timers.at(now + self._others_first, lambda then: self.forgive(member, then))
+
+    def forgive(self, member: Member, now: float) -> None:
+        """The others had their time: a member may have again what was taken from it."""
+        for partition in self._partitions.values():
+            for available in partition.backlog.values():
+                if available.shunned == member.slot:
+                    available.shunned = None
+            for released in (*partition.released.values(), *partition.resting.values()):
+                if released.shunned == member.slot:
+                    released.shunned = None
+        self._distribution.refill(member, now)
+
+    def give_up(
+        self,
+        partition: Partition,
+        delivery: Delivery,
+        parts: list[tuple[Span, History]],
+        shunned: Slot | None,
+        now: float,
+    ) -> None:
+        self._count(partition, parts)
+        for span, history in parts:
+            if seconds := self._redelivery.rest(history):
+                partition.resting[span.first] = released = Released(span, history, shunned)
+                self._timers.at(now + seconds, partial(self._rested, partition, released))
+            elif delivery.batch is None:
+                partition.released[span.first] = Released(span, history, shunned)
+            else:
+                for kept in self._cutting.keep(partition, delivery.batch, [span]):
+                    # Whatever counts against a run must not count against more than a batch of it.
+                    for piece in singles(kept) if history.blame else (kept,):
+                        self._put_back(partition, Available(piece, history, shunned))
+
+    def _count(self, partition: Partition, parts: list[tuple[Span, History]]) -> None:
+        """Only who gives records up needs to know after a restart how often they came, and how far they were cut."""
+        for span, history in parts if self._redelivery.limit is not None else ():
+            if history.count:
+                partition.ledger.count(span, history.count)
+                self._distribution.touched.add(partition)
+
+    def _rested(self, partition: Partition, released: Released, now: float) -> None:
+        if partition.resting.get(released.span.first) is released:
+            del partition.resting[released.span.first]
+            partition.released[released.span.first] = released
+            self._rereads.pump(partition)
+
+
+def _first_record_of(delivery: Delivery) -> int:
+    return delivery.first_record
+
+
+def _can_be_cut(delivery: Delivery) -> bool:
+    """Of what has to be read again that is found out then."""
+    return len(delivery) > 1 and (delivery.batch is None or can_be_cut(delivery.batch))

@@ -1,0 +1,287 @@
+"""Bytes of what members hold: kept for a replay within a budget, read again from upstream beyond it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mesh.pool.common.delivery_events import Kind, Notes
+from mesh.pool.common.effects import Effect, Gone, Report, RereadUpstream
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.timers import Timers
+from mesh.pool.distribution.distribution import Distribution
+from mesh.pool.distribution.slicing import Cutting
+from mesh.pool.state.member import Member
+from mesh.pool.state.partition import Partition, Released
+from mesh.pool.state.window import Available, Delivery, Window
+from mesh.records.batch import Batch
+from mesh.records.runs import count_with, from_offset, rebase
+from mesh.records.span_lists import common, cut_out
+from mesh.records.spans import Span, UpstreamPartition
+
+CHUNK = 5_000
+"""At most so many offsets are read again in one go."""
+SWEEP = 100
+"""Settled batches that may be kept behind one that is not."""
+RETRY_AFTER = 1.0
+"""Seconds between a reread that failed and the next one of its partition."""
+
+
+class Replays:
+    """The bytes of sent batches, oldest first; when they outgrow the budget the oldest go."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._kept: deque[tuple[Window, Delivery, int]] = deque()
+        self._sweep_at = SWEEP
+        self.size = 0
+
+    def keep(self, window: Window, delivery: Delivery) -> None:
+        assert delivery.batch is not None
+        size = len(delivery.batch.data)
+        self._kept.append((window, delivery, size))
+        self.size += size
+        if len(self._kept) > self._sweep_at:
+            self._sweep()
+        while self.size > self._budget or (self._kept and not self._kept[0][1].held):
+            self._drop()
+
+    def trim(self, excess: int) -> None:
+        """Give up so many bytes, the oldest first: all pools together keep too much."""
+        aim = max(self.size - excess, 0)
+        while self._kept and self.size > aim:
+            self._drop()
+
+    def _sweep(self) -> None:
+        """Let go of what was settled behind an old one that is held; as often as the number has doubled."""
+        self._kept = deque(entry for entry in self._kept if entry[1].held)
+        self.size = sum(size for _, _, size in self._kept)
+        self._sweep_at = 2 * len(self._kept) + SWEEP
+
+    def _drop(self) -> None:
+        window, delivery, size = self._kept.popleft()
+        self.size -= size
+        if delivery.held:
+            window.strip(delivery)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who holds a delivery, and in which window."""
+
+    member: Member
+    window: Window
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A span that is being read again: for a member's replay (delivery, in window), or for anybody (released).
+
+    token: names it to the engine. What comes for another token was asked for before its partition was lost, or by way
+    of an engine that is gone.
+    """
+
+    token: int
+    span: Span
+    purpose: tuple[Owner, Delivery] | Released
+    batches: list[Batch] = field(default_factory=list)
+    log_start: int = 0
+
+
+class Rereads:
+    """What has to be read again, one span per partition at a time; replays first, since a client waits for them."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        settings: PoolSettings,
+        timers: Timers,
+        distribution: Distribution,
+        cutting: Cutting,
+        replays: Replays,
+        effects: list[Effect],
+        notes: Notes,
+        ready: Callable[[Window, float], None],
+        put_back: Callable[[Partition, Available], None],
+    ) -> None:
+        self._group = group
+        self._settings = settings
+        self._timers = timers
+        self._distribution = distribution
+        self._cutting = cutting
+        self._replays = replays
+        self._effects = effects
+        self._notes = notes
+        self._ready = ready
+        self._put_back = put_back
+        self._under_way: dict[UpstreamPartition, Request] = {}
+        self._wanted: dict[UpstreamPartition, dict[Delivery, Owner]] = {}
+        self._tokens = itertools.count(1)
+        self._resting: set[UpstreamPartition] = set()
+
+    def want(self, partition: Partition, owner: Owner, delivery: Delivery) -> None:
+        """A client asks for a delivery whose bytes were given up."""
+        self._wanted.setdefault(partition.source, {})[delivery] = owner
+        self.pump(partition)
+
+    def pump(self, partition: Partition) -> None:
+        """Read the next span again, if there is one and its partition has room for it."""
+        source = partition.source
+        if source in self._under_way or source in self._resting or not partition.is_active:
+            return
+        request = self._next(partition)
+        if request is not None:
+            self._under_way[source] = request
+            self._effects.append(RereadUpstream(self._group, request.token, source, request.span))
+
+    def begin_again(self, partition: Partition) -> None:
+        """What is being read again may be of a log that is not there any more."""
+        request = self._under_way.pop(partition.source, None)
+        if request is not None and isinstance(request.purpose, tuple):
+            owner, delivery = request.purpose
+            self._wanted.setdefault(partition.source, {})[delivery] = owner
+
+    def forget(self, source: UpstreamPartition) -> None:
+        self._under_way.pop(source, None)
+        self._wanted.pop(source, None)
+
+    def arrived(
+        self,
+        partition: Partition,
+        token: int,
+        batches: tuple[Batch, ...],
+        complete: bool,
+        error: str,
+        log_start: int,
+        now: float,
+    ) -> None:
+        """See `mesh.upstream.engine.Reread`."""
+        source = partition.source
+        request = self._under_way.get(source)
+        if request is None or request.token != token:
+            return
+        span = request.span
+        request.batches.extend(batches)
+        request.log_start = max(request.log_start, log_start)
+        if not complete:
+            return
+        del self._under_way[source]
+        covered, damage = self._cutting.clip(partition, request.batches, span)
+        error = error or damage
+        if error:
+            self._resting.add(source)
+            self._timers.at(now + RETRY_AFTER, lambda _: self._rest_over(partition))
+            fields = {"group": self._group, "partition": str(partition.source), "span": str(span), "reason": error}
+            self._effects.append(Report("records could not be read again from upstream", fields, "warning"))
+            span = Span(span.first, covered[-1].last) if covered else Span(span.first, span.first)
+            if not covered:
+                if isinstance(request.purpose, tuple):
+                    owner, delivery = request.purpose
+                    self._wanted.setdefault(source, {})[delivery] = owner
+                return
+        position = span.first
+        for batch in covered:
+            count_with(batch, position)
+            position = batch.last + 1
+        match request.purpose:
+            case Released() as released:
+                self._back_to_backlog(partition, released, span, covered, request, now)
+            case (owner, delivery):
+                self._back_to_window(partition, owner, delivery, span, covered, request, now)
+        self.pump(partition)
+
+    def _rest_over(self, partition: Partition) -> None:
+        self._resting.discard(partition.source)
+        self.pump(partition)
+
+    def _next(self, partition: Partition) -> Request | None:
+        wanted = self._wanted.get(partition.source, {})
+        while wanted:
+            delivery, owner = next(iter(wanted.items()))
+            del wanted[delivery]
+            if delivery.held and delivery.batch is None:
+                return Request(next(self._tokens), _chunk(Span(delivery.first, delivery.last)), (owner, delivery))
+        has_room = partition.backlog_bytes * 2 < self._settings.partition_budget
+        if partition.released and (has_room or partition.is_full):  # what fills it may not be given before these
+            released: Released = partition.released.peekitem(0)[1]
+            return Request(next(self._tokens), _chunk(released.span), released)
+        return None
+
+    def _back_to_backlog(
+        self,
+        partition: Partition,
+        released: Released,
+        span: Span,
+        covered: list[Batch],
+        request: Request,
+        now: float,
+    ) -> None:
+        if partition.released.get(released.span.first) is not released:
+            return
+        del partition.released[released.span.first]
+        if span.last < released.span.last:
+            rest = Span(span.last + 1, released.span.last)
+            partition.released[rest.first] = Released(rest, released.history, released.shunned)
+        self._skip_empty(partition, span, covered, request)
+        for batch in covered:
+            self._put_back(partition, Available(batch, released.history, released.shunned))
+        self._distribution.distribute(partition, now)
+
+    def _back_to_window(
+        self,
+        partition: Partition,
+        owner: Owner,
+        delivery: Delivery,
+        span: Span,
+        covered: list[Batch],
+        request: Request,
+        now: float,
+    ) -> None:
+        if not delivery.held or delivery.batch is not None:
+            return
+        settled_meanwhile = delivery.first
+        parts: list[Delivery] = []
+        for whole in covered:
+            first = max(whole.first, settled_meanwhile)
+            if first <= whole.last:
+                virtual = delivery.virtual + first - delivery.first
+                batch = from_offset(whole, first)
+                part = Delivery(virtual, first, batch.last, batch, delivery.history, since=delivery.since)
+                batch.first = first
+                rebase(batch, part.base_offset(batch))
+                parts.append(part)
+        if span.last < delivery.last:
+            first = max(span.last + 1, delivery.first)
+            virtual = delivery.virtual + first - delivery.first
+            parts.append(Delivery(virtual, first, delivery.last, None, delivery.history, since=delivery.since))
+        if span.last >= delivery.first:
+            self._skip_empty(partition, Span(max(span.first, delivery.first), span.last), covered, request)
+        self._distribution.free(owner.member, owner.window.replace(delivery, parts))
+        self._ready(owner.window, now)
+        for part in parts:  # not before they were sent: the budget may have no room for them
+            if part.batch is not None and part.held:
+                self._replays.keep(owner.window, part)
+
+    def _skip_empty(self, partition: Partition, span: Span, covered: list[Batch], request: Request) -> None:
+        """Where no record is left upstream there is nothing to process: it counts as settled. What was deleted is told;
+        gaps that compaction left, and the markers of transactions, are usual."""
+        self._distribution.touched.add(partition)
+        empty = [span]
+        for batch in covered:
+            empty = cut_out(empty, Span(batch.first, batch.last))
+        deleted = common(span, Span(span.first, max(request.log_start - 1, span.first)))
+        gone = [deleted] if deleted is not None and request.log_start > span.first else []
+        for batch in request.batches:
+            gone = cut_out(gone, Span(batch.base, batch.last))
+        for each in empty:
+            partition.ledger.settle_empty(each.first, each.last)
+        self._notes.add(Kind.GONE, partition.source, empty)
+        if count := sum(map(len, gone)):
+            self._effects.append(Gone(self._group, partition.source, span, count, was_read=True))
+
+
+def _chunk(span: Span) -> Span:
+    return Span(span.first, min(span.last, span.first + CHUNK - 1))

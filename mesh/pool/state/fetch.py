@@ -1,0 +1,63 @@
+"""What a Fetch asks, and what it is answered, in virtual terms.
+
+What there is for each partition is a tuple: a frozen dataclass takes two to three times as long to make, and a Fetch
+of a large topic has sixty of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mesh.pool.common.ids import GroupId
+from mesh.records.spans import TopicName
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import Buffer
+
+
+class FetchPartition(NamedTuple):
+    """One partition of a Fetch request, in virtual terms. maximum: partition_max_bytes."""
+
+    topic: TopicName | None
+    partition: int
+    offset: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """maximum: max_bytes; minimum: min_bytes; wait: seconds (max_wait_ms)."""
+
+    partitions: Sequence[FetchPartition]
+    minimum: int
+    maximum: int
+    wait: float
+
+
+class FetchedPartition(NamedTuple):
+    """records: whole batches, re-based; empty where nothing is to be had. high_watermark: -1 with an error."""
+
+    error: ErrorCode
+    high_watermark: int
+    records: tuple[Buffer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What an answer holds, for those who count: records and bytes by topic. redelivered: offsets that another member,
+    or this one, was sent before and gave up."""
+
+    group: GroupId
+    topics: Mapping[TopicName, tuple[int, int]]
+    redelivered: int
+    is_new: bool
+    """Whether some of it was sent to nobody before. What a client gives back and takes again is not new."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """One entry for every partition of the request, in its order."""
+
+    partitions: tuple[FetchedPartition, ...]
+    delivered: Delivered | None = None

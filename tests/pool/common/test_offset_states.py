@@ -1,0 +1,27 @@
+"""The table of transitions, and its picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mesh.pool.common.offset_states import SETTLED, TRANSITIONS, Happening, State, drawn, picture
+from tests.pool.checks import reachable
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "how-it-works.md"
+
+
+def test_the_picture_in_the_document_is_that_of_the_table() -> None:
+    text = DOCUMENT.read_text()
+    assert drawn(text) == text, "python -m mesh.pool.common.offset_states draws it"
+    assert picture().count("-->") == len(TRANSITIONS) + 1 + len(SETTLED)
+
+
+def test_what_is_settled_stays_so() -> None:
+    for state in SETTLED:
+        assert reachable(state) == {state}
+
+
+def test_everything_is_settled_at_last_and_every_word_is_used() -> None:
+    assert all(reachable(state) & SETTLED for state in State)
+    assert reachable(State.AVAILABLE) == set(State)
+    assert {happening for _, happening in TRANSITIONS} == set(Happening)

@@ -1,0 +1,180 @@
+"""Pools that leave one upstream cluster and go on with the others: one that is removed, or is reached otherwise."""
+
+from __future__ import annotations
+
+from mesh.pool.common.effects import ConsumeUpstream, Effect, LeaveUpstream, SubscribeUpstream
+from mesh.pool.common.group_rules import GroupRules
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
+from mesh.records.spans import ClusterName
+from mesh.wire.errors import ErrorCode
+from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, source
+
+GRACE = 6.0
+
+
+def begin(auto_store: bool = True) -> tuple[World, Consumer]:
+    """A member that holds ten records of each cluster, with more in the backlogs."""
+    world = World(PoolSettings(linger=1_000.0), auto_store=auto_store)
+    consumer = world.consumer()
+    for index in (0, 2):
+        world.produce(index, 10)
+    consumer.fetch(wait=0.0)
+    for index in (0, 2):
+        world.produce(index, 10)
+    assert len(consumer.received) == 20
+    return world, consumer
+
+
+def leave(world: World, cluster: ClusterName = EU) -> None:
+    world.do(world.cluster.leave_cluster(cluster, GRACE, world.now))
+
+
+def left(effects: list[Effect]) -> list[ClusterName | None]:
+    return [effect.cluster for effect in effects if isinstance(effect, LeaveUpstream)]
+
+
+def subscribed(effects: list[Effect]) -> list[SubscribeUpstream]:
+    return [effect for effect in effects if isinstance(effect, SubscribeUpstream)]
+
+
+def test_nothing_of_it_is_given_any_more_and_the_others_go_on() -> None:
+    world, consumer = begin()
+    leave(world)
+    consumer.fetch(wait=0.5)
+    world.advance(1.0)
+    given = [partition for partition, _, _ in consumer.received[20:]]
+    assert given == [2] * 10
+    assert ConsumeUpstream(GROUP, EU, False) in world.effects
+    assert ConsumeUpstream(GROUP, US, False) not in world.effects
+    assert not world.cluster.has_left(EU)
+    assert not left(world.effects)
+    world.check()
+
+
+def test_it_is_left_when_what_is_held_of_it_is_committed() -> None:
+    world, consumer = begin(auto_store=False)
+    leave(world)
+    ticket = consumer.commit({0: consumer.positions[0]})
+    assert not left(world.effects), "it is not stored yet"
+    world.store()
+    assert world.answers[ticket].errors == {(ORDERS, 0): ErrorCode.NONE}  # type: ignore[attr-defined]
+    assert left(world.effects) == [EU]
+    assert world.cluster.has_left(EU)
+    assert world.stored == {source(0): 10}
+    world.check()
+
+
+def test_acknowledged_runs_stay_in_its_commit_and_the_rest_is_forfeited_when_the_time_is_over() -> None:
+    world, consumer = begin()
+    other = world.consumer("other")
+    other.fetch(partitions=[0], wait=0.0)
+    assert len(other.received) == 10
+    other.commit({0: other.positions[0]})
+    leave(world)
+    world.advance(GRACE)
+    assert left(world.effects) == [EU]
+    (report,) = world.reports("an upstream cluster was left")
+    assert (report.level, report.fields["in_flight"]) == ("warning", 10)
+    late = consumer.commit({0: consumer.positions[0], 2: consumer.positions[2]})
+    errors = world.answers[late].errors  # type: ignore[attr-defined]
+    assert errors == {(ORDERS, 0): ErrorCode.REBALANCE_IN_PROGRESS, (ORDERS, 2): ErrorCode.NONE}
+    world.check()
+    # Whoever reads it next gets what was not acknowledged, and only that.
+    world.do(world.cluster.come_back_to(EU, world.now))
+    world.assign(EU)
+    world.ends[source(0)] = 0
+    world.produce(0)
+    world.produce(0)
+    world.advance(1.0)
+    consumer.join()
+    consumer.fetch(partitions=[0], wait=0.0)
+    again = [value for partition, _, value in consumer.received[20:] if partition == 0]
+    assert again == [f"{source(0)}@{offset}".encode() for offset in range(10)]
+
+
+def test_it_is_consumed_again_when_the_pool_comes_back() -> None:
+    world, consumer = begin()
+    leave(world)
+    consumer.commit({0: consumer.positions[0]})
+    assert left(world.effects) == [EU]
+    before = len(world.effects)
+    consumer.fetch(partitions=[0], wait=100.0)
+    world.do(world.cluster.come_back_to(EU, world.now))
+    assert [effect.cluster for effect in subscribed(world.effects[before:])] == [EU]
+    world.assign(EU)
+    world.produce(0)
+    assert [value for partition, _, value in consumer.received if partition == 0] == [
+        f"{source(0)}@{offset}".encode() for offset in range(20)
+    ]
+    assert EU not in world.upstreams[GROUP].idle
+    world.check()
+
+
+def test_who_comes_back_before_it_was_left_goes_on_at_once() -> None:
+    world, consumer = begin()
+    leave(world)
+    consumer.fetch(partitions=[0], wait=100.0)
+    world.do(world.cluster.come_back_to(EU, world.now))
+    assert len([1 for partition, _, _ in consumer.received if partition == 0]) == 20
+    world.advance(2 * GRACE)
+    assert not left(world.effects)
+    world.check()
+
+
+def test_a_pool_that_begins_meanwhile_does_not_join_there() -> None:
+    world = World(PoolSettings(linger=1_000.0))
+    leave(world)
+    assert world.cluster.has_left(EU), "there is no pool"
+    consumer = world.consumer()
+    consumer.fetch(wait=1_000.0)
+    assert {effect.cluster for effect in subscribed(world.effects)} == {US}
+    world.advance(100.0)
+    stalls = world.reports("members wait, and nothing comes from upstream")
+    assert {stall.fields["partition"] for stall in stalls} == {str(source(2)), str(source(3))}
+    world.do(world.cluster.come_back_to(EU, world.now))
+    assert {effect.cluster for effect in subscribed(world.effects)} == {US, EU}
+
+
+def test_a_source_that_is_configured_no_longer_stays_listed_and_is_not_consumed() -> None:
+    world, consumer = begin()
+    fewer = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(US, ORDERS),))], [])
+    difference = world.cluster.topics.compare(fewer)
+    assert (difference.moves, set(difference.left)) == (False, {EU})
+    leave(world)
+    consumer.commit({0: consumer.positions[0]})
+    world.do(world.cluster.change_topics(fewer, world.now))
+    before = len(world.effects)
+    world.do(world.cluster.come_back_to(EU, world.now))
+    consumer.fetch(wait=0.5)
+    world.advance(100.0)
+    assert not subscribed(world.effects[before:])
+    assert len(world.cluster.topics.partitions(ORDERS)) == 4
+    assert [partition for partition, _, _ in consumer.received[20:]] == [2] * 10
+    assert not world.reports("members wait, and nothing comes from upstream")
+    world.check()
+    again = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(US, ORDERS), Source(EU, ORDERS)))], [])
+    world.do(world.cluster.change_topics(again, world.now))
+    assert [effect.cluster for effect in subscribed(world.effects[before:])] == [EU]
+
+
+def test_a_group_that_is_not_admitted_any_more_ends_when_it_is_drained() -> None:
+    world, consumer = begin()
+    world.do(world.cluster.change_rules(GroupRules(admitted=("other",)), GRACE, world.now))
+    assert GROUP in world.cluster.pools, "its member holds something"
+    consumer.commit({0: consumer.positions[0], 2: consumer.positions[2]})
+    assert GROUP not in world.cluster.pools
+    assert consumer.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
+    consumer.member_id = consumer.member_id.__class__("")
+    assert consumer.join().error is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_a_group_that_is_admitted_again_before_it_ended_goes_on() -> None:
+    world, consumer = begin()
+    world.do(world.cluster.change_rules(GroupRules(admitted=("other",)), GRACE, world.now))
+    world.do(world.cluster.change_rules(GroupRules(), GRACE, world.now))
+    consumer.fetch(wait=0.5)
+    assert len(consumer.received) == 40
+    world.advance(2 * GRACE)
+    assert GROUP in world.cluster.pools
+    world.check()
