@@ -80,7 +80,7 @@ fmt: install ## format and fix what ruff can
 
 fuzz: install ## hostile requests by the million, against the decoder and the whole server, e.g. make fuzz ARGS="--seed 7 --requests 2000000"
 	$(BIN)/python -m tests.wire.fuzz $(ARGS)
-	$(BIN)/python -m tests.server.fuzz $(ARGS)
+	$(BIN)/python -m tests.listener.fuzz $(ARGS)
 
 TARGET ?= server
 fuzz-guided: install ## coverage-guided, e.g. make fuzz-guided TARGET=decode ARGS="-runs=1000000" (tests/fuzz)

@@ -4,8 +4,8 @@ The CPU of a whole mesh differs by a tenth from one run to the next, so a journa
 seen there. It is worked out instead: how many events a GB leaves at full rate is counted in the journal of a real mesh;
 what an event costs is the difference between steps of a pool that keeps a journal and the same steps of one that keeps
 none, in CPU time of this process with all of its threads. The steps go the way they go in the mesh: the notes of the
-pool, the server's dispatch of effects, `mesh.server.journal`, Avro, lz4, librdkafka's producer. The broker is another
-process. Variants take turns, and the brackets hold 95 of 100 bootstrap samples of their medians.
+pool, the server's dispatch of effects, `mesh.telemetry.journal`, Avro, lz4, librdkafka's producer. The broker is
+another process. Variants take turns, and the brackets hold 95 of 100 bootstrap samples of their medians.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from mesh.pipelines.kafka import Stretch, logs, read_pages
 from mesh.pool.common.delivery_events import Note
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId
-from mesh.server.journal import Journal, Writer
-from mesh.server.metrics import Metrics
-from mesh.server.telling import Telling
-from mesh.server.virtual_cluster import VirtualClusterServer
+from mesh.runtime.pool.reports import Telling
+from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.telemetry.journal import Journal, Writer
+from mesh.telemetry.metrics import Metrics
 from mesh.upstream.journal import JournalWriter
 from tests.integration.processes import eventually
 

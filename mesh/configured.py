@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from mesh.config.model import ClientLimits, Cluster, NamedTopic, PrefixRule
 from mesh.config.model import Pool as PoolConfig
+from mesh.listener.limits import Limits
 from mesh.pool.common import topics as pool_topics
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.history import Redelivery
@@ -13,7 +14,6 @@ from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
-from mesh.server.limits import Limits
 
 
 def limits_of(limits: ClientLimits) -> Limits:

@@ -27,7 +27,7 @@ NAMES: Final = (
     _.locks,  # lives by its timer; a debugger finds it there
     # What tests hold the code to.
     _.NAMES,  # of this file
-    _.VOCABULARY,  # tests/server/test_logs.py: the keys of log entries, explained
+    _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
     # A field of an answer to a holder of leases, who reads it.
     _.active,

@@ -13,6 +13,8 @@ from uuid import uuid4
 import anyio
 import anyio.abc
 
+from mesh.admin.http import AdminAccess, serve_admin
+from mesh.admin.leases import LeaseApi
 from mesh.app.clusters import Clusters
 from mesh.app.readiness import Readiness
 from mesh.app.reconfiguring import AdminSetup, Reconfiguring
@@ -20,17 +22,15 @@ from mesh.app.virtual_clusters import VirtualClusters
 from mesh.config.model import Admin, Config
 from mesh.config.warnings import warnings_of
 from mesh.configured import properties_of
+from mesh.listener.limits import Descriptors, raise_descriptor_limit
+from mesh.listener.listener_setup import admin_certificate
+from mesh.listener.watched_files import watch
 from mesh.pool.intake.backpressure import MemoryBudget
-from mesh.server.admin import AdminAccess, serve_admin
-from mesh.server.journal import Journal
-from mesh.server.leases import LeaseApi
-from mesh.server.limits import Descriptors, raise_descriptor_limit
-from mesh.server.listener_setup import admin_certificate
-from mesh.server.logs import configure_logs, get_logger
-from mesh.server.loop_lag import measure_loop_lag
-from mesh.server.metrics import Metrics
-from mesh.server.reloading import watch
-from mesh.server.troubles import Troubles
+from mesh.telemetry.journal import Journal
+from mesh.telemetry.logs import configure_logs, get_logger
+from mesh.telemetry.loop_lag import measure_loop_lag
+from mesh.telemetry.metrics import Metrics
+from mesh.telemetry.upstream_health import Troubles
 from mesh.upstream.journal import JournalWriter
 
 log = get_logger(__name__)

@@ -12,9 +12,9 @@ from mesh.config.model import Pool as PoolConfig
 from mesh.configured import properties_of
 from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName
-from mesh.server.logs import get_logger
-from mesh.server.trouble_watch import found, not_reached
-from mesh.server.troubles import Troubles
+from mesh.telemetry.logs import get_logger
+from mesh.telemetry.problem_watch import found, not_reached
+from mesh.telemetry.upstream_health import Troubles
 from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
 from mesh.upstream.choice import choose, make_engine

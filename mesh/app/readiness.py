@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from mesh.server.draining import answer as answer_drain
-from mesh.server.status import status_of
-from mesh.server.troubles import Troubles
-from mesh.server.virtual_cluster import VirtualClusterServer
+from mesh.admin.drain import answer as answer_drain
+from mesh.admin.status import status_of
+from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.telemetry.upstream_health import Troubles
 
 _NO_TOKEN = "the admin address has no token (admin.token): {} on loopback only"
 

@@ -18,6 +18,8 @@ import anyio
 import anyio.abc
 from anyio.to_thread import run_sync
 
+from mesh.admin.http import AdminAccess
+from mesh.admin.leases import LeaseApi
 from mesh.app.clusters import Clusters
 from mesh.app.readiness import Readiness
 from mesh.app.virtual_clusters import Prepared, VirtualClusters
@@ -35,13 +37,11 @@ from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError
 from mesh.config.model import Config
 from mesh.config.warnings import warnings_of
+from mesh.listener.listener_setup import AdminCertificate, admin_certificate
 from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.records.spans import ClusterName
-from mesh.server.admin import AdminAccess
-from mesh.server.families import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, Sample
-from mesh.server.leases import LeaseApi
-from mesh.server.listener_setup import AdminCertificate, admin_certificate
-from mesh.server.logs import configure_logs, get_logger
+from mesh.telemetry.logs import configure_logs, get_logger
+from mesh.telemetry.metric_definitions import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, Sample
 
 log = get_logger(__name__)
 

@@ -17,29 +17,29 @@ import anyio.abc
 from mesh.apis.api import Address as ApiAddress
 from mesh.apis.api import Endpoint
 from mesh.app.clusters import Clusters
-from mesh.app.listening import Listening
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import Config
 from mesh.config.model import VirtualCluster as VirtualClusterConfig
 from mesh.config.values import Address
 from mesh.configured import clusters_of, limits_of, rules_of, settings_of, topics_of
+from mesh.listener.bound_address import Listening
+from mesh.listener.limits import Descriptors, Gate
+from mesh.listener.listener_setup import ListenerSetup
+from mesh.listener.security import ListenerSecurity
+from mesh.listener.watched_files import Watched
 from mesh.pool.common.ids import GroupId
 from mesh.pool.core import VirtualCluster
 from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.records.spans import ClusterName, TopicName
-from mesh.server.administration import UpstreamAdministration
-from mesh.server.dead_letters import Bury, DeadLetterOffice, bury_nothing
-from mesh.server.families import Sample
-from mesh.server.journal import Journal
-from mesh.server.limits import Descriptors, Gate
-from mesh.server.listener_setup import ListenerSetup
-from mesh.server.logs import get_logger
-from mesh.server.metrics import Metrics
-from mesh.server.reloading import Watched
-from mesh.server.samples import samples_of
-from mesh.server.security import ListenerSecurity
-from mesh.server.troubles import Troubles
-from mesh.server.virtual_cluster import VirtualClusterServer
+from mesh.runtime.pool.administration import UpstreamAdministration
+from mesh.runtime.pool.dead_letters import Bury, DeadLetterOffice, bury_nothing
+from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.runtime.pool.samples import samples_of
+from mesh.telemetry.journal import Journal
+from mesh.telemetry.logs import get_logger
+from mesh.telemetry.metric_definitions import Sample
+from mesh.telemetry.metrics import Metrics
+from mesh.telemetry.upstream_health import Troubles
 from mesh.upstream.engine import Engine, EngineEvent
 
 log = get_logger(__name__)

@@ -1,1 +1,1 @@
-"""Who a client is and what it may do. No IO and no clock: files, sockets, threads and time are `mesh.server`'s."""
+"""Who a client is and what it may do. No IO and no clock: files, sockets, threads and time are `mesh.listener`'s."""

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from mesh.app import Application, Readiness
 from mesh.config.model import ClientLimits, Config
 from mesh.configured import limits_of
-from mesh.server.limits import Limits
-from mesh.server.troubles import Troubles
+from mesh.listener.limits import Limits
+from mesh.telemetry.upstream_health import Troubles
 from tests.integration.processes import free_port
 
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from starlette.routing import Route
 
+from mesh.admin.http import admin_app
 from mesh.config import Config, load
-from mesh.server.admin import admin_app
 
 HERE: Final = Path(__file__).parents[2]
 MANIFEST: Final = HERE / "config/kubernetes/kafka-mesh.yaml"

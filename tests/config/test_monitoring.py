@@ -15,8 +15,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.records.batch import Batch
-from mesh.server.families import FAMILIES, Sample
-from mesh.server.metrics import Metrics
+from mesh.telemetry.metric_definitions import FAMILIES, Sample
+from mesh.telemetry.metrics import Metrics
 from mesh.wire.errors import ErrorCode
 
 FOLDER = Path(__file__).parents[2] / "config"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 
+from mesh.admin.status import status_of
 from mesh.demo.seen import SeenTopic, seen
-from mesh.server.metrics import Metrics
-from mesh.server.status import status_of
+from mesh.telemetry.metrics import Metrics
 from tests.pool.harness import EU, GROUP, ORDERS, US
-from tests.server.harness import Bench
+from tests.runtime.pool.harness import Bench
 
 METRICS = """\
 # TYPE kafka_mesh_records_in counter

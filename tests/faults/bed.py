@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mesh.server.troubles import WORDS
+from mesh.telemetry.upstream_health import WORDS
 from mesh.upstream.trouble import Trouble
 from tests.integration.bench import Bench
 from tests.integration.mesh_process import Mesh

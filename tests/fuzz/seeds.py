@@ -14,9 +14,9 @@ from unittest.mock import patch
 
 import structlog
 
+from tests.fake_time import FakeTimeLoop
 from tests.fuzz.targets import HEADERS, PEERS, Server, play, same_ids, step, steps
-from tests.server.fake_time import FakeTimeLoop
-from tests.server.fuzz import Generator
+from tests.listener.fuzz import Generator
 from tests.wire.entities import ALL_VERSIONS, header_and_body
 
 SCRIPTS = 150

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest.mock import patch
 
+from mesh.listener.limits import Limits
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.settings import PoolSettings
-from mesh.server.limits import Limits
 from mesh.wire.connection import ServerConnection
 from mesh.wire.errors import ProtocolError
-from tests.server.fake_time import FakeTimeLoop
-from tests.server.harness import Bench, Peer
+from tests.fake_time import FakeTimeLoop
+from tests.runtime.pool.harness import Bench, Peer
 from tests.wire.entities import ALL_VERSIONS, frame, header_and_body
 from tests.wire.fuzz import SERVED
 

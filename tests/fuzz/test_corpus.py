@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from mesh.server.connection import DownstreamConnection
+from mesh.listener.connection import DownstreamConnection
 from tests.fuzz.corpus import inputs
 from tests.fuzz.targets import TARGETS, Server, decode, step, steps
 from tests.wire.entities import ALL_VERSIONS, header_and_body

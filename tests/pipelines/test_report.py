@@ -16,12 +16,12 @@ from mesh.pipelines.figures import COUNTS, Figures
 from mesh.pipelines.records import Holes
 from mesh.pipelines.report import Report, figures_of
 from mesh.pipelines.report_page import page
+from tests.admin.test_page import asked_for, look
+from tests.admin.test_page import browser as browser
 from tests.documents import ROOT, blocks
 from tests.pipelines.busy import LEASES, STUCK, rows
 from tests.pipelines.lists import Rows
 from tests.pipelines.test_auditing import NEEDED, written
-from tests.server.test_page import asked_for, look
-from tests.server.test_page import browser as browser
 
 SECONDS = 300
 needs_browser = pytest.mark.skipif(

@@ -1,0 +1,58 @@
+"""`/drain` of the admin address: one pool stops, or serves again. docs/operations.md says what its members see.
+
+    POST /drain?group=billing             give nothing more, let members commit, leave the upstream groups
+    GET /drain?group=billing              how far that is
+    DELETE /drain?group=billing           serve again
+
+`virtual_cluster=` names which one is meant, where there are several. `grace=` is the time members have, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mesh.pool.common.ids import GroupId
+from mesh.runtime.pool.runtime import VirtualClusterServer
+
+LONGEST_GRACE = 3_600.0
+
+
+def answer(
+    servers: Sequence[VirtualClusterServer], grace: float, method: str, asked: Mapping[str, str]
+) -> tuple[int, dict[str, Any]]:
+    """The HTTP status, and what to say. grace: seconds, unless it is asked for another one."""
+    named = [server for server in servers if server.name == asked.get("virtual_cluster", server.name)]
+    group = GroupId(asked.get("group", ""))
+    if not group:
+        return 400, {"problem": "group: name the group"}
+    if len(named) != 1:
+        names = ", ".join(server.name for server in servers)
+        return 400, {"problem": f"virtual_cluster: {asked.get('virtual_cluster', '')!r}, not one of {names}"}
+    seconds = _grace(asked.get("grace"), grace)
+    if seconds is None:
+        return 400, {"problem": f"grace: {asked['grace']!r}, not seconds from 0 to {LONGEST_GRACE:g}"}
+    (server,) = named
+    if method == "POST":
+        server.drain_pool(group, seconds)
+    elif method == "DELETE":
+        server.serve_again(group)
+    duty, held = server.cluster.duty(group)
+    pool = server.cluster.pools.get(group)
+    members = sum(1 for _ in pool.members) if pool is not None else 0
+    return 200, {
+        "virtual_cluster": server.name,
+        "group": group,
+        "state": duty.value,
+        "held": held,
+        "members": members,
+        "leaving": server.engines.is_closing(group),
+    }
+
+
+def _grace(asked: str | None, usual: float) -> float | None:
+    try:
+        seconds = float(asked) if asked is not None else usual
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds <= LONGEST_GRACE else None

@@ -1,0 +1,336 @@
+"""Range leases over HTTP, on the admin address: what a batch engine asks of a pool. docs/spark.md says what for.
+
+Bodies and answers are JSON, described by the OpenAPI document at `OPENAPI`; errors are `{"error": ..., "detail": ...}`.
+Times are seconds; `deadline` is a time of day, seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mesh.admin.lease_bodies import (
+    AcknowledgeBody,
+    BacklogAnswer,
+    BacklogBody,
+    Body,
+    ClaimBody,
+    CreateBody,
+    GroupBody,
+    HeldLease,
+    HolderBody,
+    LeaseAnswer,
+    LeaseList,
+    PartitionAnswer,
+    RangeBody,
+    RenewBody,
+    SettledAnswer,
+)
+from mesh.admin.openapi import Operation, document
+from mesh.pool.common.ids import GroupId, Ticket
+from mesh.pool.pool import Pool
+from mesh.pool.state.leases import (
+    LONGEST_NAME,
+    Acknowledgement,
+    Claim,
+    HolderId,
+    LeaseBacklog,
+    LeaseGranted,
+    LeaseId,
+    LeaseRequest,
+    LeaseSettled,
+    NoRoom,
+    NotStored,
+    PartitionBacklog,
+    Range,
+    UnknownLease,
+)
+from mesh.records.spans import ClusterName, TopicName
+from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.wire.errors import ErrorCode
+
+PREFIX: Final = "/leases"
+OPENAPI: Final = "/openapi.json"
+LARGEST_BODY: Final = 2 << 20
+"""Bytes."""
+NO_TOKEN: Final = "the admin address has no token (admin.token); then there are leases on loopback addresses only"
+GRACE: Final = 10.0
+"""Seconds beyond what a request waits for, after which its answer is not waited for any more."""
+
+
+class Refused(Exception):
+    """The answer to a request that cannot be done."""
+
+    def __init__(self, status: int, error: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.error, self.detail = status, error, detail
+
+
+_LEASE: Final = PREFIX + "/{lease}"
+OPERATIONS: Final = (
+    Operation("create", "POST", PREFIX, "Lease what nobody holds", CreateBody, LeaseAnswer),
+    Operation("list", "GET", PREFIX, "All leases of this process", None, LeaseList),
+    Operation("backlog", "POST", f"{PREFIX}/backlog", "How much there is", BacklogBody, BacklogAnswer),
+    Operation("claim", "POST", f"{_LEASE}/claim", "Go on with a lease", ClaimBody, SettledAnswer),
+    Operation("renew", "POST", f"{_LEASE}/renew", "Hold a lease for longer", RenewBody, LeaseAnswer),
+    Operation("acknowledge", "POST", f"{_LEASE}/acknowledge", "Be through with it", AcknowledgeBody, SettledAnswer),
+    Operation("release", "POST", f"{_LEASE}/release", "Give it back", HolderBody, SettledAnswer),
+)
+
+Given = TypeVar("Given", bound=Body)
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class LeaseApi:
+    """servers: the virtual clusters, as far as they are there; clusters: bootstrap servers by name. is_open: whether
+    somebody who reaches the address may use it; what is leased here, others do not get."""
+
+    def __init__(
+        self, servers: list[VirtualClusterServer], clusters: Mapping[ClusterName, str], is_open: bool = True
+    ) -> None:
+        self._servers = servers
+        self._clusters = clusters
+        self.is_open = is_open
+
+    def routes(self) -> list[Route]:
+        handlers = {
+            "create": self.create,
+            "list": self.list,
+            "backlog": self.backlog,
+            "claim": self.claim,
+            "renew": self.renew,
+            "acknowledge": self.acknowledge,
+            "release": self.release,
+        }
+        described = document(OPERATIONS)
+
+        async def openapi(_request: Request) -> Response:
+            return JSONResponse(described)
+
+        routes = [Route(each.path, self._answered(handlers[each.name]), methods=[each.method]) for each in OPERATIONS]
+        return [*routes, Route(OPENAPI, openapi, methods=["GET"])]
+
+    # Requests
+
+    async def create(self, request: Request) -> LeaseAnswer:
+        body = await _body(request, CreateBody)
+        wanted = LeaseRequest(
+            id=LeaseId(uuid.uuid4().hex[:16]),
+            holder=HolderId(body.holder),
+            topics=tuple(map(TopicName, body.topics)),
+            most=body.max_records,
+            most_bytes=body.max_bytes,
+            ttl=body.ttl,
+            completed=LeaseId(body.completed) if body.completed is not None else None,
+            wait=body.wait,
+            ends={each.place: each.end for each in body.ends} if body.ends is not None else None,
+        )
+        server = self._server(body)
+        self._refuse_unknown(server, wanted.topics)
+        result = await self._ask(body, lambda pool, ticket: pool.lease(ticket, wanted, server.now()), body.wait)
+        return self._granted(server, _expect(result, LeaseGranted))
+
+    async def claim(self, request: Request) -> SettledAnswer:
+        body = await _body(request, ClaimBody)
+        claim = Claim(
+            id=_lease_of(request),
+            holder=HolderId(body.holder),
+            ranges=_ranges(body.ranges),
+            ttl=body.ttl,
+            wait=body.wait,
+        )
+        server = self._server(body)
+        result = await self._ask(body, lambda pool, ticket: pool.claim(ticket, claim, server.now()), body.wait)
+        return _settled(_expect(result, LeaseSettled))
+
+    async def renew(self, request: Request) -> LeaseAnswer:
+        body, id = await _body(request, RenewBody), _lease_of(request)
+        server, holder = self._server(body), HolderId(body.holder)
+        result = await self._ask(
+            body, lambda pool, ticket: pool.leases.renew(ticket, id, holder, body.ttl, server.now())
+        )
+        return self._granted(server, _expect(result, LeaseGranted))
+
+    async def acknowledge(self, request: Request) -> SettledAnswer:
+        body = await _body(request, AcknowledgeBody)
+        wanted = Acknowledgement(
+            id=_lease_of(request),
+            holder=HolderId(body.holder),
+            ranges=_ranges(body.ranges) if body.ranges is not None else None,
+            size=body.bytes,
+        )
+        server = self._server(body)
+        result = await self._ask(body, lambda pool, ticket: pool.acknowledge_lease(ticket, wanted, server.now()))
+        return _settled(_expect(result, LeaseSettled))
+
+    async def release(self, request: Request) -> SettledAnswer:
+        body, id = await _body(request, HolderBody), _lease_of(request)
+        server, holder = self._server(body), HolderId(body.holder)
+        result = await self._ask(body, lambda pool, ticket: pool.leases.release(ticket, id, holder, server.now()))
+        return _settled(_expect(result, LeaseSettled))
+
+    async def list(self, _request: Request) -> LeaseList:
+        return LeaseList(
+            leases=tuple(
+                HeldLease(
+                    virtual_cluster=server.name,
+                    group=pool.group,
+                    lease=lease.id,
+                    holder=lease.holder,
+                    deadline=_time_of_day(server, lease.deadline),
+                    ranges=_bodies(ranges),
+                )
+                for server in self._servers
+                for pool in server.cluster.pools.values()
+                for lease, ranges in pool.leases.view()
+            )
+        )
+
+    async def backlog(self, request: Request) -> BacklogAnswer:
+        """Without `wait` it changes nothing, and does not make the mesh join the group upstream."""
+        body = await _body(request, BacklogBody)
+        server, topics = self._server(body), tuple(map(TopicName, body.topics))
+        pool = server.cluster.pools.get(GroupId(body.group))
+        known: Iterable[PartitionBacklog] = pool.leases.backlog(topics) if pool is not None else ()
+        if body.wait:
+            self._refuse_unknown(server, topics)
+            asked = await self._ask(
+                body, lambda pool, ticket: pool.look_at(ticket, topics, body.wait, server.now()), body.wait
+            )
+            known = _expect(asked, LeaseBacklog).partitions
+        return BacklogAnswer(
+            active=pool is not None or body.wait > 0,
+            partitions=tuple(
+                PartitionAnswer(
+                    cluster=each.partition.cluster,
+                    topic=each.partition.topic,
+                    partition=each.partition.partition,
+                    available=each.available,
+                    leased=each.leased,
+                    lag=each.lag,
+                    end=each.end,
+                )
+                for each in known
+            ),
+            isolation=server.isolation,
+        )
+
+    # How
+
+    def _server(self, body: GroupBody) -> VirtualClusterServer:
+        for server in self._servers:
+            if server.name == body.virtual_cluster:
+                return server
+        known = ", ".join(sorted(server.name for server in self._servers)) or "none yet"
+        raise Refused(
+            404, "unknown_virtual_cluster", f"there is no virtual cluster {body.virtual_cluster!r}; there are: {known}"
+        )
+
+    def _refuse_unknown(self, server: VirtualClusterServer, topics: Iterable[TopicName]) -> None:
+        for topic in topics:
+            if topic not in server.cluster.topics:
+                server.missing_topic(topic)
+                raise Refused(404, "unknown_topic", f"virtual cluster {server.name!r} has no topic {topic!r}")
+
+    async def _ask(self, body: GroupBody, step: Callable[[Pool, Ticket], None], wait: float = 0.0) -> object:
+        server, group = self._server(body), GroupId(body.group)
+        reply = server.leasing(group, step)
+        if reply is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            raise Refused(503, "unavailable", "this process is stopping; ask again, or another one")
+        if isinstance(reply, ErrorCode):
+            raise Refused(403, "refused_group", f"group {body.group!r} may not be used here: {reply.name}")
+        try:
+            async with asyncio.timeout(wait + GRACE):
+                return await reply
+        except TimeoutError:
+            raise Refused(503, "unavailable", "no answer in time; ask again") from None
+
+    def _granted(self, server: VirtualClusterServer, granted: LeaseGranted) -> LeaseAnswer:
+        named = sorted({each.partition.cluster for each in granted.ranges})
+        return LeaseAnswer(
+            lease=granted.id,
+            deadline=_time_of_day(server, granted.deadline),
+            ranges=_bodies(granted.ranges),
+            bootstrap_servers={name: self._clusters[name] for name in named},
+            isolation=server.isolation,
+        )
+
+    def _answered(self, handle: Callable[[Request], Awaitable[Body]]) -> Handler:
+        async def answer(request: Request) -> Response:
+            try:
+                if not self.is_open:
+                    raise Refused(403, "no_token_set", NO_TOKEN)
+                return JSONResponse((await handle(request)).model_dump())
+            except Refused as refused:
+                return JSONResponse({"error": refused.error, "detail": refused.detail}, status_code=refused.status)
+
+        return answer
+
+
+async def _body(request: Request, kind: type[Given]) -> Given:
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > LARGEST_BODY:
+            raise Refused(413, "too_large", f"the body may have {LARGEST_BODY} bytes at most")
+    try:
+        return kind.model_validate_json(bytes(data))
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the body"
+        raise Refused(422, "invalid", f"{where}: {first['msg']}") from problem
+
+
+def _lease_of(request: Request) -> LeaseId:
+    name = request.path_params["lease"]
+    if not 0 < len(name) <= LONGEST_NAME or not name.isascii():
+        raise Refused(422, "invalid", f"a lease's name has 1 to {LONGEST_NAME} ASCII characters")
+    return LeaseId(name)
+
+
+def _expect(result: object, kind: type[Any]) -> Any:
+    match result:
+        case NotStored():
+            raise Refused(503, "not_stored", "the upstream cluster did not store it in time; ask again")
+        case NoRoom(partition, runs):
+            detail = f"leases of {partition} would be {runs} runs, for which its commit metadata has no room"
+            raise Refused(503, "no_room", f"{detail}; nothing was done")
+        case UnknownLease():
+            raise Refused(404, "unknown_lease", "this holder has no lease of that name; it may have ended")
+        case _:
+            assert isinstance(result, kind)
+            return result
+
+
+def _time_of_day(server: VirtualClusterServer, deadline: float) -> float:
+    return round(time.time() + deadline - server.now(), 3)
+
+
+def _ranges(bodies: Iterable[RangeBody]) -> tuple[Range, ...]:
+    return tuple(each.to_range() for each in bodies)
+
+
+def _bodies(ranges: Iterable[Range]) -> tuple[RangeBody, ...]:
+    return tuple(
+        RangeBody(
+            cluster=each.partition.cluster,
+            topic=each.partition.topic,
+            partition=each.partition.partition,
+            first=each.span.first,
+            last=each.span.last,
+            topic_id=each.topic_id,
+        )
+        for each in ranges
+    )
+
+
+def _settled(settled: LeaseSettled) -> SettledAnswer:
+    return SettledAnswer(done=_bodies(settled.done), lost=_bodies(settled.lost), absent=_bodies(settled.absent))

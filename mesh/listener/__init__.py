@@ -1,0 +1,1 @@
+"""Clients' sockets, whatever the target: ports, TLS, admission, authentication, limits, requests."""

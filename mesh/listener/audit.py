@@ -1,0 +1,42 @@
+"""A log entry for what clients asked for and were refused by the rules, and its count."""
+
+from __future__ import annotations
+
+from mesh.apis.authorization import Refusal
+from mesh.listener.peer import Peer
+from mesh.telemetry.log_rate import Rate
+from mesh.telemetry.logs import get_logger
+from mesh.telemetry.metrics import Metrics
+from mesh.wire.connection import Request
+
+log = get_logger(__name__)
+
+
+class Audit:
+    """One for a virtual cluster. Everything is counted; entries are written at a bounded rate, and say how many were
+    left out before them."""
+
+    def __init__(self, virtual_cluster: str, metrics: Metrics) -> None:
+        self._virtual_cluster = virtual_cluster
+        self._metrics = metrics
+        self._rate = Rate()
+
+    def refused(self, connection: Peer, request: Request, refusal: Refusal, now: float) -> None:
+        api, operation, resource_type = request.api_key.name, refusal.operation.name, refusal.resource_type.name
+        self._metrics.refusal(self._virtual_cluster, api, operation, resource_type)
+        left_out = self._rate.admit(now)
+        if left_out is None:
+            return
+        log.warning(
+            "a request was refused by the rules",
+            virtual_cluster=self._virtual_cluster,
+            connection=connection.id,
+            client_host=connection.client_host,
+            client_id=(request.client_id or "")[:200],
+            principal=connection.session.principal,
+            api=api,
+            operation=operation,
+            resource_type=resource_type,
+            resource=refusal.name[:250],
+            left_out=left_out,
+        )

@@ -1,0 +1,52 @@
+"""An address that the process has: who serves there may change, and clients that come in between wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import anyio.abc
+
+from mesh.config.values import Address
+from mesh.listener.tls import BACKLOG, Server, TlsListener
+
+
+class Listening:
+    """bound: has the address, and accepts nothing by itself."""
+
+    def __init__(self, bound: asyncio.Server) -> None:
+        self._bound = bound
+        self._serving: list[asyncio.Server | TlsListener] = []
+
+    @classmethod
+    async def bind(cls, address: Address) -> Listening:
+        """Takes the address at once; clients are refused until somebody serves there. OSError if it is not free."""
+        loop = asyncio.get_running_loop()
+        return cls(
+            await loop.create_server(
+                asyncio.Protocol, address.host, address.port, reuse_address=True, start_serving=False
+            )
+        )
+
+    async def serve(self, server: Server, tasks: anyio.abc.TaskGroup) -> None:
+        if server.security.tls is not None:
+            listener = TlsListener(self._bound, server, tasks)
+            await listener.start_serving()
+            self._serving.append(listener)
+            return
+        for each in self._bound.sockets:
+            own = socket.socket(fileno=os.dup(each.fileno()))
+            self._serving.append(
+                await asyncio.get_running_loop().create_server(server.accept, sock=own, backlog=BACKLOG)
+            )
+
+    def pause(self) -> None:
+        """Nobody serves there; clients that come wait until somebody does."""
+        for listener in self._serving:
+            listener.close()
+        self._serving.clear()
+
+    def close(self) -> None:
+        self.pause()
+        self._bound.close()

@@ -1,0 +1,103 @@
+"""The keys that an issuer of tokens publishes, fetched again and again, and soon when a token names an unknown one."""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from mesh.listener.security import Tokens
+from mesh.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from mesh.security.oauthbearer import TokenKeys
+
+log = get_logger(__name__)
+
+TIMEOUT: Final = 5.0
+"""Seconds that an endpoint may be silent."""
+LONGEST: Final = 15.0
+"""Seconds for one fetch, however much it brings meanwhile."""
+LARGEST: Final = 1 << 20
+"""Bytes of a key set."""
+PIECE: Final = 1 << 16
+"""Bytes that are read at a time."""
+SHORTEST_INTERVAL: Final = 5.0
+"""Seconds between two fetches: strangers can ask for one by sending a token that names a key nobody has."""
+
+Fetch = Callable[[], Awaitable["TokenKeys"]]
+
+
+class JwksSource:
+    """interval: seconds between two fetches if nobody asks for one. fetch: OSError or ValueError if it fails."""
+
+    def __init__(self, url: str, tokens: Tokens, interval: float, fetch: Fetch | None = None) -> None:
+        self._url = url
+        self._tokens = tokens
+        self._interval = interval
+        self._fetch = fetch or partial(fetch_in_thread, url, threading.Lock())
+        self._asked = anyio.Event()
+        self._fetched_at = -SHORTEST_INTERVAL
+        """When the fetch began that brought the keys which are in use."""
+
+    def refresh_soon(self) -> bool:
+        """A token names a key that is not known. False if the keys are too young for another fetch to bring it."""
+        if anyio.current_time() - self._fetched_at < SHORTEST_INTERVAL:
+            return False
+        self._asked.set()
+        return True
+
+    async def keep_fresh(self) -> None:
+        """Until cancelled. While the keys cannot be fetched the ones that are there stay in use."""
+        is_failing = False
+        while True:
+            self._asked = anyio.Event()
+            begun = anyio.current_time()
+            try:
+                with anyio.fail_after(LONGEST):
+                    self._tokens.keys = await self._fetch()
+                self._fetched_at = begun
+            except (OSError, ValueError) as problem:  # TimeoutError is an OSError
+                if not is_failing:
+                    reason = str(problem) or f"not finished within {LONGEST:g} s"
+                    log.warning("the keys for tokens cannot be fetched", path=self._url, reason=reason)
+                is_failing = True
+            else:
+                if is_failing:
+                    log.info("the keys for tokens are fetched again", path=self._url)
+                is_failing = False
+            await anyio.sleep(SHORTEST_INTERVAL)
+            if self._tokens.keys is not None:
+                with anyio.move_on_after(self._interval):
+                    await self._asked.wait()
+
+
+async def fetch_in_thread(url: str, one_at_a_time: threading.Lock) -> TokenKeys:
+    """The loop goes on meanwhile. A fetch that was given up may hang on; none is begun until it has ended."""
+    return await anyio.to_thread.run_sync(fetch, url, one_at_a_time, abandon_on_cancel=True)
+
+
+def fetch(url: str, one_at_a_time: threading.Lock) -> TokenKeys:
+    """OSError or ValueError if it fails."""
+    from mesh.security.oauthbearer import keys_of_jwks
+
+    if not one_at_a_time.acquire(blocking=False):
+        raise OSError("an earlier fetch has not ended yet")
+    try:
+        deadline = time.monotonic() + LONGEST
+        text = b""
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
+            while piece := response.read1(PIECE):
+                text += piece
+                if len(text) > LARGEST:
+                    raise ValueError(f"more than {LARGEST} bytes")
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"not finished within {LONGEST:g} s")
+    finally:
+        one_at_a_time.release()
+    return keys_of_jwks(text)

@@ -1,0 +1,165 @@
+"""From the configuration of a listener to its security, and to the files that may change while it runs."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
+from mesh.config.model import VirtualCluster
+from mesh.config.security import Authorization, ListenerTls, OAuthBearer
+from mesh.config.security import Sasl as SaslConfig
+from mesh.config.security import Tls as TlsConfig
+from mesh.config.security_files import load_rules, load_users, rules_of, stored_users
+from mesh.listener.jwks import JwksSource
+from mesh.listener.security import ListenerSecurity, Sasl, Tls, Tokens
+from mesh.listener.tls import server_context
+from mesh.listener.watched_files import Watched, describe
+from mesh.security.credentials import Credentials
+from mesh.security.distinguished_names import MappingRule
+from mesh.security.rules import Rules
+from mesh.security.sasl import Mechanism
+
+_TLS_FILES: Final = ("certificate_file", "key_file", "client_ca_file")
+
+
+class ListenerSetup:
+    """security: of the listener. watched: its files. key_source: of its keys, if they come from a URL.
+
+    changed: told when rules have changed. Raises ConfigurationError for files that cannot be used.
+    """
+
+    def __init__(self, config: VirtualCluster, path: KeyPath) -> None:
+        self.security = ListenerSecurity()
+        self.watched: list[Watched[Any]] = []
+        self.key_source: JwksSource | None = None
+        self.rules_changed: Callable[[], None] = lambda: None
+        problems: list[Mistake] = []
+        for watched, at in self._parts(config, path):
+            try:
+                watched.first()
+            except ConfigurationError as problem:
+                problems += [Mistake((*at, *each.path), each.value, each.allowed) for each in problem.mistakes]
+            except (OSError, ValueError) as problem:
+                problems.append(_mistake(at, watched.paths, problem))
+            self.watched.append(watched)
+        if problems:
+            raise ConfigurationError(problems)
+
+    def take_over(self, security: ListenerSecurity) -> None:
+        """From now on this is the setup of a listener that is at work already."""
+        security.change(self.security)
+        self.security = security
+
+    def _parts(self, config: VirtualCluster, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
+        if config.tls is not None:
+            yield self._tls(config.tls), (*path, "tls")
+        if config.sasl is not None:
+            yield from self._sasl(config.sasl, (*path, "sasl"))
+        if config.authorization is not None:
+            rules = "rules" if config.authorization.rules_file is None else "rules_file"
+            yield self._rules(config.authorization), (*path, "authorization", rules)
+
+    def _tls(self, config: ListenerTls) -> Watched[Any]:
+        mapping = [MappingRule.parse(rule) for rule in config.principal_mapping_rules]
+        files = [config.certificate_file, config.key_file]
+        if config.client_ca_file is not None:
+            files.append(config.client_ca_file)
+
+        def apply(context: Any) -> None:
+            self.security.tls = Tls(context, mapping)
+
+        return Watched(files, lambda: server_context(config), apply)
+
+    def _sasl(self, config: SaslConfig, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
+        secret = config.salt_secret.encode() if config.salt_secret is not None else None
+        sasl = Sasl(config.mechanisms, Credentials((), secret), time.time, None, config.longest_session)
+        self.security.sasl = sasl
+
+        def load() -> Credentials:
+            more = load_users(Path(config.users_file)) if config.users_file is not None else ()
+            names = [user.name for user in (*config.users, *more)]
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise ValueError(f"users that stand in the configuration and in users_file: {', '.join(sorted(twice))}")
+            return Credentials(stored_users((*config.users, *more)), secret)
+
+        def apply(credentials: Credentials) -> None:
+            sasl.credentials = credentials
+
+        files = [config.users_file] if config.users_file is not None else []
+        yield Watched(files, load, apply), (*path, "users_file" if files else "users")
+        if config.oauthbearer is not None and Mechanism.OAUTHBEARER in config.mechanisms:
+            yield from self._tokens(sasl, config.oauthbearer, (*path, "oauthbearer"))
+
+    def _tokens(self, sasl: Sasl, config: OAuthBearer, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
+        from mesh.security.oauthbearer import TokenKeys, TokenRules, keys_of_jwks
+
+        rules = TokenRules(
+            issuer=config.issuer,
+            audiences=config.audiences,
+            principal_claim=config.principal_claim,
+            clock_skew=config.clock_skew,
+        )
+        tokens = sasl.tokens = Tokens(rules, None)
+        if config.shared_secret is not None:
+            tokens.keys = TokenKeys({}, (), config.shared_secret.encode())
+        elif config.jwks_url is not None:
+            self.key_source = JwksSource(config.jwks_url, tokens, config.refresh)
+            tokens.refresh = self.key_source.refresh_soon
+        elif config.jwks_file is not None:
+            file = Path(config.jwks_file)
+
+            def apply(keys: TokenKeys) -> None:
+                tokens.keys = keys
+
+            yield Watched([config.jwks_file], lambda: keys_of_jwks(file.read_bytes()), apply), (*path, "jwks_file")
+
+    def _rules(self, config: Authorization) -> Watched[Any]:
+        def load() -> Rules:
+            return rules_of(config, load_rules(Path(config.rules_file)) if config.rules_file is not None else ())
+
+        def apply(rules: Rules) -> None:
+            self.security.rules = rules
+            self.rules_changed()
+
+        return Watched([config.rules_file] if config.rules_file is not None else [], load, apply)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminCertificate:
+    """context: of the admin address; it is given a new certificate when the files change."""
+
+    context: ssl.SSLContext
+    files: Watched[Any]
+
+
+def admin_certificate(config: TlsConfig, known: ssl.SSLContext | None = None) -> AdminCertificate:
+    """known: that is in use, and is changed. Raises ConfigurationError for files that cannot be used."""
+    files = [config.certificate_file, config.key_file]
+    try:
+        made = server_context(config)
+    except (OSError, ValueError) as problem:
+        raise ConfigurationError([_mistake(("admin", "tls"), files, problem)]) from None
+
+    context = known or made
+    context.minimum_version = made.minimum_version
+
+    def apply(_checked: object) -> None:
+        context.load_cert_chain(config.certificate_file, config.key_file, lambda: config.key_password or "")
+
+    watched = Watched(files, lambda: server_context(config), apply)
+    watched.first()
+    return AdminCertificate(context, watched)
+
+
+def _mistake(path: KeyPath, files: Sequence[str], problem: Exception) -> Mistake:
+    match problem:
+        case OSError(filename=str(name), strerror=str(reason)) if not isinstance(problem, ssl.SSLError):
+            # Of the TLS files, which are read together, it is this one.
+            key = (_TLS_FILES[files.index(name)],) if path[-1] == "tls" and name in files else ()
+            return Mistake((*path, *key), name, reason)
+    return Mistake(path, ", ".join(files), describe(problem))

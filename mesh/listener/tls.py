@@ -1,0 +1,167 @@
+"""TLS on a listener: contexts out of files, and the handshake of each connection that comes.
+
+The handshake is begun by us and not by the listening socket: so each one goes by the context of that moment, and one
+that fails is counted and logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections import Counter
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+import anyio.abc
+
+from mesh.config.security import ListenerTls
+from mesh.config.security import Tls as TlsConfig
+from mesh.listener.limits import network_of
+from mesh.listener.security import ListenerSecurity
+from mesh.telemetry.log_rate import Rate
+from mesh.telemetry.logs import get_logger
+from mesh.telemetry.metrics import Metrics
+
+log = get_logger(__name__)
+
+HANDSHAKE_TIMEOUT: Final = 10.0
+"""Seconds."""
+MOST_HANDSHAKES: Final = 500
+"""At the same time on one listener; further connections are closed at once. An address has no more of them than are
+left for the others: one that begins handshakes and never ends them keeps nobody else out."""
+BACKLOG: Final = 1024
+"""Connections that may wait to be accepted."""
+OUT_OF_FILES_DELAY: Final = 0.2
+"""Seconds before another one is tried."""
+
+
+def server_context(config: TlsConfig) -> ssl.SSLContext:
+    """OSError (ssl.SSLError is one) or ValueError if the files cannot be used; the message says which file, and why."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}[
+        config.minimum_version
+    ]
+    for path in (config.certificate_file, config.key_file):
+        Path(path).read_bytes()  # an OSError of its own names the file, OpenSSL's does not
+    try:
+        # A password that is asked for would be asked for at a terminal.
+        context.load_cert_chain(config.certificate_file, config.key_file, lambda: config.key_password or "")
+    except ssl.SSLError as error:
+        files = f"{config.certificate_file} and {config.key_file}"
+        raise ValueError(f"{files} are no certificate and its private key ({_reason(error)})") from None
+    if isinstance(config, ListenerTls) and config.client_ca_file is not None:
+        Path(config.client_ca_file).read_bytes()
+        try:
+            context.load_verify_locations(config.client_ca_file)
+        except ssl.SSLError as error:
+            raise ValueError(f"{config.client_ca_file} holds no certificate ({_reason(error)})") from None
+        modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+        context.verify_mode = modes[config.client_authentication]
+    return context
+
+
+class Server(Protocol):
+    """To whom the connections are given."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def security(self) -> ListenerSecurity: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    def accept(self) -> asyncio.Protocol: ...
+
+
+class TlsListener:
+    """Takes connections of an address, makes TLS connections of them, and gives them to a server.
+
+    bound: has the address, and accepts nothing by itself; it is left open.
+    """
+
+    def __init__(self, bound: asyncio.Server, server: Server, tasks: anyio.abc.TaskGroup) -> None:
+        self._server = server
+        self._tasks = tasks
+        self._shaking: Counter[str] = Counter()
+        self._rate = Rate()
+        self._sockets = [socket.socket(fileno=os.dup(each.fileno())) for each in bound.sockets]
+        self._accepting: list[anyio.CancelScope] = []
+
+    async def start_serving(self) -> None:
+        for listening in self._sockets:
+            listening.setblocking(False)
+            listening.listen(BACKLOG)
+            self._accepting.append(anyio.CancelScope())
+            self._tasks.start_soon(self._accept, listening, self._accepting[-1])
+
+    def close(self) -> None:
+        """Take no connection any more."""
+        for scope in self._accepting:
+            scope.cancel()
+
+    async def _accept(self, listening: socket.socket, scope: anyio.CancelScope) -> None:
+        with listening, scope:
+            await self._accept_all(listening)
+
+    async def _accept_all(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, peer = await loop.sock_accept(listening)
+            except OSError as error:
+                log.error("no connection can be accepted", virtual_cluster=self._server.name, reason=str(error))
+                await anyio.sleep(OUT_OF_FILES_DELAY)
+                continue
+            network = network_of(str(peer[0]))
+            if self._shaking[network] >= MOST_HANDSHAKES - self._shaking.total():
+                accepted.close()
+                self._failed(str(peer[0]), "busy", f"{self._shaking.total()} handshakes at the same time")
+            else:
+                self._shaking[network] += 1
+                self._tasks.start_soon(self._shake, accepted, str(peer[0]))
+
+    async def _shake(self, accepted: socket.socket, client_host: str) -> None:
+        assert self._server.security.tls is not None
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._server.accept,
+                accepted,
+                ssl=self._server.security.tls.context,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+            )
+        except ssl.SSLError as error:
+            self._failed(client_host, "handshake", _reason(error))
+        except TimeoutError:
+            self._failed(client_host, "timeout", f"not finished within {HANDSHAKE_TIMEOUT:g} s")
+        except OSError as error:
+            late = "is taking longer" in str(error)  # the two event loops say so in different ways
+            self._failed(client_host, "timeout" if late else "closed", str(error) or "the client closed the connection")
+        finally:
+            network = network_of(client_host)
+            self._shaking[network] -= 1
+            if not self._shaking[network]:
+                del self._shaking[network]
+
+    def _failed(self, client_host: str, reason: str, detail: str) -> None:
+        self._server.metrics.tls_failure(self._server.name, reason)
+        left_out = self._rate.admit(asyncio.get_running_loop().time())
+        if left_out is not None:
+            log.warning(
+                "a TLS handshake failed",
+                virtual_cluster=self._server.name,
+                client_host=client_host,
+                reason=reason,
+                detail=detail,
+                left_out=left_out,
+            )
+
+
+def _reason(error: ssl.SSLError) -> str:
+    # OpenSSL's own word, such as TLSV1_ALERT_UNKNOWN_CA, without its file names and line numbers.
+    return str(error.reason or error.strerror or type(error).__name__).lower().replace("_", " ")

@@ -1,0 +1,1 @@
+"""What carries decisions out: event loops of targets, with their IO."""

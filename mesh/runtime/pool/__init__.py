@@ -1,0 +1,1 @@
+"""The runtime of a pool target: effects carried out in order, engines, tools' queries, dead letters."""

@@ -1,0 +1,170 @@
+"""What the engines of one virtual cluster tell: to the pool it concerns, to who counts, to who watches for troubles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, assert_never
+
+from mesh.pool.common.effects import DeadLetterUpstream, Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.core import VirtualCluster
+from mesh.pool.intake.assignments import Assignment
+from mesh.pool.pool import Pool
+from mesh.records.spans import ClusterName
+from mesh.runtime.pool.engines import Engines
+from mesh.telemetry.metrics import Metrics
+from mesh.telemetry.problem_watch import TroubleWatch
+from mesh.telemetry.upstream_health import Troubles
+from mesh.upstream.engine import (
+    Assigned,
+    Committed,
+    EndReached,
+    EngineEvent,
+    EngineFailed,
+    GroupDown,
+    GroupUp,
+    HighWatermarks,
+    Lost,
+    PositionReset,
+    ReadingDown,
+    ReadingUp,
+    Received,
+    Reread,
+    Revoked,
+    SingleEvent,
+    SourceDown,
+    SourceUp,
+    Together,
+    TopicsIdentified,
+    Truncated,
+    Unopened,
+)
+
+OfLogs: TypeAlias = HighWatermarks | TopicsIdentified | PositionReset | Truncated
+OfAssignment: TypeAlias = Assigned | Unopened | Revoked | Lost
+OfSource: TypeAlias = SourceDown | SourceUp | GroupDown | GroupUp | ReadingDown | ReadingUp | EngineFailed
+
+
+class UpstreamEvents:
+    """now: seconds. carry_out: what the pools decide."""
+
+    def __init__(
+        self,
+        cluster: VirtualCluster,
+        engines: Engines,
+        metrics: Metrics,
+        troubles: Troubles,
+        now: Callable[[], float],
+        carry_out: Callable[[Sequence[Effect]], None],
+    ) -> None:
+        self._cluster = cluster
+        self._engines = engines
+        self._metrics = metrics
+        self._watch = TroubleWatch(cluster.name, troubles, metrics)
+        self._now = now
+        self._carry_out = carry_out
+
+    def happened(self, pool: Pool, cluster: ClusterName, event: EngineEvent) -> None:
+        now = self._now()
+
+        def tell(pool: Pool) -> None:
+            for each in event.events if isinstance(event, Together) else (event,):
+                self._tell(pool, cluster, each, now)
+
+        self._carry_out(self._cluster.upstream(pool, tell, now))
+
+    def buried(self, pool: Pool, effect: DeadLetterUpstream, error: str) -> None:
+        """A dead letter was written, or was not."""
+        source, offset, now = effect.partition, effect.batch.first, self._now()
+        if error:
+            self._metrics.dead_letter_failed(self._cluster.name, pool.group)
+        else:
+            self._metrics.dead_letter(self._cluster.name, pool.group)
+        self._carry_out(
+            self._cluster.upstream(pool, lambda pool: pool.inflow.dead_letter_ended(source, offset, error, now), now)
+        )
+
+    def left(self, group: GroupId, cluster: ClusterName) -> None:
+        """The group's pool has left one cluster."""
+        self._watch.left(group, cluster)
+
+    def ended(self, group: GroupId) -> None:
+        """The group's pool has ended."""
+        self._watch.ended(group)
+
+    def _tell(self, pool: Pool, cluster: ClusterName, event: SingleEvent, now: float) -> None:
+        match event:
+            case Received(partition, batches, engine):
+                self._metrics.received(cluster, partition.topic, engine, batches)
+                pool.inflow.received(partition, batches, now, event.gap)
+            case Committed(token, errors):
+                self._watch.committed(pool.group, cluster, errors)
+                pool.commits.committed(cluster, token, errors, now)
+            case EndReached(partition, offset, gap):
+                pool.inflow.reached_end(partition, offset, gap)
+            case Reread(partition, token, batches, complete, error, log_start):
+                pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
+            case Assigned() | Unopened() | Revoked() | Lost():
+                self._tell_of_assignment(pool, cluster, event, now)
+            case HighWatermarks() | TopicsIdentified() | PositionReset() | Truncated():
+                self._tell_of_logs(pool, cluster, event, now)
+            case _:
+                self._tell_of_source(pool, cluster, event)
+
+    def _tell_of_assignment(self, pool: Pool, cluster: ClusterName, event: OfAssignment, now: float) -> None:
+        match event:
+            case Assigned(partitions):
+                assignments = [
+                    Assignment(item.partition, item.start, item.committed, item.resumed, item.end or 0)
+                    for item in partitions
+                ]
+                self._watch.assigned(pool.group, cluster)
+                pool.inflow.assigned(cluster, assignments, now)
+            case Unopened(unopened):
+                self._watch.unopened(pool.group, cluster, unopened)
+                pool.inflow.unopened(cluster, unopened.keys())
+            case Revoked(sources):
+                pool.inflow.revoked(sources)
+            case Lost(sources):
+                pool.inflow.lost(sources)
+            case _:
+                assert_never(event)
+
+    def _tell_of_logs(self, pool: Pool, cluster: ClusterName, event: OfLogs, now: float) -> None:
+        match event:
+            case HighWatermarks(offsets):
+                pool.inflow.ends_known(offsets)
+            case TopicsIdentified(ids):
+                pool.inflow.topics_identified(cluster, ids)
+            case PositionReset(partition, start, reason):
+                pool.inflow.position_reset(partition, start, reason, now)
+            case Truncated(partition, offset):
+                pool.inflow.truncated(partition, offset, now)
+            case _:
+                assert_never(event)
+
+    def _tell_of_source(self, pool: Pool, cluster: ClusterName, event: OfSource) -> None:
+        match event:
+            case ReadingDown(reason, trouble):
+                self._watch.reading_down(pool.group, cluster, trouble, reason)
+            case ReadingUp():
+                self._watch.reading_up(pool.group, cluster)
+            case SourceDown(reason, trouble):
+                self._watch.source_down(pool.group, cluster, trouble, reason)
+                pool.commits.source_down(cluster)
+            case SourceUp():
+                self._watch.source_up(pool.group, cluster)
+                pool.commits.source_up(cluster)
+            case GroupDown(reason, trouble):
+                self._watch.group_down(pool.group, cluster, trouble, reason)
+                pool.commits.group_down(cluster)
+            case GroupUp():
+                self._watch.group_up(pool.group, cluster)
+                pool.commits.group_up(cluster)
+            case EngineFailed(reason, traceback):
+                self._watch.engine_failed(pool.group, cluster, reason, traceback)
+                pool.inflow.engine_failed(cluster)
+                pool.commits.engine_failed(cluster)
+                self._engines.renew(pool, cluster)
+            case _:
+                assert_never(event)

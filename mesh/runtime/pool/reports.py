@@ -1,0 +1,39 @@
+"""What pools of one virtual cluster have to tell: to the journal, to the log, and in metrics."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.effects import Gone, Report
+from mesh.telemetry.journal import Journal
+from mesh.telemetry.logs import get_logger
+from mesh.telemetry.metrics import Metrics
+
+log = get_logger(__name__)
+
+
+class Telling:
+    """name: of the virtual cluster. journal: None where none is kept."""
+
+    def __init__(self, name: str, metrics: Metrics, journal: Journal | None) -> None:
+        self._name = name
+        self._metrics = metrics
+        self._journal = journal
+
+    def tell(self, effect: Note | Gone | Report) -> None:
+        match effect:
+            case Note():
+                if self._journal is not None:
+                    self._journal.add(self._name, effect)
+            case Gone(group, partition, span, offsets, was_read):
+                self._metrics.gone(self._name, group, offsets)
+                event = "un-acknowledged" if was_read else "unread"
+                fields = {"group": group, "partition": str(partition), "span": str(span), "offsets": offsets}
+                log.warning(f"{event} offsets are gone upstream and skipped", virtual_cluster=self._name, **fields)
+            case Report(event, about, level):
+                if level == "error":
+                    self._metrics.violation(self._name)
+                getattr(log, level)(event, virtual_cluster=self._name, **about)
+            case _:
+                assert_never(effect)

@@ -1,0 +1,62 @@
+"""The state of a virtual cluster in numbers, at the time of a scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mesh.pool.inspection import holding_commits
+from mesh.pool.pool import Pool
+from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.telemetry.metric_definitions import (
+    BACKLOG_BYTES,
+    BACKLOG_RECORDS,
+    BUFFERED_BYTES,
+    COMMIT_HELD_SECONDS,
+    CONNECTIONS,
+    IN_FLIGHT_RECORDS,
+    MEMBERS,
+    MEMBERS_NEVER_COMMITTED,
+    PARKED_FETCHES,
+    POOLS,
+    REQUESTS_IN_WORK,
+    UNOPENED_PARTITIONS,
+    UNREAD_BYTES,
+    UPSTREAM_LAG,
+    WAITING_COMMITS,
+    WAITING_FETCHES,
+    Sample,
+)
+
+
+def samples_of(server: VirtualClusterServer) -> Iterator[Sample]:
+    pools = server.cluster.pools
+    yield Sample(CONNECTIONS, (server.name,), server.connections)
+    yield Sample(UNREAD_BYTES, (server.name,), server.admission.unread)
+    yield Sample(REQUESTS_IN_WORK, (server.name,), server.requests_in_work)
+    yield Sample(POOLS, (server.name,), len(pools))
+    for pool in pools.values():
+        yield from _of_pool(server.name, pool, server.now())
+
+
+def _of_pool(name: str, pool: Pool, now: float) -> Iterator[Sample]:
+    labels = (name, str(pool.group))
+    serving = pool.serving
+    buffered = serving.distribution.backlogs.size + serving.distribution.collected_bytes + serving.replays.size
+    yield Sample(MEMBERS, labels, len(pool.members.by_id) + len(pool.members.groupless))
+    yield Sample(PARKED_FETCHES, labels, len(serving.fetches))
+    yield Sample(WAITING_FETCHES, labels, serving.distribution.waiting)
+    yield Sample(WAITING_COMMITS, labels, pool.commits.waiting)
+    yield Sample(MEMBERS_NEVER_COMMITTED, labels, sum(member.flow.was_overdue for member in pool.members))
+    yield Sample(BUFFERED_BYTES, labels, buffered)
+    for member in pool.members:
+        yield Sample(IN_FLIGHT_RECORDS, (*labels, member.name, member.client.id), member.in_flight)
+    for member, since in holding_commits(pool).items():
+        yield Sample(COMMIT_HELD_SECONDS, (*labels, member.name, member.client.id), max(now - since, 0.0))
+    for source, partition in pool.partitions.items():
+        records = sum(len(available) for available in partition.backlog.values())
+        yield Sample(BACKLOG_RECORDS, (*labels, source.topic), records)
+        yield Sample(BACKLOG_BYTES, (*labels, source.topic), partition.backlog_bytes)
+        yield Sample(UNOPENED_PARTITIONS, (*labels, source.cluster), partition.is_unopened)
+        if partition.is_active:
+            where = (source.cluster, source.topic, str(source.partition))
+            yield Sample(UPSTREAM_LAG, (*labels, *where), partition.lag)

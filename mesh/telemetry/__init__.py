@@ -1,0 +1,1 @@
+"""What the process tells of itself: logs, metrics, upstream health, the journal."""

@@ -1,0 +1,276 @@
+"""What is wrong upstream at the moment, for logs, metrics and /readyz.
+
+One line when a trouble begins, a reminder every `REMINDER` seconds, one line when it is over, however often it is
+reported and by however many. It is over when it has not come back for `SETTLED` seconds: each client of a cluster finds
+out at another time that it is back, and may tell of what was. What concerns a whole cluster (it cannot be reached,
+refuses the credentials, ...) is one trouble of that cluster, which ends when nobody reports it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from mesh.telemetry.logs import get_logger
+from mesh.telemetry.metric_definitions import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP, Sample
+from mesh.upstream.trouble import CONNECTION, Trouble
+
+log = get_logger(__name__)
+
+REMINDER = 300.0
+SETTLED = 8.0
+LOOK = 1.0
+"""Seconds between two looks whether something is to be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a trouble is called, what kafka-mesh does while it lasts, and what its end is called."""
+
+    event: str
+    meanwhile: str
+    over: str
+
+
+_WAITS = "its partitions bring nothing, all others go on; what is acknowledged there is stored when it is back"
+_USABLE = "an upstream cluster can be used again"
+WORDS: Final[Mapping[Trouble, _Words]] = {
+    Trouble.UNREACHABLE: _Words("an upstream cluster cannot be reached", _WAITS, _USABLE),
+    Trouble.ADDRESS: _Words("the address of an upstream cluster cannot be resolved", _WAITS, _USABLE),
+    Trouble.CREDENTIALS: _Words("an upstream cluster refuses the credentials", _WAITS, _USABLE),
+    Trouble.ENCRYPTION: _Words("no TLS connection to an upstream cluster", _WAITS, _USABLE),
+    Trouble.PROPERTIES: _Words("the properties of an upstream cluster are refused", _WAITS, _USABLE),
+    Trouble.NOT_AUTHORIZED: _Words(
+        "an upstream cluster does not authorize a group or its topics",
+        "that group gets nothing of what it may not use, all else goes on; commits wait until they are stored",
+        "an upstream cluster authorizes the group again",
+    ),
+    Trouble.FENCED: _Words(
+        "another process uses the same process_id",
+        "the other process serves that group's partitions of this cluster; this one stays out until the other has "
+        "left. Give each process a process_id of its own",
+        "no other process uses the same process_id any more",
+    ),
+    Trouble.ASSIGNOR: _Words(
+        "the members of an upstream group use an assignor that kafka-mesh cannot join",
+        "that group gets nothing of this cluster, all else goes on",
+        "an upstream group can be joined again",
+    ),
+    Trouble.TOPIC_MISSING: _Words(
+        "an upstream topic does not exist, or may not be described",
+        "the other sources of its topic go on; it is looked for again and again",
+        "an upstream topic is there again",
+    ),
+    Trouble.COMMITS: _Words(
+        "upstream commits fail",
+        "records go on; members' commits are answered with COORDINATOR_LOAD_IN_PROGRESS, which they retry",
+        "upstream commits are stored again",
+    ),
+    Trouble.UNREADABLE: _Words(
+        "partitions of an upstream cluster cannot be read",
+        "they bring nothing, all others go on; what was read before is acknowledged and stored",
+        "all partitions of an upstream cluster can be read again",
+    ),
+    Trouble.ENGINE_FAILED: _Words(
+        "an engine failed: kafka-mesh has a bug",
+        "the engine is made anew; what its group had not acknowledged is delivered again, all else goes on",
+        "an engine works again",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a trouble is about. trouble: None for all of `CONNECTION`, of which a cluster has one at most."""
+
+    trouble: Trouble | None
+    cluster: str
+    virtual_cluster: str = ""
+    group: str = ""
+    topic: str = ""
+
+
+@dataclass(slots=True)
+class Standing:
+    """A trouble that lasts. began, told, ended: seconds on the clock; since: the time of day."""
+
+    key: Key
+    trouble: Trouble
+    reason: str
+    began: float
+    told: float
+    since: datetime
+    reporters: set[tuple[str, str, str]] = field(default_factory=set)
+    ended: float | None = None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What it is about, for a log line."""
+        key = self.key
+        named = {"cluster": key.cluster, "virtual_cluster": key.virtual_cluster, "group": key.group, "topic": key.topic}
+        return {name: value for name, value in named.items() if value}
+
+
+class Troubles:
+    """clusters: all there are, and may change. Everything runs on the event loop's thread."""
+
+    def __init__(self, clusters: tuple[str, ...], clock: Callable[[], float] = time.monotonic) -> None:
+        self.clusters = clusters
+        self._clock = clock
+        self._standing: dict[Key, Standing] = {}
+        self._reached: set[str] = set()
+
+    def begin(
+        self,
+        trouble: Trouble,
+        cluster: str,
+        reason: str,
+        *,
+        virtual_cluster: str = "",
+        group: str = "",
+        topic: str = "",
+        traceback: str = "",
+        part: str = "",
+        is_news: bool = False,
+    ) -> None:
+        """It is so, perhaps since long. Who reports a trouble of a whole cluster is named by `virtual_cluster` and
+        `group`, "" for the look at its topics; part: of an engine, whose parts find out by themselves. is_news: to be
+        told though it is known, since it is about something else now."""
+        key = self._key(trouble, cluster, virtual_cluster, group, topic)
+        now = self._clock()
+        standing = self._standing.get(key)
+        if standing is None:
+            standing = self._standing[key] = Standing(key, trouble, reason, now, now, datetime.now(UTC))
+            self._tell(standing, now, traceback)
+        elif traceback or is_news or (trouble is not standing.trouble and trouble is not Trouble.UNREACHABLE):
+            # It was known less exactly, or it is something else now.
+            standing.trouble, standing.reason, standing.told = trouble, reason, now
+            self._tell(standing, now, traceback)
+        standing.ended = None
+        standing.reporters.add((virtual_cluster, group, part))
+
+    def end(
+        self,
+        trouble: Trouble,
+        cluster: str,
+        *,
+        virtual_cluster: str = "",
+        group: str = "",
+        topic: str = "",
+        part: str = "",
+    ) -> None:
+        """It is not so (any more), as far as this reporter knows."""
+        key = self._key(trouble, cluster, virtual_cluster, group, topic)
+        if trouble in CONNECTION:
+            self._reached.add(cluster)
+        standing = self._standing.get(key)
+        if standing is None:
+            return
+        standing.reporters.discard((virtual_cluster, group, part))
+        if not standing.reporters and standing.ended is None:
+            standing.ended = self._clock()
+
+    def forget_group(self, virtual_cluster: str, group: str, cluster: str | None = None) -> None:
+        """Its pool has ended, or has left one cluster: what concerns it alone interests nobody, and it reports nothing
+        any more."""
+        for key, standing in list(self._standing.items()):
+            if cluster not in (None, key.cluster):
+                continue
+            standing.reporters = {each for each in standing.reporters if each[:2] != (virtual_cluster, group)}
+            if not standing.reporters and standing.ended is None:
+                del self._standing[key]
+
+    def forget_cluster(self, cluster: str) -> None:
+        """It is there no more, or is another one by the same name."""
+        self._reached.discard(cluster)
+        for key in [key for key in self._standing if key.cluster == cluster]:
+            del self._standing[key]
+
+    def has_reached(self, cluster: str) -> bool:
+        """Whether it could ever be used."""
+        return cluster in self._reached
+
+    def connection(self, cluster: str) -> Standing | None:
+        """Why a cluster cannot be used by anybody, if that is so."""
+        standing = self._standing.get(Key(None, cluster))
+        return standing if standing is not None and standing.ended is None else None
+
+    def remind(self) -> None:
+        """Tell of what is over, and again of what has not been told of for long."""
+        now = self._clock()
+        for key, standing in list(self._standing.items()):
+            if standing.ended is not None:
+                if now - standing.ended >= SETTLED:
+                    del self._standing[key]
+                    lasted = round(standing.ended - standing.began, 1)
+                    over, trouble = WORDS[standing.trouble].over, standing.trouble.value
+                    log.info(over, trouble=trouble, seconds=lasted, **standing.fields)
+            elif now - standing.told >= REMINDER:
+                standing.told = now
+                self._tell(standing, now)
+
+    async def keep_reminding(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK)
+            self.remind()
+
+    # For /readyz and metrics
+
+    def blocking(self) -> list[str]:
+        """Why clients had better be sent to another process; empty if they had not."""
+        fenced = [each for each in self._lasting() if each.trouble is Trouble.FENCED]
+        return [f"{WORDS[each.trouble].event}: {each.reason} (cluster {each.key.cluster})" for each in fenced]
+
+    def described(self) -> list[dict[str, object]]:
+        """All that stands, the oldest first; the same keys and words as in the log."""
+        now = self._clock()
+        return [
+            {
+                "what": WORDS[each.trouble].event,
+                "trouble": each.trouble.value,
+                **each.fields,
+                "reason": each.reason,
+                "since": each.since.isoformat(timespec="seconds"),
+                "seconds": round(now - each.began, 1),
+                "meanwhile": WORDS[each.trouble].meanwhile,
+            }
+            for each in sorted(self._lasting(), key=lambda standing: standing.began)
+        ]
+
+    def samples(self) -> Iterator[Sample]:
+        """For a scrape."""
+        now = self._clock()
+        for cluster in self.clusters:
+            up = cluster in self._reached and self.connection(cluster) is None
+            yield Sample(UPSTREAM_UP, (cluster,), up)
+        oldest: dict[tuple[str, str], float] = {}
+        for each in self._lasting():
+            labels = (each.key.cluster, each.trouble.value)
+            oldest[labels] = min(each.began, oldest.get(labels, each.began))
+        for labels, began in oldest.items():
+            yield Sample(UPSTREAM_TROUBLE_SECONDS, labels, now - began)
+
+    # How
+
+    def _lasting(self) -> list[Standing]:
+        return [standing for standing in self._standing.values() if standing.ended is None]
+
+    def _key(self, trouble: Trouble, cluster: str, virtual_cluster: str, group: str, topic: str) -> Key:
+        if trouble in CONNECTION:
+            return Key(None, cluster)
+        return Key(trouble, cluster, virtual_cluster, group, topic)
+
+    def _tell(self, standing: Standing, now: float, traceback: str = "") -> None:
+        words = WORDS[standing.trouble]
+        fields: dict[str, object] = {**standing.fields, "trouble": standing.trouble.value, "reason": standing.reason}
+        lasted = now - standing.began
+        if lasted:
+            fields |= {"since": standing.since.isoformat(timespec="seconds"), "seconds": round(lasted, 1)}
+        fields |= {"traceback": traceback} if traceback else {}
+        write = log.error if standing.trouble is Trouble.ENGINE_FAILED else log.warning
+        write(words.event, meanwhile=words.meanwhile, **fields)

@@ -1,0 +1,90 @@
+"""What tools ask is asked upstream a few at a time, where it is to be asked now, and not any more after the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from anyio.lowlevel import checkpoint
+
+from mesh.apis.api import HandlerEffect
+from mesh.pool.common.effects import Answer
+from mesh.pool.common.queries import DeleteGroups, GroupsDeleted, Question
+from mesh.runtime.pool.tool_queries import AT_A_TIME, Questions
+from mesh.wire.apis import ApiKey
+from mesh.wire.connection import Request
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = DeleteGroups(())
+
+
+class Asked:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[asyncio.Future[GroupsDeleted]] = []
+        self.is_closed = False
+
+    async def ask(self, question: Question) -> GroupsDeleted:
+        assert question is QUESTION
+        self.waiting.append(asyncio.get_running_loop().create_future())
+        return await self.waiting[-1]
+
+    def answer_all(self) -> None:
+        for each in self.waiting:
+            if not each.done():
+                each.set_result(GroupsDeleted({}))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def request(number: int) -> Request:
+    return Request(ApiKey.DELETE_GROUPS, 2, number, "a tool", b"", 0)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await checkpoint()
+
+
+async def test_a_few_at_a_time() -> None:
+    upstream, answered = Asked(), list[HandlerEffect]()
+    questions = Questions(upstream, answered.extend)
+    requests = [request(number) for number in range(AT_A_TIME + 1)]
+    for each in requests:
+        questions.ask(each, QUESTION)
+    await settle()
+    assert (len(upstream.waiting), answered) == (AT_A_TIME, [])
+    upstream.answer_all()
+    await settle()
+    upstream.answer_all()
+    await settle()
+    assert [each.ticket for each in answered if isinstance(each, Answer)] == requests
+    questions.close()
+
+
+async def test_they_are_asked_elsewhere_from_a_change_on() -> None:
+    older, newer, answered = Asked(), Asked(), list[HandlerEffect]()
+    questions = Questions(older, answered.extend)
+    questions.change(newer)
+    questions.ask(request(1), QUESTION)
+    await settle()
+    assert (older.is_closed, len(older.waiting), len(newer.waiting)) == (True, 0, 1)
+    newer.answer_all()
+    await settle()
+    assert len(answered) == 1
+    questions.close()
+
+
+async def test_nothing_is_answered_after_the_end() -> None:
+    upstream, answered = Asked(), list[HandlerEffect]()
+    questions = Questions(upstream, answered.extend)
+    questions.ask(request(1), QUESTION)
+    await settle()
+    questions.close()
+    await settle()
+    assert upstream.is_closed
+    assert upstream.waiting[0].cancelled()
+    assert not answered

@@ -1,0 +1,54 @@
+"""What is counted by plain additions is exported as the library would."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+
+from mesh.telemetry.fast_counters import Spreads, Tallies
+
+BOUNDS = (0.001, 0.5, 10.0)
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1_000))))
+def test_a_counter_is_exported_as_the_library_does_it(events: list[tuple[str, int]]) -> None:
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    tallies = Tallies("requests", "Answered.", ("cluster", "api"), ours)
+    counter = Counter("requests", "Answered.", ("cluster", "api"), registry=theirs)
+    for cluster, count in events:
+        tallies.labels(cluster, "FETCH").value += count
+        counter.labels(cluster, "FETCH").inc(count)
+    assert generate_latest(ours) == generate_latest(theirs)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from((0.0, 0.0005, 0.001, 0.25, 0.5, 2.0, 10.0, 99.0)))))
+def test_a_histogram_is_exported_as_the_library_does_it(events: list[tuple[str, float]]) -> None:
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    spreads = Spreads("seconds", "Waited.", ("api",), ours, BOUNDS)
+    histogram = Histogram("seconds", "Waited.", ("api",), registry=theirs, buckets=BOUNDS)
+    for api, seconds in events:
+        spreads.labels(api).observe(seconds)
+        histogram.labels(api).observe(seconds)
+    assert generate_latest(ours) == generate_latest(theirs)
+
+
+def test_series_are_forgotten_by_some_of_their_labels() -> None:
+    registry = CollectorRegistry()
+    tallies = Tallies("records", "Sent.", ("group", "topic"), registry)
+    for group in ("billing", "fraud"):
+        for topic in ("orders", "returns"):
+            tallies.labels(group, topic).value += 1
+    tallies.remove_by_labels({"group": "billing"})
+    shown = generate_latest(registry).decode()
+    assert "billing" not in shown
+    assert shown.count("fraud") == 2
+    assert tallies.labels("billing", "orders").value == 0
+
+
+def test_a_series_has_a_value_for_every_label() -> None:
+    tallies = Tallies("records", "Sent.", ("group", "topic"), CollectorRegistry())
+    with pytest.raises(ValueError, match="1 values for the labels"):
+        tallies.labels("billing")

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import ast
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from mesh.telemetry.logs import VOCABULARY, configure_logs, get_logger
+from mesh.upstream.librdkafka_log import LibrdkafkaLog
+
+SOURCE = Path(__file__).parents[2] / "mesh"
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def entries(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_json_lines() -> None:
+    stream = io.StringIO()
+    configure_logs("info", "json", stream)
+    get_logger("mesh.pool").info("a member joined", group="billing", slot=7, errors={"eu/orders-0": 27})
+    (entry,) = entries(stream)
+    assert entry.pop("timestamp").endswith("Z")
+    assert entry == {
+        "event": "a member joined",
+        "level": "info",
+        "logger": "mesh.pool",
+        "group": "billing",
+        "slot": 7,
+        "errors": {"eu/orders-0": 27},
+    }
+
+
+def test_a_line_of_librdkafka_names_the_cluster_and_the_group() -> None:
+    stream = io.StringIO()
+    configure_logs("info", "json", stream)
+    template, log = "%s [%s] %s", LibrdkafkaLog(logging.getLogger("librdkafka"))
+    log.named("eu", "billing").log(logging.WARNING, template, "SESSTMOUT", "rdkafka#consumer-1", "the session ended")
+    log.named("us").log(logging.WARNING, template, "METADATA", "rdkafka#producer-2", "odd")
+    of_group, of_cluster = entries(stream)
+    assert (of_group["cluster"], of_group["group"], of_group["logger"]) == ("eu", "billing", "librdkafka")
+    assert "the session ended" in of_group["event"]
+    assert of_cluster["cluster"] == "us"
+    assert "group" not in of_cluster
+
+
+def test_a_logger_made_before() -> None:
+    log = get_logger("early")
+    stream = io.StringIO()
+    configure_logs("info", "json", stream)
+    log.info("x")
+    assert entries(stream)[0]["logger"] == "early"
+
+
+@pytest.mark.parametrize(("stream", "is_json"), [(Terminal(), False), (io.StringIO(), True)])
+def test_auto(stream: io.StringIO, is_json: bool) -> None:
+    configure_logs("info", "auto", stream)
+    get_logger("x").warning("hello", group="billing")
+    assert stream.getvalue().startswith("{") is is_json
+    assert "hello" in stream.getvalue()
+    assert "billing" in stream.getvalue()
+
+
+def test_levels() -> None:
+    stream = io.StringIO()
+    configure_logs("warning", "json", stream)
+    log = get_logger("x")
+    for level in ("debug", "info", "warning", "error"):
+        getattr(log, level)(level)
+    assert [entry["event"] for entry in entries(stream)] == ["warning", "error"]
+
+
+def test_libraries_go_the_same_way() -> None:
+    stream = io.StringIO()
+    configure_logs("info", "json", stream)
+    logging.getLogger("uvicorn.error").info("Started server process [%d]", 7)
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request from %s", "somebody")
+    (entry,) = entries(stream)
+    assert (entry["event"], entry["logger"]) == ("Invalid HTTP request from somebody", "uvicorn.error")
+
+
+@pytest.mark.parametrize("format", ["console", "json"])
+def test_no_secrets(format: Any) -> None:
+    stream = io.StringIO()
+    configure_logs("info", format, stream)
+    log = get_logger("x")
+    password = "hunter" + str(2)  # not in the source line that a traceback quotes
+    log.info("made", sasl_password=password, properties={"sasl.password": password, "client.id": "shown"})
+    try:
+        raise ValueError("of the test")
+    except ValueError:
+        log.exception("failed")
+    text = stream.getvalue()
+    assert "hunter2" not in text
+    assert "shown" in text
+    assert "ValueError: of the test" in text
+
+
+@pytest.mark.parametrize("format", ["console", "json"])
+def test_what_clients_choose_stays_on_its_line(format: Any) -> None:
+    stream = io.StringIO()
+    configure_logs("info", format, stream)
+    get_logger("x").info("a member joined", client_id="a\nb\x1b[31m\r\ud800", member="größe")
+    text = stream.getvalue()
+    assert text.count("\n") == 1
+    assert "\x1b" not in text
+    assert "größe" in text or "gr\\u00f6\\u00dfe" in text
+
+
+@pytest.mark.parametrize("format", ["console", "json"])
+def test_a_traceback_as_text(format: Any) -> None:
+    stream = io.StringIO()
+    configure_logs("info", format, stream)
+    get_logger("x").error("a pool contradicts itself", traceback="Traceback\n  File x\nValueError: y")
+    text = stream.getvalue()
+    assert "ValueError: y" in text
+    assert ("Traceback\n  File x\n" in text) is (format == "console")
+
+
+def _keys(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            is_log = isinstance(node.func.value, ast.Name) and node.func.value.id == "log"
+            if is_log and node.func.attr in {"debug", "info", "warning", "error", "exception"}:
+                yield from (keyword.arg for keyword in node.keywords if keyword.arg)
+        # mesh.pool does not log, it reports: Report("a member joined", fields)
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "fields":
+            keys = node.value.keys if isinstance(node.value, ast.Dict) else []
+            yield from (str(key.value) for key in keys if isinstance(key, ast.Constant))
+
+
+def test_one_vocabulary() -> None:
+    used = {key for file in SOURCE.rglob("*.py") for key in _keys(ast.parse(file.read_text()))}
+    assert {"group", "virtual_cluster", "in_flight"} <= used
+    assert used <= VOCABULARY.keys(), "a key of a log entry has to be explained in mesh/telemetry/logs.py"

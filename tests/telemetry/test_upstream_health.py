@@ -1,0 +1,155 @@
+"""One line when it begins, reminders, one line when it is over; the same in /readyz and metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from mesh.telemetry.metric_definitions import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP
+from mesh.telemetry.upstream_health import REMINDER, SETTLED, WORDS, Troubles
+from mesh.upstream.trouble import Trouble
+
+DOWN = "an upstream cluster cannot be reached"
+USABLE = "an upstream cluster can be used again"
+
+
+class Bed:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.troubles = Troubles(("eu", "us"), lambda: self.now)
+
+    def down(self, group: str = "", trouble: Trouble = Trouble.UNREACHABLE, reason: str = "refused") -> None:
+        self.troubles.begin(trouble, "us", reason, virtual_cluster="shop" if group else "", group=group)
+
+    def up(self, group: str = "") -> None:
+        self.troubles.end(Trouble.UNREACHABLE, "us", virtual_cluster="shop" if group else "", group=group)
+
+    def settle(self) -> None:
+        self.now += SETTLED
+        self.troubles.remind()
+
+    def metrics(self) -> dict[tuple[str, ...], float]:
+        return {(sample.family.name, *sample.labels): sample.value for sample in self.troubles.samples()}
+
+
+def events(logs: list[Any]) -> list[str]:
+    return [entry["event"] for entry in logs]
+
+
+def test_every_trouble_has_its_words() -> None:
+    assert WORDS.keys() == set(Trouble)
+
+
+def test_one_line_for_a_cluster_however_many_report_it() -> None:
+    bed = Bed()
+    with capture_logs() as logs:
+        bed.down()
+        bed.down("billing")
+        bed.down("fraud")
+        bed.up("billing")
+        bed.up()
+        bed.now += 7.5
+        bed.up("fraud")
+        assert bed.troubles.described() == []
+        bed.settle()
+        bed.up("fraud")
+        bed.settle()
+    begun, over = logs
+    assert (begun["log_level"], begun["cluster"], begun["reason"]) == ("warning", "us", "refused")
+    assert "bring nothing" in begun["meanwhile"]
+    assert (over["event"], over["log_level"], over["seconds"], over["cluster"]) == (USABLE, "info", 7.5, "us")
+
+
+def test_what_comes_back_at_once_was_not_over() -> None:
+    """One client of the cluster has found it again, another tells of what was."""
+    bed = Bed()
+    with capture_logs() as logs:
+        bed.down("billing")
+        bed.now += 10
+        bed.up("billing")
+        bed.now += SETTLED / 2
+        bed.troubles.remind()
+        bed.down()
+        (described,) = bed.troubles.described()
+        assert described["seconds"] == 10 + SETTLED / 2
+        bed.up()
+        bed.settle()
+    assert events(logs) == [DOWN, USABLE]
+    assert logs[1]["seconds"] == 10 + SETTLED / 2
+
+
+def test_it_is_told_again_every_few_minutes() -> None:
+    bed = Bed()
+    with capture_logs() as logs:
+        bed.down()
+        for _ in range(61):
+            bed.troubles.remind()
+            bed.now += REMINDER / 30
+            bed.down()
+    assert events(logs) == [DOWN] * 3
+    assert [entry.get("seconds") for entry in logs] == [None, REMINDER, 2 * REMINDER]
+    assert logs[1]["since"] == logs[2]["since"]
+
+
+def test_a_cause_that_becomes_known_is_told_and_one_that_is_less_exact_is_not() -> None:
+    bed = Bed()
+    with capture_logs() as logs:
+        bed.down()
+        bed.now += 1
+        bed.down("billing", Trouble.CREDENTIALS, "wrong password")
+        bed.down("billing")
+        bed.down()
+    assert events(logs) == [DOWN, "an upstream cluster refuses the credentials"]
+    assert logs[1]["seconds"] == 1
+    (described,) = bed.troubles.described()
+    assert (described["trouble"], described["reason"], described["cluster"]) == ("credentials", "wrong password", "us")
+
+
+def test_groups_and_topics_have_troubles_of_their_own() -> None:
+    bed = Bed()
+    with capture_logs() as logs:
+        for group in ("billing", "fraud"):
+            bed.troubles.begin(Trouble.NOT_AUTHORIZED, "us", "no", virtual_cluster="shop", group=group)
+        bed.troubles.begin(Trouble.TOPIC_MISSING, "us", "no", topic="orders")
+        bed.troubles.end(Trouble.NOT_AUTHORIZED, "us", virtual_cluster="shop", group="fraud")
+        bed.settle()
+    assert [entry.get("group") or entry.get("topic") for entry in logs] == ["billing", "fraud", "orders", "fraud"]
+    assert {each["trouble"] for each in bed.troubles.described()} == {"not_authorized", "topic_missing"}
+
+
+def test_a_group_that_has_gone_reports_nothing_any_more() -> None:
+    bed = Bed()
+    bed.down("billing")
+    bed.troubles.begin(Trouble.COMMITS, "us", "no", virtual_cluster="shop", group="billing")
+    bed.down()
+    bed.troubles.forget_group("shop", "billing")
+    assert [each["trouble"] for each in bed.troubles.described()] == ["unreachable"]
+    bed.up()
+    assert bed.troubles.described() == []
+
+
+def test_metrics() -> None:
+    bed = Bed()
+    assert bed.metrics() == {(UPSTREAM_UP.name, "eu"): 0, (UPSTREAM_UP.name, "us"): 0}
+    bed.troubles.end(Trouble.UNREACHABLE, "eu")
+    bed.up()
+    assert bed.metrics() == {(UPSTREAM_UP.name, "eu"): 1, (UPSTREAM_UP.name, "us"): 1}
+    bed.down()
+    bed.now += 5
+    assert bed.metrics() == {
+        (UPSTREAM_UP.name, "eu"): 1,
+        (UPSTREAM_UP.name, "us"): 0,
+        (UPSTREAM_TROUBLE_SECONDS.name, "us", "unreachable"): 5,
+    }
+
+
+@pytest.mark.parametrize("trouble", [each for each in Trouble if each is not Trouble.FENCED])
+def test_a_process_that_shares_its_process_id_is_not_ready_and_others_are(trouble: Trouble) -> None:
+    bed = Bed()
+    bed.troubles.begin(trouble, "us", "no", virtual_cluster="shop", group="billing")
+    assert bed.troubles.blocking() == []
+    bed.troubles.begin(Trouble.FENCED, "us", "group.instance.id taken", virtual_cluster="shop", group="billing")
+    (problem,) = bed.troubles.blocking()
+    assert problem == "another process uses the same process_id: group.instance.id taken (cluster us)"
