@@ -43,7 +43,7 @@ from mesh.runtime.pool.reports import Telling
 from mesh.runtime.pool.runtime import VirtualClusterServer
 from mesh.telemetry.journal import Journal, Writer
 from mesh.telemetry.metrics import Metrics
-from mesh.upstream.journal import JournalWriter
+from mesh.upstream.writers.journal import JournalWriter
 from tests.integration.processes import eventually
 
 TOPIC, GROUP = "kafka-mesh.journal", GroupId("shop")

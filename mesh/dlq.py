@@ -20,7 +20,7 @@ from mesh.pool.offsets.metadata import ForeignMetadata, pack, unpack
 from mesh.pool.state.ledger import Ledger
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.librdkafka_log import LOG
-from mesh.upstream.properties import connection_properties
+from mesh.upstream.librdkafka_properties import connection_properties
 
 GROUP = "kafka-mesh.redrive"
 PREFIX = "kafka-mesh."

@@ -9,9 +9,10 @@ from types import TracebackType
 
 from mesh.records.batch import Batch, CorruptBatch
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
-from mesh.upstream.access import access_of
-from mesh.upstream.connection import Unreachable
-from mesh.upstream.nodes import Node, Nodes
+from mesh.upstream.links.connection import Unreachable
+from mesh.upstream.links.connection_settings import access_of
+from mesh.upstream.links.nodes import Node, Nodes
+from mesh.upstream.problems import name_of
 from mesh.upstream.raw.bounds import EARLIEST, LATEST, offset_of
 from mesh.upstream.raw.reading import (
     NO_LEADER,
@@ -22,7 +23,6 @@ from mesh.upstream.raw.reading import (
     ReadElsewhere,
     outcome_of,
 )
-from mesh.upstream.trouble import name_of
 from mesh.wire.client import messages
 from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request, version_for
 from mesh.wire.errors import ProtocolError

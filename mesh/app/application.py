@@ -31,7 +31,7 @@ from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.loop_lag import measure_loop_lag
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.upstream_health import Troubles
-from mesh.upstream.journal import JournalWriter
+from mesh.upstream.writers.journal import JournalWriter
 
 log = get_logger(__name__)
 

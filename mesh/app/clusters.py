@@ -15,13 +15,13 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.problem_watch import found, not_reached
 from mesh.telemetry.upstream_health import Troubles
-from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
-from mesh.upstream.choice import choose, make_engine
-from mesh.upstream.dead_letters import DeadLetterWriter
 from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions
-from mesh.upstream.properties import Properties
-from mesh.upstream.trouble import Trouble
+from mesh.upstream.engine_choice import choose, make_engine
+from mesh.upstream.librdkafka_properties import Properties
+from mesh.upstream.links.buffers import ReceiveBuffers
+from mesh.upstream.problems import Trouble
+from mesh.upstream.writers.dead_letters import DeadLetterWriter
 
 log = get_logger(__name__)
 

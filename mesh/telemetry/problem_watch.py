@@ -9,7 +9,7 @@ from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.upstream_health import Troubles
 from mesh.upstream.engine import Unopenable
-from mesh.upstream.trouble import CONNECTION, Trouble, name_of
+from mesh.upstream.problems import CONNECTION, Trouble, name_of
 from mesh.wire.errors import ErrorCode
 
 _OF_GROUPS = (Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR)

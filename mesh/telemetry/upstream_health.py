@@ -17,7 +17,7 @@ from typing import Final
 
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metric_definitions import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP, Sample
-from mesh.upstream.trouble import CONNECTION, Trouble
+from mesh.upstream.problems import CONNECTION, Trouble
 
 log = get_logger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from mesh.upstream.properties import Properties, connection_properties
+from mesh.upstream.librdkafka_properties import Properties, connection_properties
 
 FIRST_TIMEOUT: Final = 0.5
 ANY_TOPIC: Final = "__consumer_offsets"

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka_log import LOG
-from mesh.upstream.properties import connection_properties
-from mesh.upstream.trouble import Cause, Trouble, trouble_of
+from mesh.upstream.librdkafka_properties import connection_properties
+from mesh.upstream.problems import Cause, Trouble, trouble_of
 
 REQUEST_TIMEOUT = 5.0
 SHORTEST_INTERVAL = 1.0

@@ -13,7 +13,7 @@ from typing import Literal, NewType, Protocol, TypeAlias
 
 from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, TopicName, UpstreamPartition
-from mesh.upstream.trouble import Trouble
+from mesh.upstream.problems import Trouble
 
 CommitToken = NewType("CommitToken", int)
 """Names one `commit` command, so that its `Committed` event can be told from others."""

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from mesh.records.spans import UpstreamPartition
 from mesh.upstream.admin import ANY_TOPIC
-from mesh.upstream.properties import Properties, connection_properties
+from mesh.upstream.librdkafka_properties import Properties, connection_properties
 
 _ALWAYS: Properties = {
     "enable.auto.commit": False,

@@ -7,7 +7,7 @@ import pytest
 from mesh.config.properties import RESERVED, refused_properties
 from mesh.records.spans import ClusterName
 from mesh.upstream.engine import EngineOptions
-from mesh.upstream.properties import consumer_properties
+from mesh.upstream.librdkafka_properties import consumer_properties
 from tests.config.files import mistakes, small
 
 

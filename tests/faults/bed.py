@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mesh.telemetry.upstream_health import WORDS
-from mesh.upstream.trouble import Trouble
+from mesh.upstream.problems import Trouble
 from tests.integration.bench import Bench
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import eventually

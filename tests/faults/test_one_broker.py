@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.upstream.trouble import Trouble
+from mesh.upstream.problems import Trouble
 from tests.faults.bed import Bed, Stopwatch
 from tests.integration.feeding import log_ends
 from tests.integration.processes import eventually

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from mesh.upstream.engine import EngineName, GroupDown, SourceDown, Unopened
-from mesh.upstream.runs import offset_of
-from mesh.upstream.trouble import Trouble
+from mesh.upstream.librdkafka.message_runs import offset_of
+from mesh.upstream.problems import Trouble
 from tests.faults.bed import Bed, Stopwatch
 from tests.faults.clusters import USER, SecuredCluster
 from tests.integration.mesh_process import Mesh

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from mesh.records.spans import TopicName
 from mesh.upstream.engine import Assigned, EngineName, Unopened
-from mesh.upstream.trouble import Trouble
+from mesh.upstream.problems import Trouble
 from tests.faults.bed import Bed
 from tests.faults.clusters import ReplicatedCluster
 from tests.integration.feeding import upstream_records

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from mesh.records.batch import Batch
 from mesh.records.runs import rebase
 from mesh.records.spans import CommitPosition
-from mesh.upstream.access import Access
-from mesh.upstream.connection import BrokerLink
 from mesh.upstream.engine import Truncated
+from mesh.upstream.links.connection import BrokerLink
+from mesh.upstream.links.connection_settings import Access
 from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import Mesh

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from mesh.telemetry.metric_definitions import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP
 from mesh.telemetry.upstream_health import REMINDER, SETTLED, WORDS, Troubles
-from mesh.upstream.trouble import Trouble
+from mesh.upstream.problems import Trouble
 
 DOWN = "an upstream cluster cannot be reached"
 USABLE = "an upstream cluster can be used again"

@@ -10,7 +10,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaEx
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
 from mesh.upstream.admin import LazyAdmin
-from mesh.upstream.bounds import LATEST
+from mesh.upstream.librdkafka.positions.bounds import LATEST
 
 
 @dataclass

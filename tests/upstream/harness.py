@@ -15,8 +15,6 @@ from confluent_kafka import Producer
 from mesh.records.batch import Batch
 from mesh.records.decode import Record, decode_records
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
-from mesh.upstream.buffers import ReceiveBuffers
-from mesh.upstream.choice import make_engine
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
@@ -32,6 +30,8 @@ from mesh.upstream.engine import (
     RereadToken,
     Together,
 )
+from mesh.upstream.engine_choice import make_engine
+from mesh.upstream.links.buffers import ReceiveBuffers
 
 CLUSTER = ClusterName("eu")
 TIMEOUT = 30.0

@@ -12,9 +12,9 @@ from mesh.upstream import librdkafka_log
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, TopicCatalog
 from mesh.upstream.engine import RereadToken, SourceDown
 from mesh.upstream.librdkafka_log import AT_MOST_EVERY, LibrdkafkaLog
-from mesh.upstream.properties import connection_properties, consumer_properties, reader_properties
+from mesh.upstream.librdkafka_properties import connection_properties, consumer_properties, reader_properties
 from tests.upstream.harness import CLUSTER, engine, new_name, run, source
-from tests.upstream.test_properties import options as options_of
+from tests.upstream.test_librdkafka_properties import options as options_of
 
 NOWHERE = "127.0.0.1:1"
 TEMPLATE = "%s [%s] %s"

@@ -9,8 +9,6 @@ import pytest
 
 from mesh.records.spans import CommitPosition, Span
 from mesh.upstream import catalog as catalog_module
-from mesh.upstream import groups, librdkafka, reader_thread
-from mesh.upstream.access import access_of
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
 from mesh.upstream.engine import (
     HighWatermarks,
@@ -21,7 +19,11 @@ from mesh.upstream.engine import (
     SourceUp,
     TopicsIdentified,
 )
-from mesh.upstream.nodes import Nodes
+from mesh.upstream.groups import descriptions as groups
+from mesh.upstream.librdkafka import engine as librdkafka
+from mesh.upstream.librdkafka import reader_thread
+from mesh.upstream.links.connection_settings import access_of
+from mesh.upstream.links.nodes import Nodes
 from mesh.wire.client import groups as messages_of_groups
 from mesh.wire.client.connection import ClientRequest
 from mesh.wire.client.messages import VersionRange

@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import Consumer
 
 from mesh.records.spans import CommitPosition
-from mesh.upstream import consumer_thread, fencing
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
@@ -23,7 +22,9 @@ from mesh.upstream.engine import (
     Revoked,
     SourceDown,
 )
-from mesh.upstream.trouble import Trouble
+from mesh.upstream.groups import fencing
+from mesh.upstream.librdkafka import consumer_thread
+from mesh.upstream.problems import Trouble
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
 

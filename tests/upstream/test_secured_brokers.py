@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from mesh.records.spans import CommitPosition
-from mesh.upstream.access import access_of
-from mesh.upstream.connection import BrokerLink, Unreachable
 from mesh.upstream.engine import Received
+from mesh.upstream.links.connection import BrokerLink, Unreachable
+from mesh.upstream.links.connection_settings import access_of
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import free_port

@@ -34,8 +34,8 @@ from mesh.pool.common.queries import (
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.admin import LazyAdmin
 from mesh.upstream.librdkafka_log import LOG
+from mesh.upstream.librdkafka_properties import Properties
 from mesh.upstream.positions import committed_positions
-from mesh.upstream.properties import Properties
 from mesh.wire.errors import ErrorCode
 
 REQUEST_TIMEOUT: Final = 4.0

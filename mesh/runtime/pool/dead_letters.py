@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from mesh.pool.common.effects import DeadLetterUpstream
 from mesh.records.spans import ClusterName, TopicName
-from mesh.upstream.dead_letters import DeadLetter, DeadLetterWriter
+from mesh.upstream.writers.dead_letters import DeadLetter, DeadLetterWriter
 
 Ended: TypeAlias = Callable[[str], None]
 Bury: TypeAlias = Callable[[DeadLetterUpstream, Ended], None]

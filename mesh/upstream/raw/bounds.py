@@ -6,8 +6,8 @@ from typing import Final
 from uuid import UUID
 
 from mesh.records.spans import UpstreamPartition
-from mesh.upstream.connection import Unreachable
-from mesh.upstream.nodes import Node
+from mesh.upstream.links.connection import Unreachable
+from mesh.upstream.links.nodes import Node
 from mesh.wire.client import messages
 from mesh.wire.errors import ProtocolError
 

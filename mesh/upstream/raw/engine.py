@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
-from mesh.upstream.access import access_of
-from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
@@ -33,8 +31,10 @@ from mesh.upstream.engine import (
     TopicsIdentified,
     Truncated,
 )
-from mesh.upstream.librdkafka import LibrdkafkaEngine
-from mesh.upstream.nodes import Nodes
+from mesh.upstream.librdkafka.engine import LibrdkafkaEngine
+from mesh.upstream.links.buffers import ReceiveBuffers
+from mesh.upstream.links.connection_settings import access_of
+from mesh.upstream.links.nodes import Nodes
 from mesh.upstream.raw.fetching import Fetching
 from mesh.upstream.raw.reading import Reading
 from mesh.upstream.raw.rereading import Rereading

@@ -20,10 +20,11 @@ import structlog
 
 from mesh.records.batch import CorruptBatch
 from mesh.records.spans import Gap, UpstreamPartition
-from mesh.upstream.buffers import ReceiveBuffers
-from mesh.upstream.connection import BrokerLink, Unreachable
 from mesh.upstream.engine import EndReached, EngineEvent, Received, Together
-from mesh.upstream.nodes import Nodes
+from mesh.upstream.links.buffers import ReceiveBuffers
+from mesh.upstream.links.connection import BrokerLink, Unreachable
+from mesh.upstream.links.nodes import Nodes
+from mesh.upstream.problems import Trouble, name_of
 from mesh.upstream.raw.health import Health
 from mesh.upstream.raw.lanes import LARGEST_ANSWER, LARGEST_PART, Lane
 from mesh.upstream.raw.leaders import Leaders
@@ -45,7 +46,6 @@ from mesh.upstream.raw.reading import (
     says_nothing,
 )
 from mesh.upstream.raw.resets import Resets
-from mesh.upstream.trouble import Trouble, name_of
 from mesh.wire.client import messages
 from mesh.wire.client.fetch import (
     FIRST_WITH_TOPIC_IDS,

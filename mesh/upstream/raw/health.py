@@ -12,7 +12,7 @@ from typing import Final
 
 from mesh.records.spans import UpstreamPartition
 from mesh.upstream.engine import ReadingDown, ReadingUp
-from mesh.upstream.trouble import Trouble
+from mesh.upstream.problems import Trouble
 
 PATIENCE: Final = 10.0
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mesh.upstream.connection import BrokerLink
+from mesh.upstream.links.connection import BrokerLink
 from mesh.upstream.raw.reading import Reading
 
 PARKED_MS: Final = 500

@@ -8,11 +8,11 @@ from typing import Final
 from uuid import UUID
 
 from mesh.records.spans import TopicName, UpstreamPartition
-from mesh.upstream.connection import Unreachable
-from mesh.upstream.nodes import Nodes
+from mesh.upstream.links.connection import Unreachable
+from mesh.upstream.links.nodes import Nodes
+from mesh.upstream.problems import Trouble
 from mesh.upstream.raw.health import Health
 from mesh.upstream.raw.reading import NO_LEADER, Reading
-from mesh.upstream.trouble import Trouble
 from mesh.wire.client.messages import TopicLeaders
 from mesh.wire.errors import ErrorCode
 

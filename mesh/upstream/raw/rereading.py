@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 from mesh.records.batch import Batch, CorruptBatch
 from mesh.records.runs import fitting, split
 from mesh.records.spans import Span, UpstreamPartition
-from mesh.upstream.connection import Unreachable
 from mesh.upstream.engine import EngineEvent, Reread, RereadToken
-from mesh.upstream.nodes import Node, Nodes
+from mesh.upstream.links.connection import Unreachable
+from mesh.upstream.links.nodes import Node, Nodes
 from mesh.upstream.raw.bounds import EARLIEST, LATEST, offset_of
 from mesh.upstream.raw.reading import NotTheLeader, OutOfRange, Progress, Reading, outcome_of
 from mesh.wire.client import messages

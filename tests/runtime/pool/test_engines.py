@@ -24,7 +24,7 @@ from mesh.upstream.engine import (
     Unopenable,
     Unopened,
 )
-from mesh.upstream.trouble import Trouble
+from mesh.upstream.problems import Trouble
 from mesh.wire.errors import ErrorCode
 from tests.fake_time import in_fake_time
 from tests.pool.harness import EU, US, source

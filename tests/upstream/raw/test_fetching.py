@@ -11,9 +11,6 @@ from uuid import UUID
 import pytest
 
 from mesh.records.spans import ClusterName, Gap, Span, TopicName, UpstreamPartition
-from mesh.upstream import nodes as nodes_module
-from mesh.upstream.access import Access
-from mesh.upstream.buffers import ReceiveBuffers
 from mesh.upstream.engine import (
     EndReached,
     EngineEvent,
@@ -26,14 +23,17 @@ from mesh.upstream.engine import (
     Together,
     Truncated,
 )
-from mesh.upstream.nodes import Nodes
+from mesh.upstream.links import nodes as nodes_module
+from mesh.upstream.links.buffers import ReceiveBuffers
+from mesh.upstream.links.connection_settings import Access
+from mesh.upstream.links.nodes import Nodes
+from mesh.upstream.problems import Trouble
 from mesh.upstream.raw import fetching as fetching_module
 from mesh.upstream.raw import health as health_module
 from mesh.upstream.raw.fetching import Fetching
 from mesh.upstream.raw.lanes import MANY, PARKED_MS
 from mesh.upstream.raw.reading import Reading
 from mesh.upstream.raw.rereading import Rereading
-from mesh.upstream.trouble import Trouble
 from mesh.wire.apis import ApiKey
 from mesh.wire.client.connection import ClientResponse
 from mesh.wire.client.fetch import FetchAnswer, Fetched, decode_fetch_answer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.engine import ReadingDown, ReadingUp
+from mesh.upstream.problems import Trouble
 from mesh.upstream.raw.health import PATIENCE, Health
-from mesh.upstream.trouble import Trouble
 
 ONE, TWO = (UpstreamPartition(ClusterName("eu"), TopicName("orders"), number) for number in (1, 2))
 BOTH = {ONE, TWO}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
-from mesh.upstream.access import Access
-from mesh.upstream.connection import BrokerLink
+from mesh.upstream.links.connection import BrokerLink
+from mesh.upstream.links.connection_settings import Access
 from mesh.upstream.raw.lanes import MANY, PARKED_MS, PATIENCE, SOON_MS, Lane
 from mesh.upstream.raw.reading import Reading
 

@@ -1,0 +1,1 @@
+"""Where a partition begins to be read: committed offsets, bounds, ends, and logs made anew."""

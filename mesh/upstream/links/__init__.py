@@ -1,0 +1,1 @@
+"""Our own connections to brokers: any request to any node."""

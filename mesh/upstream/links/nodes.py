@@ -1,0 +1,198 @@
+"""The brokers of an upstream cluster, and a way to send any request to any of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeVar
+
+import structlog
+
+from mesh.records.spans import ClusterName, TopicName
+from mesh.upstream.links.connection import Allocate, BrokerLink, Unreachable
+from mesh.upstream.links.connection_settings import Access
+from mesh.wire.client import messages
+from mesh.wire.client.connection import ClientRequest, ClientResponse
+from mesh.wire.client.messages import Broker, ClusterLayout, VersionRange
+from mesh.wire.errors import ProtocolError
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_PORT: Final = 9092
+NEXT_AFTER: Final = 1.0
+"""Seconds without an answer after which another node is asked as well."""
+FETCHING: Final = "fetching"
+ASKING: Final = "asking"
+
+Answer = TypeVar("Answer")
+
+
+class Node:
+    """One broker. Each lane is a connection of its own: what waits in one of them holds up nothing in another.
+
+    fetching: for the Fetch that is parked at the broker. asking: for all that is to be answered at once.
+    """
+
+    def __init__(self, broker: Broker, access: Access, allocate: Allocate) -> None:
+        self.broker: Final = broker
+        self._access = access
+        self._allocate = allocate
+        self._links: dict[str, BrokerLink] = {}
+
+    def link(self, lane: str) -> BrokerLink:
+        """Made when it is asked for first; it connects when something is sent."""
+        link = self._links.get(lane)
+        if link is None:
+            link = self._links[lane] = BrokerLink(self.broker.host, self.broker.port, self._access, self._allocate)
+        return link
+
+    @property
+    def fetching(self) -> BrokerLink:
+        return self.link(FETCHING)
+
+    @property
+    def asking(self) -> BrokerLink:
+        return self.link(ASKING)
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+
+
+class Nodes:
+    """Those that a Metadata answer named last, and the addresses of the configuration.
+
+    * `nodes[id].link(lane)` carries a request to that node: to the leader of a partition, a coordinator, a controller.
+    * `anywhere` carries one to any node: each call begins with another one, those that were slow come last, and when
+      one fails, or says nothing for `NEXT_AFTER` seconds, the next one is asked as well; the first answer counts. So a
+      node that hangs costs a second, and not a time-out for each that stands in front of a good one.
+    * `layout` asks who leads what, and keeps `nodes` as the answer says. A node whose address changes is another node:
+      what is under way to the old one fails.
+    """
+
+    def __init__(
+        self, cluster: ClusterName, bootstrap_servers: str, access: Access, allocate: Allocate = bytearray
+    ) -> None:
+        self.name: Final = cluster
+        self.rack: Final = access.rack
+        self.nodes: dict[int, Node] = {}
+        self._access = access
+        self._allocate = allocate
+        self._bootstrap = [BrokerLink(*_address(each), access, allocate) for each in bootstrap_servers.split(",")]
+        self._turn = 0
+        self._slow: set[str] = set()
+        self._failing: set[str] = set()
+
+    async def layout(self, topics: Collection[TopicName]) -> ClusterLayout:
+        """Who leads these. Raises Unreachable if nobody says."""
+
+        def request_for(served: Mapping[int, VersionRange]) -> ClientRequest:
+            metadata = served.get(messages.METADATA)
+            return messages.metadata_request(topics, metadata.highest if metadata else 0)
+
+        layout = await self.anywhere(request_for, _layout)
+        self._take(layout.brokers)
+        return layout
+
+    async def anywhere(
+        self,
+        request_for: Callable[[Mapping[int, VersionRange]], ClientRequest],
+        decode: Callable[[ClientResponse], Answer],
+    ) -> Answer:
+        """The first answer of a node to a request that may be made twice.
+
+        request_for: makes it for a broker that serves these versions. decode: raises ProtocolError for an answer that
+        is none; then the next node is asked. Raises Unreachable if no node answers.
+        """
+        waiting = self._in_turn()
+        asked: dict[asyncio.Task[Answer], BrokerLink] = {}
+        reason = "no broker is known"
+        loop = asyncio.get_running_loop()
+        try:
+            while waiting or asked:
+                if waiting:
+                    link = waiting.pop(0)
+                    asked[loop.create_task(self._ask(link, request_for, decode))] = link
+                patience = NEXT_AFTER if waiting else None
+                done, _ = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                self._slow.update(each.address for each in asked.values() if not done)
+                for task in done:
+                    link = asked.pop(task)
+                    try:
+                        answer = task.result()
+                    except (Unreachable, ProtocolError) as problem:
+                        reason = f"{link.address}: {problem}"
+                        self.failed(link, str(problem))
+                    else:
+                        self.worked(link)
+                        return answer
+        finally:
+            for task in asked:
+                task.cancel()
+        raise Unreachable(reason)
+
+    def failed(self, link: BrokerLink, reason: str) -> None:
+        """Tell it once until it works again."""
+        self._slow.add(link.address)
+        if link.address not in self._failing:
+            self._failing.add(link.address)
+            log.info("a broker cannot be read from", cluster=self.name, broker=link.address, reason=reason)
+
+    def worked(self, link: BrokerLink) -> None:
+        if link.address in self._slow:
+            self._slow.discard(link.address)
+            if link.address in self._failing:
+                self._failing.discard(link.address)
+                log.info("a broker can be read from again", cluster=self.name, broker=link.address)
+
+    def close(self) -> None:
+        """For good."""
+        for node in self.nodes.values():
+            node.close()
+        for link in self._bootstrap:
+            link.close()
+
+    async def _ask(
+        self,
+        link: BrokerLink,
+        request_for: Callable[[Mapping[int, VersionRange]], ClientRequest],
+        decode: Callable[[ClientResponse], Answer],
+    ) -> Answer:
+        return decode(await link.request(request_for(await link.versions())))
+
+    def _in_turn(self) -> list[BrokerLink]:
+        """The known nodes, from another one on each time, then the configuration's addresses; the slow ones last."""
+        known = [node.asking for node in self.nodes.values()]
+        self._turn += 1
+        first = self._turn % len(known) if known else 0
+        links = [*known[first:], *known[:first], *self._bootstrap]
+        return sorted(links, key=lambda link: link.address in self._slow)
+
+    def _take(self, brokers: Collection[Broker]) -> None:
+        known: Mapping[int, Broker] = {broker.node_id: broker for broker in brokers}
+        for node_id, node in list(self.nodes.items()):
+            if known.get(node_id) != node.broker:
+                node.close()
+                del self.nodes[node_id]
+        for node_id, broker in known.items():
+            if node_id not in self.nodes:
+                self.nodes[node_id] = Node(broker, self._access, self._allocate)
+        addresses = {node.asking.address for node in self.nodes.values()} | {link.address for link in self._bootstrap}
+        self._slow &= addresses
+        self._failing &= addresses
+
+
+def _layout(response: ClientResponse) -> ClusterLayout:
+    layout = messages.decode_metadata(response)
+    if not layout.brokers:
+        raise ProtocolError("unexpected_response", "the broker knows no brokers yet")
+    return layout
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Of one bootstrap server, as librdkafka takes it: a protocol in front of it and a missing port are allowed."""
+    text = text.strip().rpartition("://")[2]
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or host.endswith(":"):
+        return text.strip("[]"), DEFAULT_PORT
+    return host.strip("[]"), int(port)

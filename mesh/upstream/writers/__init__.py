@@ -1,0 +1,1 @@
+"""What the mesh writes to upstream clusters: dead letters and the journal."""

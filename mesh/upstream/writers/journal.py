@@ -1,0 +1,150 @@
+"""Writes the pages of the delivery journal to a topic of a cluster.
+
+One thread encodes them and hands them to a librdkafka producer; it never holds up the event loop, and gives up what the
+cluster does not take in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from mesh.journal.pages import Page
+from mesh.upstream.librdkafka_properties import connection_properties
+
+DELIVERY_TIMEOUT: Final = 30.0
+REQUEST_TIMEOUT: Final = 10.0
+LAST_FLUSH: Final = 5.0
+"""Seconds that are waited at the end for what is on its way."""
+POLL: Final = 0.1
+_SETTINGS: Final = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "delivery.timeout.ms": int(DELIVERY_TIMEOUT * 1000),
+    "linger.ms": 5,
+    "compression.type": "lz4",
+    "statistics.interval.ms": 0,
+    "enable.metrics.push": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    page: Page
+    dropped: int
+    dropped_since: int
+    is_last: bool
+    ended: Callable[[bool], None]
+
+
+class JournalWriter:
+    """process, run: as in the pages. create: make the topic if it is not there, with one partition. tell: called on the
+    event loop with why pages could not be written, once until one is written again."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, str],
+        topic: str,
+        create: bool,
+        process: str,
+        run: str,
+        tell: Callable[[str], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._properties = {**connection_properties(properties), "bootstrap.servers": bootstrap_servers}
+        self._topic = topic
+        self._create = create
+        self._process = process
+        self._run = run
+        self._tell = tell
+        self._loop = loop
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._sequence = 0
+        self._is_there = False
+        self._is_failing = False
+        self._thread = threading.Thread(target=self._serve, name="journal", daemon=True)
+        self._thread.start()
+
+    def write(self, page: Page, dropped: int, dropped_since: int, is_last: bool, ended: Callable[[bool], None]) -> None:
+        """On the event loop; returns at once."""
+        self._work.put(_Work(page, dropped, dropped_since, is_last, ended))
+
+    async def close(self) -> None:
+        """Waits for what was given, for a while."""
+        self._work.put(None)
+        await asyncio.to_thread(self._thread.join, LAST_FLUSH + 1)
+
+    # The thread
+
+    def _serve(self) -> None:
+        producer: Producer | None = None
+        while True:
+            try:
+                work = self._work.get(timeout=POLL)
+            except queue.Empty:
+                if producer is not None:
+                    producer.poll(0)
+                continue
+            if work is None:
+                break
+            try:
+                producer = producer or Producer({**self._properties, **_SETTINGS})
+                self._find()
+                self._produce(producer, work)
+            except (KafkaException, BufferError, ValueError) as problem:
+                self._ended(work, _words(problem))
+        if producer is not None:
+            producer.flush(LAST_FLUSH)
+
+    def _produce(self, producer: Producer, work: _Work) -> None:
+        # A page that is not written leaves a hole in the sequence, by which readers see it.
+        sequence, self._sequence = self._sequence, self._sequence + 1
+        data = work.page.encode(self._process, self._run, sequence, work.dropped, work.dropped_since, work.is_last)
+
+        def delivered(error: KafkaError | None, _: object) -> None:
+            self._ended(work, "" if error is None else error.str())
+
+        producer.produce(self._topic, data, self._run, timestamp=work.page.begun, on_delivery=delivered)
+        producer.poll(0)
+
+    def _find(self) -> None:
+        """Brokers may be set to make topics when somebody produces to them; that is not asked for."""
+        if self._is_there:
+            return
+        admin = AdminClient(self._properties)
+        if self._topic not in admin.list_topics(timeout=REQUEST_TIMEOUT).topics:
+            if not self._create:
+                raise ValueError(f"the topic {self._topic} does not exist, and is not to be created")
+            _make(admin, self._topic)
+        self._is_there = True
+
+    def _ended(self, work: _Work, error: str) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(work.ended, not error)
+            if error and not self._is_failing:
+                self._loop.call_soon_threadsafe(self._tell, error)
+        self._is_failing = bool(error)
+
+
+def _make(admin: AdminClient, topic: str) -> None:
+    """Another process may be making it too. One partition: a journal is small, and its order is worth more."""
+    try:
+        wanted: Any = NewTopic(topic, num_partitions=1)
+        admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT)[topic].result()
+    except KafkaException as problem:
+        if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def _words(problem: Exception) -> str:
+    return problem.args[0].str() if isinstance(problem, KafkaException) else str(problem) or repr(problem)

@@ -1,0 +1,55 @@
+"""Who was fenced joins again when nobody else holds its group.instance.id."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from mesh.upstream.groups.descriptions import Undescribed
+from mesh.upstream.groups.fencing import BLIND, INTERVAL, Fence
+from mesh.wire.client.groups import DescribedGroup, GroupMember
+
+
+class Group:
+    """It is described when a test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[Future[DescribedGroup]] = []
+        self.fence = Fence(self.describe, "ours")
+        self.fence.fenced(0.0)
+
+    def describe(self) -> Future[DescribedGroup]:
+        self.asked.append(Future())
+        return self.asked[-1]
+
+    def look(self, now: float, *instance_ids: str | None, is_refused: bool = False) -> bool:
+        """Ask, answer, and look at the answer."""
+        before = len(self.asked)
+        assert not self.fence.is_open(now)
+        assert len(self.asked) == before + 1, "it asks"
+        assert not self.fence.is_open(now), "and does not wait for the answer"
+        if is_refused:
+            self.asked[-1].set_exception(Undescribed("error 30"))
+        else:
+            members = tuple(GroupMember(each, frozenset()) for each in instance_ids)
+            self.asked[-1].set_result(DescribedGroup("Stable", "range", members))
+        return self.fence.is_open(now)
+
+
+def test_it_stays_out_while_another_holds_the_id() -> None:
+    group = Group()
+    assert not group.fence.is_open(INTERVAL / 2)
+    assert not group.asked
+    assert not group.look(INTERVAL, "another", "ours")
+    assert not group.fence.is_open(INTERVAL * 1.5)
+    assert len(group.asked) == 1
+    assert group.look(INTERVAL * 2, "another", None)
+
+
+def test_a_group_without_members_is_open() -> None:
+    assert Group().look(INTERVAL)
+
+
+def test_where_groups_may_not_be_described_it_tries_after_a_while() -> None:
+    group = Group()
+    assert not group.look(INTERVAL, is_refused=True)
+    assert group.look(BLIND, is_refused=True)

@@ -1,0 +1,28 @@
+"""The engine that is chosen, and why it is not the one that was to be preferred."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from mesh.upstream.engine_choice import choose
+
+
+@pytest.mark.parametrize(("wanted", "chosen"), [("librdkafka", "librdkafka"), ("auto", "raw"), ("raw", "raw")])
+def test_without_obstacles(wanted: Literal["auto", "raw", "librdkafka"], chosen: str) -> None:
+    choice = choose(wanted, {"client.id": "mesh"})
+    assert (choice.engine, choice.reason) == (chosen, "")
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"ssl.cipher.suites": "a"}, "ssl.cipher.suites"),
+        ({"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"}, "ssl properties"),
+    ],
+)
+def test_auto_says_what_is_in_the_way(properties: dict[str, str], named: str) -> None:
+    choice = choose("auto", properties)
+    assert choice.engine == "librdkafka"
+    assert named in choice.reason
