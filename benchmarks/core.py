@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from mesh.memory import MemoryBudget
 from mesh.pool.common.client import Client
 from mesh.pool.common.effects import Answer, CommitUpstream, Effect, Report
 from mesh.pool.common.group_rules import GroupRules
@@ -17,7 +18,6 @@ from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.core import VirtualCluster
 from mesh.pool.groups.membership import JoinRequest, SyncRequest
 from mesh.pool.intake.assignments import Assignment
-from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.pool.pool import Pool
 from mesh.pool.state.fetch import FetchPartition, FetchRequest, FetchResult
 from mesh.records.batch import Batch

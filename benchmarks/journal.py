@@ -35,7 +35,7 @@ from benchmarks.clients import consume
 from benchmarks.core import Core
 from benchmarks.machine import cpu_seconds, describe
 from mesh.journal.pages import Page
-from mesh.pipelines.kafka import Stretch, logs, read_pages
+from mesh.pipelines.audit.kafka import Stretch, logs, read_pages
 from mesh.pool.common.delivery_events import Note
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mesh.commands.dead_letters import dlq
+from mesh.commands.dlq import dlq
 from mesh.commands.operating import drain, reload, status
 from mesh.commands.pipelines import pipeline
 from mesh.commands.serving import check, credential, demo, run

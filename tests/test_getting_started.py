@@ -12,8 +12,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
 
-from mesh.demo.children import Child, Children
-from mesh.demo.endpoint import MeshEndpoint
+from mesh.demo.processes.children import Child, Children
+from mesh.demo.processes.endpoint import MeshEndpoint
 from tests.documents import blocks
 
 TOPIC = "orders"
@@ -49,7 +49,7 @@ def clusters(children: Children, folder: Path) -> tuple[str, str]:
     """Their addresses; each has its half of the records."""
     files = [folder / f"{name}.address" for name in ("eu", "us")]
     for file in files:
-        children.start(file.stem, "mesh.demo.clusters", TOPIC, file)
+        children.start(file.stem, "mesh.demo.processes.clusters", TOPIC, file)
     until("the clusters listen", lambda: all(file.exists() for file in files))
     eu, us = (file.read_text() for file in files)
     for name, address in (("eu", eu), ("us", us)):

@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mesh.apis import guards_of_groups as of_groups
-from mesh.apis import guards_of_offsets as of_offsets
-from mesh.apis import guards_of_topics as of_topics
 from mesh.apis.api import Context
-from mesh.apis.verdicts import GROUP_REFUSED, Denied, Guard, Narrowed, Refusal, Verdict, may_group
+from mesh.apis.guards import groups as of_groups
+from mesh.apis.guards import offsets as of_offsets
+from mesh.apis.guards import topics as of_topics
+from mesh.apis.guards.result import GROUP_REFUSED, Denied, Guard, Narrowed, Refusal, Verdict, may_group
 from mesh.security.rules import Operation
 from mesh.wire import messages as m
 from mesh.wire.apis import ApiKey

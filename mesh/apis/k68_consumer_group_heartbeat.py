@@ -22,7 +22,7 @@ Ignored: rack_id, server_assignor (everything is assigned to everybody).
 from __future__ import annotations
 
 from mesh.apis.api import Api, Context
-from mesh.apis.verdicts import may_topic
+from mesh.apis.guards.result import may_topic
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.results import ConsumerHeartbeatResult

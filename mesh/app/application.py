@@ -16,16 +16,16 @@ import anyio.abc
 from mesh.admin.http import AdminAccess, serve_admin
 from mesh.admin.leases import LeaseApi
 from mesh.app.clusters import Clusters
+from mesh.app.from_config import properties_of
 from mesh.app.readiness import Readiness
 from mesh.app.reconfiguring import AdminSetup, Reconfiguring
 from mesh.app.virtual_clusters import VirtualClusters
 from mesh.config.model import Admin, Config
 from mesh.config.warnings import warnings_of
-from mesh.configured import properties_of
 from mesh.listener.limits import Descriptors, raise_descriptor_limit
 from mesh.listener.listener_setup import admin_certificate
 from mesh.listener.watched_files import watch
-from mesh.pool.intake.backpressure import MemoryBudget
+from mesh.memory import MemoryBudget
 from mesh.telemetry.journal import Journal
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.loop_lag import measure_loop_lag

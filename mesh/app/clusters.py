@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import anyio
 
+from mesh.app.from_config import properties_of
 from mesh.config.model import Cluster, Config, NamedTopic
 from mesh.config.model import Pool as PoolConfig
-from mesh.configured import properties_of
 from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName
 from mesh.telemetry.logs import get_logger

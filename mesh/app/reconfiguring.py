@@ -38,7 +38,7 @@ from mesh.config.mistakes import ConfigurationError
 from mesh.config.model import Config
 from mesh.config.warnings import warnings_of
 from mesh.listener.listener_setup import AdminCertificate, admin_certificate
-from mesh.pool.intake.backpressure import MemoryBudget
+from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.metric_definitions import CONFIG_INFO, CONFIG_RELOAD_FAILED, CONFIG_RELOADED_SECONDS, Sample

@@ -17,19 +17,19 @@ import anyio.abc
 from mesh.apis.api import Address as ApiAddress
 from mesh.apis.api import Endpoint
 from mesh.app.clusters import Clusters
+from mesh.app.from_config import clusters_of, limits_of, rules_of, settings_of, topics_of
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import Config
 from mesh.config.model import VirtualCluster as VirtualClusterConfig
 from mesh.config.values import Address
-from mesh.configured import clusters_of, limits_of, rules_of, settings_of, topics_of
 from mesh.listener.bound_address import Listening
 from mesh.listener.limits import Descriptors, Gate
 from mesh.listener.listener_setup import ListenerSetup
 from mesh.listener.security import ListenerSecurity
 from mesh.listener.watched_files import Watched
+from mesh.memory import MemoryBudget
 from mesh.pool.common.ids import GroupId
 from mesh.pool.core import VirtualCluster
-from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.pool.administration import UpstreamAdministration
 from mesh.runtime.pool.dead_letters import Bury, DeadLetterOffice, bury_nothing

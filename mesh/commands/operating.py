@@ -22,7 +22,7 @@ def status(
 
     from rich.console import Console
 
-    from mesh.status import StatusUnavailable, fetch, show
+    from mesh.commands.status import StatusUnavailable, fetch, show
 
     try:
         found = fetch(*where(file, url, token), trust)
@@ -46,9 +46,9 @@ def drain(
     trust: Trust = None,
 ) -> None:
     """Let one pool of a running mesh commit what it holds and leave its upstream groups; its members stay, and wait."""
-    from mesh.drain import NotDrained
-    from mesh.drain import drain as drain_pool
-    from mesh.status import StatusUnavailable
+    from mesh.commands.drain import NotDrained
+    from mesh.commands.drain import drain as drain_pool
+    from mesh.commands.status import StatusUnavailable
 
     try:
         address, known = where(file, url, token)
@@ -75,9 +75,9 @@ def reload(
     trust: Trust = None,
 ) -> None:
     """Let a running mesh read its configuration again: all of it is used, or nothing of it."""
-    from mesh.reload import NotReloaded
-    from mesh.reload import reload as reload_mesh
-    from mesh.status import StatusUnavailable
+    from mesh.commands.reload import NotReloaded
+    from mesh.commands.reload import reload as reload_mesh
+    from mesh.commands.status import StatusUnavailable
 
     try:
         reload_mesh(*where(file, url, token), trust, timeout, typer.echo)

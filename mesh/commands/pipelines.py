@@ -32,9 +32,9 @@ def landing(
 def audit(file: Annotated[Path, typer.Argument(metavar="FILE", help="What to audit, a YAML file.")]) -> None:
     """Prove from the journal that everything was delivered, landed and acknowledged; exit code 1 if it was not."""
     _needs_spark()
-    from mesh.pipelines.audit import run
-    from mesh.pipelines.auditing import WrongAudit, load
-    from mesh.pipelines.kafka import Unreadable
+    from mesh.pipelines.audit.audit import run
+    from mesh.pipelines.audit.job import WrongAudit, load
+    from mesh.pipelines.audit.kafka import Unreadable
 
     try:
         verdict = run(load(file))
@@ -51,9 +51,9 @@ def audit(file: Annotated[Path, typer.Argument(metavar="FILE", help="What to aud
 def report(file: Annotated[Path, typer.Argument(metavar="FILE", help="That of the audit, a YAML file.")]) -> None:
     """How late and how evenly everything was delivered, and who is slow or stuck: tables, and a page to look at."""
     _needs_spark()
-    from mesh.pipelines.auditing import WrongAudit, load
-    from mesh.pipelines.kafka import Unreadable
-    from mesh.pipelines.report import run
+    from mesh.pipelines.audit.job import WrongAudit, load
+    from mesh.pipelines.audit.kafka import Unreadable
+    from mesh.pipelines.report.report import run
 
     try:
         made = run(load(file))

@@ -10,7 +10,7 @@ from mesh.config.groups import may_overlap
 from mesh.config.mistakes import KeyPath, format_path
 from mesh.config.model import Cluster, Config, Engine, NamedTopic, Pool, PrefixRule, VirtualCluster
 from mesh.config.properties import refused_properties
-from mesh.config.security_checks import check_authorization, check_sasl, check_tls
+from mesh.config.security.checks import check_authorization, check_sasl, check_tls
 from mesh.config.values import Address
 from mesh.security.client_properties import reason_against
 

@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, PrivateAttr, StringConstraints, Tag
 
 from mesh.config.base import Model
 from mesh.config.secrets import Environment
-from mesh.config.security import Authorization, ListenerTls, Sasl, Tls
+from mesh.config.security.model import Authorization, ListenerTls, Sasl, Tls
 from mesh.config.values import Address, Count, Duration, Endpoint, GroupPattern, Scalar, SendBuffer, Size, matching
 from mesh.pool.common.settings import Acknowledge, Policy
 from mesh.records.spans import ClusterName, TopicName

@@ -18,12 +18,12 @@ from typing import Annotated
 import typer
 import yaml
 
-from mesh.demo.children import Child, ChildFailed, Children
-from mesh.demo.endpoint import MeshEndpoint
-from mesh.demo.journal import Counter, Journal
-from mesh.demo.judge import Verdict, judge
-from mesh.demo.landed import LandedTable
-from mesh.demo.signals import StopRequest
+from mesh.demo.processes.children import Child, ChildFailed, Children
+from mesh.demo.processes.endpoint import MeshEndpoint
+from mesh.demo.processes.journal import Counter, Journal
+from mesh.demo.processes.judge import Verdict, judge
+from mesh.demo.processes.landed import LandedTable
+from mesh.demo.processes.signals import StopRequest
 
 TOPIC, JOURNAL, GROUP, CLUSTERS = "orders", "kafka-mesh.journal", "demo", ("eu", "us")
 RATE = 400.0
@@ -107,7 +107,7 @@ class LandingDemo:
         """With the mesh in front of them. Bootstrap servers by name."""
         files = {name: self._folder / f"{name}.address" for name in CLUSTERS}
         for name, file in files.items():
-            self._children.start(f"cluster-{name}", "mesh.demo.clusters", TOPIC, file, JOURNAL)
+            self._children.start(f"cluster-{name}", "mesh.demo.processes.clusters", TOPIC, file, JOURNAL)
         self._await("the clusters", lambda: all(file.exists() for file in files.values()), _START_TIMEOUT)
         addresses = {name: file.read_text() for name, file in files.items()}
         configuration = self._folder / "kafka-mesh.yaml"
@@ -150,11 +150,13 @@ class LandingDemo:
         member = {"bootstrap-servers": self._endpoint.bootstrap_servers, "group": GROUP, "topic": TOPIC}
         member |= {"name": "consumer", "journal": str(self._received), "work": "0.01"}
         options = [part for name, value in member.items() for part in (f"--{name}", value)]
-        return self._children.start("consumer", "mesh.demo.member", *options)
+        return self._children.start("consumer", "mesh.demo.processes.member", *options)
 
     def _start_feeder(self, clusters: Mapping[str, str]) -> Child:
         pairs = [f"{name}={address}" for name, address in clusters.items()]
-        return self._children.start("feeder", "mesh.demo.feeder", "--linger", LINGER, TOPIC, RATE, self._fed, *pairs)
+        return self._children.start(
+            "feeder", "mesh.demo.processes.feeder", "--linger", LINGER, TOPIC, RATE, self._fed, *pairs
+        )
 
     def _await(self, what: str, probe: Callable[[], bool], timeout: float) -> None:
         deadline = time.monotonic() + timeout

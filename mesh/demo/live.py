@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.live import Live as LiveDisplay
 
-from mesh.demo.judge import Verdict
-from mesh.demo.keys import Keyboard
-from mesh.demo.plain import DRAIN_TIMEOUT, PATIENCE, introduction, say
-from mesh.demo.screen import screen
-from mesh.demo.show import Show
-from mesh.demo.signals import StopRequest
+from mesh.demo.display.keys import Keyboard
+from mesh.demo.display.plain import DRAIN_TIMEOUT, PATIENCE, introduction, say
+from mesh.demo.display.screen import screen
+from mesh.demo.display.show import Show
+from mesh.demo.processes.judge import Verdict
+from mesh.demo.processes.signals import StopRequest
 from mesh.demo.stage import CLUSTERS, MEMBERS, Stage
 
 SESSION = 6.0

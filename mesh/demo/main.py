@@ -8,11 +8,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from mesh.demo.children import ChildFailed, Children
+from mesh.demo.display.plain import Plain, say
 from mesh.demo.live import SESSION, Live
-from mesh.demo.member import Fault
-from mesh.demo.plain import Plain, say
-from mesh.demo.signals import StopRequest
+from mesh.demo.processes.children import ChildFailed, Children
+from mesh.demo.processes.member import Fault
+from mesh.demo.processes.signals import StopRequest
 from mesh.demo.stage import RATE, Stage, Stopped
 
 FAULT_VARIABLE = "KAFKA_MESH_DEMO_FAULT"

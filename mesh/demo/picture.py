@@ -15,14 +15,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mesh.demo.children import ChildFailed, Children
-from mesh.demo.keys import Key
-from mesh.demo.member import Fault
-from mesh.demo.plain import attaching, say
-from mesh.demo.screen import screen
-from mesh.demo.seen import Seen
-from mesh.demo.show import Show
-from mesh.demo.signals import StopRequest
+from mesh.demo.display.keys import Key
+from mesh.demo.display.plain import attaching, say
+from mesh.demo.display.screen import screen
+from mesh.demo.display.show import Show
+from mesh.demo.processes.children import ChildFailed, Children
+from mesh.demo.processes.member import Fault
+from mesh.demo.processes.seen import Seen
+from mesh.demo.processes.signals import StopRequest
 from mesh.demo.stage import GROUP, MEMBERS, RATE, Stage
 
 WIDTH, HEIGHT = 100, 32

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from mesh.demo.children import Child, ChildFailed, Children
-from mesh.demo.endpoint import MeshEndpoint
-from mesh.demo.journal import Counter
-from mesh.demo.judge import Verdict, judge
-from mesh.demo.member import Fault
-from mesh.demo.signals import StopRequest
+from mesh.demo.processes.children import Child, ChildFailed, Children
+from mesh.demo.processes.endpoint import MeshEndpoint
+from mesh.demo.processes.journal import Counter
+from mesh.demo.processes.judge import Verdict, judge
+from mesh.demo.processes.member import Fault
+from mesh.demo.processes.signals import StopRequest
 
 TOPIC = "orders"
 GROUP = "demo"
@@ -74,7 +74,8 @@ class Stage:
         """Start everything; Stopped when it is asked to stop meanwhile."""
         files = {name: self._folder / f"{name}.address" for name in CLUSTERS}
         clusters = [
-            self._children.start(f"cluster-{name}", "mesh.demo.clusters", TOPIC, file) for name, file in files.items()
+            self._children.start(f"cluster-{name}", "mesh.demo.processes.clusters", TOPIC, file)
+            for name, file in files.items()
         ]
         self._await("the clusters", lambda: all(file.exists() for file in files.values()))
         addresses = {name: file.read_text() for name, file in files.items()}
@@ -82,7 +83,9 @@ class Stage:
         for name, work in MEMBERS.items():
             self.add(name, work)
         pairs = [f"{name}={address}" for name, address in addresses.items()]
-        self._feeder = self._children.start("feeder", "mesh.demo.feeder", TOPIC, rate, self._fed_journal, *pairs)
+        self._feeder = self._children.start(
+            "feeder", "mesh.demo.processes.feeder", TOPIC, rate, self._fed_journal, *pairs
+        )
         # Else a short run on a busy machine is over before it has begun.
         self._await("the feeder", lambda: self.fed.count() > 0)
 
@@ -107,7 +110,9 @@ class Stage:
             options["--session"] = self._session
         if not self.actors:
             options["--fault"] = self._fault.value
-        child = self._children.start(name, "mesh.demo.member", *(part for pair in options.items() for part in pair))
+        child = self._children.start(
+            name, "mesh.demo.processes.member", *(part for pair in options.items() for part in pair)
+        )
         self.actors[name] = Actor(child, Counter(journal))
 
     def freeze(self, name: str) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final, Literal, TypeAlias
 
-from mesh.pool.intake.backpressure import MemoryBudget
+from mesh.memory import MemoryBudget
 
 Closed: TypeAlias = Literal[
     "too_many_connections",

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import VirtualCluster
-from mesh.config.security import Authorization, ListenerTls, OAuthBearer
-from mesh.config.security import Sasl as SaslConfig
-from mesh.config.security import Tls as TlsConfig
-from mesh.config.security_files import load_rules, load_users, rules_of, stored_users
+from mesh.config.security.files import load_rules, load_users, rules_of, stored_users
+from mesh.config.security.model import Authorization, ListenerTls, OAuthBearer
+from mesh.config.security.model import Sasl as SaslConfig
+from mesh.config.security.model import Tls as TlsConfig
 from mesh.listener.jwks import JwksSource
 from mesh.listener.security import ListenerSecurity, Sasl, Tls, Tokens
 from mesh.listener.tls import server_context

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 import anyio
 import anyio.abc
 
-from mesh.config.security import ListenerTls
-from mesh.config.security import Tls as TlsConfig
+from mesh.config.security.model import ListenerTls
+from mesh.config.security.model import Tls as TlsConfig
 from mesh.listener.limits import network_of
 from mesh.listener.security import ListenerSecurity
 from mesh.telemetry.log_rate import Rate

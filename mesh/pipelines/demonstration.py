@@ -13,8 +13,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mesh.demo.signals import StopRequest
-from mesh.pipelines import audit, auditing, landing, report
+from mesh.demo.processes.signals import StopRequest
+from mesh.pipelines import landing
+from mesh.pipelines.audit import audit
+from mesh.pipelines.audit import job as auditing
+from mesh.pipelines.report import report
 from mesh.pipelines.spark import session
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
+from mesh.memory import MemoryBudget
 from mesh.pool.common.client import Client
 from mesh.pool.common.effects import Answer, Effect, RefreshTopics
 from mesh.pool.common.group_rules import GroupRules
@@ -26,7 +27,6 @@ from mesh.pool.identity.connections import Connections
 from mesh.pool.identity.group_requests import GroupRequests
 from mesh.pool.identity.tools import Tools
 from mesh.pool.identity.unidentified_fetches import Strangers
-from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.pool.intake.drain import Duty
 from mesh.pool.pool import Pool
 from mesh.pool.pools import Pools

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from mesh.memory import MemoryBudget
 from mesh.pool.common.delivery_events import Kind
 from mesh.pool.common.effects import Effect, LeaveUpstream, Report
 from mesh.pool.common.history import Cause
@@ -25,7 +26,7 @@ from mesh.pool.groups.member_index import Clients
 from mesh.pool.groups.members import Members
 from mesh.pool.groups.membership import JoinRequest
 from mesh.pool.intake.assignments import Inflow
-from mesh.pool.intake.backpressure import Demand, MemoryBudget
+from mesh.pool.intake.backpressure import Demand
 from mesh.pool.intake.cluster_drain import Leaving
 from mesh.pool.intake.drain import Draining, Duty
 from mesh.pool.intake.stalls import Stalls

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Final
 
+from mesh.memory import MemoryBudget
 from mesh.pool.common.client import Client
 from mesh.pool.common.deadlines import Agenda
 from mesh.pool.common.effects import Effect, Report
@@ -16,7 +17,6 @@ from mesh.pool.common.ids import GroupId, Ticket
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.groups.member_index import Clients
-from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.pool.intake.drain import Duty
 from mesh.pool.pool import Pool
 from mesh.pool.state.member import Member

@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.app import Application, Readiness
+from mesh.app.from_config import limits_of
 from mesh.config.model import ClientLimits, Config
-from mesh.configured import limits_of
 from mesh.listener.limits import Limits
 from mesh.telemetry.upstream_health import Troubles
 from tests.integration.processes import free_port

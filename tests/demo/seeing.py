@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mesh.demo.seen import Seen, SeenMember, SeenTopic
+from mesh.demo.processes.seen import Seen, SeenMember, SeenTopic
 from mesh.demo.stage import GROUP
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mesh.demo.journal import RecordId
-from mesh.demo.judge import Verdict
+from mesh.demo.processes.journal import RecordId
+from mesh.demo.processes.judge import Verdict
 
 LOST = RecordId("eu-1")
 
@@ -19,7 +19,7 @@ def test_each_file_that_the_log_names_is_read_once(tmp_path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from mesh.demo.landed import LandedTable
+    from mesh.demo.processes.landed import LandedTable
 
     table = LandedTable(tmp_path / "table")
     assert table.count() == 0

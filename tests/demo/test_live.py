@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mesh.demo.journal import RecordId
-from mesh.demo.judge import Verdict
+from mesh.demo.display.plain import attaching
 from mesh.demo.live import Ending
-from mesh.demo.plain import attaching
+from mesh.demo.processes.journal import RecordId
+from mesh.demo.processes.judge import Verdict
 from mesh.demo.stage import GROUP, MEMBERS
 from tests.demo.terminal import Terminal
 

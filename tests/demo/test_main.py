@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mesh.demo import main
-from mesh.demo.judge import Verdict
 from mesh.demo.live import Ending
+from mesh.demo.processes.judge import Verdict
 from mesh.demo.stage import Stage
 
 VERDICT = Verdict(fed=1, delivered=1, missing=(), repeated=(), altered=(), unknown=())

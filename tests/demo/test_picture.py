@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mesh.demo.plain import attaching
+from mesh.demo.display.plain import attaching
 from mesh.demo.stage import GROUP
 
 ROOT = Path(__file__).parents[2]

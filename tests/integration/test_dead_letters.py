@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from mesh.cli import app
+from mesh.commands.dead_letter_store import Headers, dead_letter_topics
 from mesh.config import load
-from mesh.dlq import Headers, dead_letter_topics
 from tests.integration.feeding import upstream_records
 from tests.integration.kafka import KafkaCluster
 

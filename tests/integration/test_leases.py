@@ -13,8 +13,8 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from mesh.demo.children import Child, Children
-from mesh.demo.endpoint import MeshEndpoint
+from mesh.demo.processes.children import Child, Children
+from mesh.demo.processes.endpoint import MeshEndpoint
 from tests.integration.processes import eventually
 
 TOPIC, JOURNAL, GROUP, RECORDS = "orders", "journal", "leasing", 1_000
@@ -79,7 +79,7 @@ class Bed:
 
     def _cluster(self, name: str) -> str:
         file = self._folder / f"{name}.address"
-        self._children.start(name, "mesh.demo.clusters", TOPIC, file, JOURNAL)
+        self._children.start(name, "mesh.demo.processes.clusters", TOPIC, file, JOURNAL)
         eventually(f"cluster {name}", file.exists)
         return file.read_text()
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
+from mesh.commands.dead_letter_store import BUNDLE, GROUP, LettersUnavailable, dead_letter_topics
 from mesh.config import load
-from mesh.dlq import BUNDLE, GROUP, LettersUnavailable, dead_letter_topics
 from tests.integration.feeding import upstream_records
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import KAFKA_MESH

@@ -22,7 +22,7 @@ from mesh.listener.limits import (
     network_of,
     raise_descriptor_limit,
 )
-from mesh.pool.intake.backpressure import MemoryBudget
+from mesh.memory import MemoryBudget
 from mesh.wire.apis import ApiKey
 from tests.apis.harness import join_values
 from tests.fake_time import in_fake_time

@@ -8,8 +8,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from mesh.pipelines.accounts import Happened
-from mesh.pipelines.records import Place
+from mesh.pipelines.audit.accounts import Happened
+from mesh.pipelines.audit.records import Place
 
 BEGIN = 1_790_000_000_000
 WORK = {"pay-1": 6, "pay-2": 7, "pay-3": 9, "billing-<b>": 11, "pay-5": 8, "pay-6": 14, "slow-7": 160, "stuck-8": 10}

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mesh.pipelines.audit import Evidence
-from mesh.pipelines.auditing import Audit
-from mesh.pipelines.journalled import Row
-from mesh.pipelines.kafka import Log
+from mesh.pipelines.audit.audit import Evidence
+from mesh.pipelines.audit.job import Audit
+from mesh.pipelines.audit.journalled import Row
+from mesh.pipelines.audit.kafka import Log
 
 CLUSTER, TOPIC = "eu", "orders"
 PARTITIONS = 12

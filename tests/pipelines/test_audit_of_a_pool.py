@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from mesh.pipelines.audit import next_audit
-from mesh.pipelines.auditing import Audit, load
-from mesh.pipelines.report import report
+from mesh.pipelines.audit.audit import next_audit
+from mesh.pipelines.audit.job import Audit, load
+from mesh.pipelines.report.report import report
 from tests.integration.bench import Bench
 from tests.integration.conftest import bench as bench
 from tests.spark.session import land

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mesh.pipelines import landing
-from mesh.pipelines.audit import next_audit
+from mesh.pipelines.audit.audit import next_audit
 from tests.integration.bench import Bench
 from tests.integration.conftest import bench as bench
 from tests.pipelines.test_audit_of_a_pool import audit_of, start_with_journal

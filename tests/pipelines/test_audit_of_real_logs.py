@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from mesh.pipelines.audit import next_audit
-from mesh.pipelines.auditing import Audit
-from mesh.pipelines.kafka import compacted
-from mesh.pipelines.records import Verdict
+from mesh.pipelines.audit.audit import next_audit
+from mesh.pipelines.audit.job import Audit
+from mesh.pipelines.audit.kafka import compacted
+from mesh.pipelines.audit.records import Verdict
 from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import eventually
+from tests.pipelines.audit.test_landed import append
 from tests.pipelines.real_logs import COMPACTED_AT_ONCE, Log, eager_cleaner
-from tests.pipelines.test_landed import append
 
 pytestmark = [pytest.mark.long, pytest.mark.kafka]
 KEYS = [f"key-{number}" for number in range(10)]

@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from mesh.journal.pages import Page
-from mesh.pipelines import audit, journalled
-from mesh.pipelines.accounts import State
-from mesh.pipelines.auditing import Audit
-from mesh.pipelines.kafka import Log, Properties, Stretch, read_pages, read_runs
-from mesh.pipelines.records import Memory
+from mesh.pipelines.audit import audit, journalled
+from mesh.pipelines.audit.accounts import State
+from mesh.pipelines.audit.job import Audit
+from mesh.pipelines.audit.kafka import Log, Properties, Stretch, read_pages, read_runs
+from mesh.pipelines.audit.records import Memory
+from tests.pipelines.audit.test_kafka import HOUR, produce
+from tests.pipelines.audit.test_landed import append
 from tests.pipelines.lists import Session
-from tests.pipelines.test_kafka import HOUR, produce
-from tests.pipelines.test_landed import append
 from tests.upstream.conftest import mock_cluster as mock_cluster
 from tests.upstream.harness import new_name
 
@@ -28,7 +28,7 @@ GROUP = "g"
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Offsets, pages and files that were read; the mock cluster knows no configurations."""
-    from mesh.pipelines import landed
+    from mesh.pipelines.audit import landed
 
     found = Counter[str]()
     rows_of_file = landed._rows_of_file

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
+from mesh.memory import MemoryBudget
 from mesh.pool.common.delivery_events import Note
 from mesh.pool.common.effects import (
     Answer,
@@ -45,7 +46,6 @@ from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.core import VirtualCluster
 from mesh.pool.intake.assignments import Assignment
-from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.pool.pool import Pool
 from mesh.pool.state.fetch import FetchResult
 from mesh.pool.state.ledger import Ledger

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 import mesh.pipelines
-from mesh.demo.children import Children
-from mesh.demo.landed import LandedTable
+from mesh.demo.processes.children import Children
+from mesh.demo.processes.landed import LandedTable
 from tests.integration.mesh_process import KAFKA_MESH
 from tests.integration.processes import ChildProcess, eventually
 from tests.integration.test_leases import GROUP, JOURNAL, RECORDS, TOPIC, Bed

@@ -9,29 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mesh.memory import MemoryBudget
 from mesh.pool.common.effects import ConsumeUpstream, Effect, PauseUpstream, ResumeUpstream
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.state.partition import Partition
 from mesh.records.spans import ClusterName
-
-
-class MemoryBudget:
-    """Bytes of records that all pools of a process keep, and how many they may. Each pool tells of its own."""
-
-    __slots__ = ("limit", "used")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-
-    @property
-    def is_used_up(self) -> bool:
-        return self.used >= self.limit
-
-    @property
-    def excess(self) -> int:
-        return max(self.used - self.limit, 0)
 
 
 class Demand:

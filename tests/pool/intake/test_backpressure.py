@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.memory import MemoryBudget
 from mesh.pool.common.effects import ConsumeUpstream, Effect, PauseUpstream, ResumeUpstream
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
-from mesh.pool.intake.backpressure import Demand, MemoryBudget
+from mesh.pool.intake.backpressure import Demand
 from mesh.pool.state.partition import Partition
 from tests.pool.harness import EU, US, Consumer, World, source
 

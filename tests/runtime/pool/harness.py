@@ -11,6 +11,7 @@ from typing import Any, assert_never
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.listener.limits import Descriptors, Gate, Limits
+from mesh.memory import MemoryBudget
 from mesh.pool.common.effects import DeadLetterUpstream
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import GroupId
@@ -29,7 +30,6 @@ from mesh.pool.common.queries import (
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.core import VirtualCluster
-from mesh.pool.intake.backpressure import MemoryBudget
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.runtime.pool.administration import Answer

@@ -1,0 +1,1 @@
+"""Who may do what of each API, by the rules of the virtual cluster."""

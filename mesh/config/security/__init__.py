@@ -1,0 +1,1 @@
+"""Sections of the configuration about TLS, SASL and rules, and the files that they name."""

@@ -1,0 +1,176 @@
+"""Whether everything was delivered: a pool's journal and what was landed, against the upstream topics.
+
+`kafka-mesh pipeline audit FILE`, or `spark-submit audit.py FILE` where kafka-mesh[spark] is installed. Each audit looks
+at what is new since the last one. docs/audit.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mesh.pipelines.audit.accounts import Account, Found, Rules, State, account
+from mesh.pipelines.audit.intervals import union
+from mesh.pipelines.audit.job import Audit, load
+from mesh.pipelines.audit.journalled import Row, happened, journal_rows, spread
+from mesh.pipelines.audit.kafka import Log, Stretch, claims, compacted, logs, read_runs
+from mesh.pipelines.audit.records import Memory, Place, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an audit is made of. events, exists, landed: RDDs of rows; claimed, logs: by place.
+
+    pages: what was read of each run of a process: (run, process, sequence, is_last, dropped).
+    """
+
+    events: Any
+    exists: Any
+    landed: Any
+    claimed: Mapping[Place, Sequence[tuple[int, int]]]
+    logs: Mapping[Place, Log]
+    pages: Sequence[tuple[str, str, int, bool, int]] = ()
+
+
+def audit(spark: SparkSession, config: Audit, evidence: Evidence, memory: Memory) -> Verdict:
+    """Compare, in one pass over what is new. Returns the verdict, with the memory for the next audit in it."""
+    holes = memory.holes(evidence.pages)
+    rules = Rules(
+        lands=config.landed is not None,
+        leases_only=config.landed is None or config.landed.by == "leases",
+        is_whole=not holes.any,
+    )
+    known = spark.sparkContext.broadcast((memory.states, dict(evidence.claimed), dict(evidence.logs), rules))
+    rows = spark.sparkContext.union([evidence.events, evidence.exists, evidence.landed])
+    places = set(memory.states) | set(evidence.logs)
+    present = spark.sparkContext.parallelize([(place, "", ()) for place in sorted(places)], 1)
+    grouped = rows.union(present).map(lambda row: (row[0], row[1:])).groupByKey(_tasks(spark))
+
+    def settle(entry: tuple[Place, Iterable[tuple[str, tuple[Any, ...]]]]) -> tuple[Place, Account]:
+        states, claimed, ends, rules = known.value
+        place, about = entry
+        return place, account(states.get(place, State()), _found(about, claimed.get(place, ()), ends.get(place)), rules)
+
+    accounts: dict[Place, Account] = dict(grouped.map(settle).collect())
+    return Verdict.of(accounts, holes, memory)
+
+
+def _found(about: Iterable[tuple[str, tuple[Any, ...]]], claimed: Sequence[tuple[int, int]], log: Log | None) -> Found:
+    events: list[tuple[Any, ...]] = []
+    exists: list[tuple[int, int, int]] = []
+    landed: list[tuple[int, int]] = []
+    still: list[tuple[int, int]] = []
+    for kind, what in about:
+        match kind:
+            case "event":
+                events.append(what)
+            case "exists":
+                exists.append(what)
+            case "still":
+                still.append(what[:2])
+            case "landed":
+                landed.append(what)
+    log = log or Log(0, 0)
+    about_log = (log.is_compacted, union(still))
+    return Found(happened(events), sorted(exists), log.start, log.end, claimed, landed, *about_log)
+
+
+def _tasks(spark: SparkSession) -> int:
+    return max(int(spark.sparkContext.defaultParallelism), 2)
+
+
+# Where it comes from
+
+
+def gather(spark: SparkSession, config: Audit, memory: Memory) -> Evidence:
+    """First what the group claims, then the journal, which is written within a moment of it; then the table, which has
+    what the journal says was landed; the logs last, which have all of that."""
+    from mesh.pipelines.audit.landed import files_of, landed_rows
+
+    context = spark.sparkContext
+    claimed: dict[Place, Sequence[tuple[int, int]]] = {}
+    for cluster, topics in config.topics.items():
+        properties = config.clusters[cluster]
+        partitions = logs(properties, topics)
+        runs = claims(properties, config.upstream_group or config.group, cluster, partitions)
+        claimed |= {(cluster, *key): each for key, each in runs.items()}
+    time.sleep(config.patience)
+
+    read, memory.journal = journal_rows(context, config, memory.journal)
+    read = read.cache()
+    pages = [row[2] for row in read.filter(lambda row: row[1] == "page").collect()]
+    events = read.filter(lambda row: row[1] == "event")
+
+    landed = context.emptyRDD()
+    if config.landed is not None:
+        new = [file for file in files_of(spark, config.landed.table) if file not in memory.files]
+        memory.files |= set(new)
+        if new:
+            landed = landed_rows(context, new)
+
+    ends: dict[Place, Log] = {}
+    for cluster, topics in config.topics.items():
+        found, vanishing = logs(config.clusters[cluster], topics), compacted(config.clusters[cluster], topics)
+        ends |= {(cluster, *key): replace(log, is_compacted=key[0] in vanishing) for key, log in found.items()}
+    unseen = [Stretch(*place, max(log.start, _state(memory, place).seen), log.end) for place, log in ends.items()]
+    exists = context.union(
+        [_there(context, config, "exists", unseen), _there(context, config, "still", left_open(memory, ends))]
+    )
+    return Evidence(events, exists, landed, claimed, ends, pages)
+
+
+def left_open(memory: Memory, logs: Mapping[Place, Log]) -> Iterator[Stretch]:
+    """Where earlier audits have left something open, and compaction may have taken it since."""
+    for place, log in sorted(logs.items()):
+        state = _state(memory, place)
+        if log.is_compacted and state.open:
+            yield Stretch(*place, max(log.start, state.open[0][0]), state.open[-1][1] + 1)
+
+
+def _state(memory: Memory, place: Place) -> State:
+    return memory.states.get(place, State())
+
+
+def _there(context: Any, config: Audit, kind: str, stretches: Iterable[Stretch]) -> Any:
+    """Runs of offsets that have a record."""
+    clusters = {name: dict(each) for name, each in config.clusters.items()}
+    window = config.window_ms
+
+    def read(stretch: Stretch) -> Iterator[Row]:
+        place = stretch.cluster, stretch.topic, stretch.partition
+        for run in read_runs(clusters[stretch.cluster], stretch, window):
+            yield place, kind, run
+
+    return spread(context, [part for each in stretches for part in each.cut()], read)
+
+
+def run(config: Audit) -> Verdict:
+    """In the session of spark-submit, or in a local one on all cores; what it found is in the folder `state`."""
+    from mesh.pipelines.spark import session
+
+    spark = session("kafka-mesh audit")
+    try:
+        return next_audit(spark, config)
+    finally:
+        spark.stop()
+
+
+def next_audit(spark: SparkSession, config: Audit) -> Verdict:
+    memory = Memory.load(config.folder)
+    verdict = audit(spark, config, gather(spark, config, memory), memory)
+    verdict.save(config.folder)
+    return verdict
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    found = run(load(Path(sys.argv[1])))
+    print(*found.lines(), sep="\n")
+    sys.exit(0 if found.holds else 1)

@@ -1,0 +1,259 @@
+"""What a report is made of: facts, added up by window, topic and member, and what follows from them. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median_low
+from typing import Any, Final, TypeAlias, TypeVar
+
+from mesh.pipelines.audit.accounts import Happened
+from mesh.pipelines.audit.histories import Fact, facts
+from mesh.pipelines.audit.records import Holes, Place
+from mesh.pipelines.report.delays import Delays, jain, quantile, quantiles, rounded
+
+COUNTS: Final = (
+    *("delivered", "redelivered", "acknowledged", "released", "expired", "revoked", "dead_lettered", "gone", "open"),
+)
+DELAYS: Final = {"waited": "to_delivery", "held": "to_acknowledgement", "whole": "in_all"}
+"""The delays of a tally, and what its tables call them."""
+QUANTILES: Final = {"p50": 500, "p99": 990, "p999": 999}
+"""Of 1,000."""
+SLOW: Final = 4
+"""A member is slow whose median record is held so many times longer than that of the median member, and at least:"""
+SLOW_AT_LEAST: Final = 20
+"""Milliseconds."""
+WINDOWS: Final = 60
+"""About so many windows, where nobody says how long one is."""
+LENGTHS: Final = (1, 2, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400)
+"""Of a window, in seconds."""
+
+Key: TypeAlias = tuple[int, str, str, str]
+"""Window, cluster, topic, member."""
+Kind = TypeVar("Kind", bound=Hashable)
+
+
+@dataclass(slots=True)
+class Tally:
+    """counts: records. oldest: how long what is still held was held at most; acknowledged_at: when something was last
+    acknowledged; both in ms, 0 for never."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    waited: Delays = field(default_factory=Counter)
+    held: Delays = field(default_factory=Counter)
+    whole: Delays = field(default_factory=Counter)
+    oldest: int = 0
+    acknowledged_at: int = 0
+
+    def take(self, fact: Fact) -> None:
+        self.counts[fact.kind] += fact.records
+        if fact.waited >= 0:
+            self.waited[rounded(fact.waited)] += fact.records
+        if fact.kind == "acknowledged":
+            self.acknowledged_at = max(self.acknowledged_at, fact.time)
+            if fact.held >= 0:
+                self.held[rounded(fact.held)] += fact.records
+            if fact.whole >= 0:
+                self.whole[rounded(fact.whole)] += fact.records
+        elif fact.kind == "open":
+            self.oldest = max(self.oldest, fact.held)
+
+    def add(self, other: Tally) -> Tally:
+        self.counts.update(other.counts)
+        self.waited.update(other.waited)
+        self.held.update(other.held)
+        self.whole.update(other.whole)
+        self.oldest = max(self.oldest, other.oldest)
+        self.acknowledged_at = max(self.acknowledged_at, other.acknowledged_at)
+        return self
+
+    @property
+    def given(self) -> int:
+        """Records that were delivered, for the first time or not."""
+        return self.counts["delivered"] + self.counts["redelivered"]
+
+    def rate(self, name: str) -> float:
+        """Of what was delivered, how much was `redelivered`, `dead_lettered` and so on."""
+        return self.counts[name] / self.given if self.given else 0.0
+
+    def row(self) -> dict[str, Any]:
+        found: dict[str, Any] = {name: self.counts[name] for name in COUNTS}
+        for name, told in DELAYS.items():
+            its = quantiles(getattr(self, name), list(QUANTILES.values()))
+            found |= {f"{told}_{each}": value for each, value in zip(QUANTILES, its, strict=True)}
+        return found | {"redelivery_rate": self.rate("redelivered"), "dead_letter_rate": self.rate("dead_lettered")}
+
+
+def tallies(
+    place: Place, events: Iterable[Happened], begin: int, end: int, until: int, window: int
+) -> Iterator[tuple[Key, Tally]]:
+    """Of one partition. begin, end: what was before is not counted, and nothing comes after. until: what is still held
+    is held until then. window: ms."""
+    found: dict[Key, Tally] = {}
+    for fact in facts(events, until):
+        if fact.time >= begin:
+            key = (min(fact.time, end) // window * window, place[0], place[1], fact.who)
+            found.setdefault(key, Tally()).take(fact)
+    yield from found.items()
+
+
+def window_of(begin: int, end: int) -> int:
+    """How long a window is, in ms, so that there are some sixty."""
+    return next((1_000 * each for each in LENGTHS if end - begin <= WINDOWS * 1_000 * each), 1_000 * LENGTHS[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What is known of a member but its name. is_lease: it is a holder of leases."""
+
+    client_id: str = ""
+    host: str = ""
+    is_lease: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """share: of all records that were acknowledged. standing: "stuck", "slow" or ""."""
+
+    name: str
+    person: Person
+    tally: Tally
+    share: float
+    standing: str
+
+    @property
+    def shown(self) -> str:
+        return self.person.client_id or self.name or "nobody"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """begin, end: of the events, ms since the epoch. until: what is still held is held till then. window, stuck: ms."""
+
+    virtual_cluster: str
+    group: str
+    begin: int
+    end: int
+    until: int
+    window: int
+    stuck: int
+    cube: Mapping[Key, Tally]
+    people: Mapping[str, Person]
+    holes: Holes = field(default_factory=Holes)
+
+    def by(self, kind: Callable[[Key], Kind]) -> dict[Kind, Tally]:
+        """Added up by whatever a key says."""
+        found: dict[Kind, Tally] = {}
+        for key, tally in self.cube.items():
+            found.setdefault(kind(key), Tally()).add(tally)
+        return found
+
+    @cached_property
+    def total(self) -> Tally:
+        return self.by(lambda _: "").get("", Tally())
+
+    @cached_property
+    def windows(self) -> dict[int, Tally]:
+        """Every one from the first to the last; of some there may be nothing."""
+        found = self.by(lambda key: key[0])
+        begin, end = self.begin // self.window * self.window, self.end // self.window * self.window
+        return {at: found.get(at, Tally()) for at in range(begin, end + 1, self.window)}
+
+    @cached_property
+    def topics(self) -> dict[tuple[str, str], Tally]:
+        return dict(sorted(self.by(lambda key: (key[1], key[2])).items()))
+
+    @cached_property
+    def topics_by_window(self) -> dict[tuple[str, str, int], Tally]:
+        return self.by(lambda key: (key[1], key[2], key[0]))
+
+    @cached_property
+    def members_by_window(self) -> dict[tuple[str, int], Tally]:
+        return self.by(lambda key: (key[3], key[0]))
+
+    @cached_property
+    def members(self) -> Sequence[Member]:
+        """Those with the most records first."""
+        found = {name: each for name, each in self.by(lambda key: key[3]).items() if name}
+        total = sum(each.counts["acknowledged"] for each in found.values())
+        usual = self._usual(found)
+        members = [
+            Member(
+                name,
+                self.people.get(name, Person()),
+                tally,
+                tally.counts["acknowledged"] / total if total else 0.0,
+                self._standing(name, tally, usual),
+            )
+            for name, tally in found.items()
+        ]
+        return sorted(members, key=lambda each: (-each.tally.counts["acknowledged"], each.name))
+
+    def _is_lease(self, name: str) -> bool:
+        return self.people.get(name, Person()).is_lease
+
+    def _usual(self, found: Mapping[str, Tally]) -> int:
+        """How long the median member holds its median record."""
+        medians = [
+            its for name, tally in found.items() if not self._is_lease(name) and (its := quantile(tally.held, 500))
+        ]
+        return median_low(medians) if medians else 0
+
+    def _standing(self, name: str, tally: Tally, usual: int) -> str:
+        if tally.oldest >= self.stuck and tally.acknowledged_at < self.until - tally.oldest:
+            return "stuck"
+        if self._is_lease(name):
+            return ""  # a batch is held as long as it takes
+        its = quantile(tally.held, 500)
+        return "slow" if its is not None and its >= max(SLOW * usual, SLOW_AT_LEAST) else ""
+
+    @cached_property
+    def fairness(self) -> float | None:
+        """Jain's index of what members acknowledged; holders of leases take what they want, and are no part of it."""
+        return jain(each.tally.counts["acknowledged"] for each in self.members if not each.person.is_lease)
+
+    @cached_property
+    def fairness_by_window(self) -> dict[int, float | None]:
+        """Among the members that are heard of by then, and from then on."""
+        heard: dict[str, list[int]] = {}
+        for name, window in self.members_by_window:
+            if name and not self._is_lease(name):
+                heard.setdefault(name, []).append(window)
+        spans = {name: (min(each), max(each)) for name, each in heard.items()}
+        found = {}
+        for at in self.windows:
+            there = [name for name, (first, last) in spans.items() if first <= at <= last]
+            got = [self.members_by_window.get((name, at), Tally()).counts["acknowledged"] for name in there]
+            found[at] = jain(got)
+        return found
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Rows by the name of the table."""
+        members = [
+            {"member": each.name, "client_id": each.person.client_id, "host": each.person.host}
+            | {"is_lease": each.person.is_lease, "share": each.share, "standing": each.standing}
+            | {"oldest_held": each.tally.oldest or None}
+            | each.tally.row()
+            for each in self.members
+        ]
+        topics = [{"cluster": at[0], "topic": at[1]} | each.row() for at, each in self.topics.items()]
+        windows = [
+            {"window": at, "fairness": self.fairness_by_window[at]} | each.row() for at, each in self.windows.items()
+        ]
+        cube = [
+            {"window": key[0], "cluster": key[1], "topic": key[2], "member": key[3]} | each.row()
+            for key, each in sorted(self.cube.items())
+        ]
+        by_topic = [
+            {"window": key[2], "cluster": key[0], "topic": key[1]} | each.row()
+            for key, each in sorted(self.topics_by_window.items())
+        ]
+        return {
+            "members": members,
+            "topics": topics,
+            "windows": windows,
+            "topics_by_window": by_topic,
+            "members_by_topic_and_window": cube,
+        }

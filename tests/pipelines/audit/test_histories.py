@@ -1,0 +1,122 @@
+"""What becomes of spans: by examples, and against a model that has every offset by itself."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesh.pipelines.audit.accounts import Happened
+from mesh.pipelines.audit.histories import ENDED, Fact, facts
+
+
+def test_what_was_delivered_waits_is_held_and_is_acknowledged() -> None:
+    events = [
+        Happened("delivered", 1_000, 10, 19, "a", deliveries=1, produced=900),
+        Happened("acknowledged", 1_500, 10, 13, "a"),
+        Happened("expired", 2_000, 14, 19, "a", deliveries=1),
+        Happened("redelivered", 2_100, 14, 19, "b", deliveries=2, produced=900),
+        Happened("acknowledged", 2_200, 14, 18, "b"),
+        Happened("dead_lettered", 2_300, 19, 19, "b"),
+    ]
+    assert list(facts(events, 9_000)) == [
+        Fact("delivered", 1_000, "a", 10, waited=100),
+        Fact("acknowledged", 1_500, "a", 4, held=500, whole=600),
+        Fact("expired", 2_000, "a", 6, held=1_000),
+        Fact("redelivered", 2_100, "b", 6),
+        Fact("acknowledged", 2_200, "b", 5, held=100, whole=1_300),
+        Fact("dead_lettered", 2_300, "b", 1, held=200),
+    ]
+
+
+def test_what_is_held_at_the_end_is_open_and_what_is_void_is_nobodys() -> None:
+    events = [
+        Happened("delivered", 1_000, 0, 9, "a", produced=2_000),
+        Happened("revoked", 1_100, 0, -1),
+        Happened("delivered", 1_200, 0, 9, "b"),
+        Happened("known", 1_300, 0, 4),
+        Happened("corrected", 1_400, 7, 9, "c"),
+    ]
+    assert list(facts(events, 5_000)) == [
+        Fact("delivered", 1_000, "a", 10, waited=0),
+        Fact("revoked", 1_100, "a", 10, held=100),
+        Fact("delivered", 1_200, "b", 10),
+        Fact("open", 5_000, "b", 2, held=3_800),
+        Fact("open", 5_000, "c", 3, held=3_800),
+    ]
+
+
+def test_a_lease_that_is_told_once_more_goes_on() -> None:
+    lease: dict[str, Any] = {"member": "job", "lease": "L", "deliveries": 1}
+    events = [
+        Happened("leased", 1_000, 0, 9, **lease),
+        Happened("leased", 3_000, 0, 11, **lease),
+        Happened("acknowledged", 4_000, 0, 11, **lease),
+    ]
+    assert list(facts(events, 5_000)) == [
+        Fact("delivered", 1_000, "job", 10),
+        Fact("delivered", 3_000, "job", 2),
+        Fact("acknowledged", 4_000, "job", 10, held=3_000),
+        Fact("acknowledged", 4_000, "job", 2, held=1_000),
+    ]
+
+
+KINDS = ["delivered", "redelivered", "corrected", "known", "revoked", "reset", "truncated", *sorted(ENDED)]
+EVENTS = st.lists(
+    st.tuples(
+        *(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30), st.sampled_from("abc")),
+        *(st.integers(0, 50), st.integers(-1, 60)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(EVENTS)
+def test_spans_say_what_single_offsets_would(drawn: list[tuple[str, int, int, str, int, int]]) -> None:
+    events, now = [], 0
+    for kind, first, wide, who, later, produced in drawn:
+        now += later
+        events.append(Happened(kind, now, first, first + wide - 1, who, produced=produced))
+    found: Counter[Any] = Counter()
+    for fact in facts(events, now + 1):
+        found[fact.kind, fact.time, fact.who, fact.waited, fact.held, fact.whole] += fact.records
+    assert found == of_each_offset(events, now + 1)
+
+
+def of_each_offset(events: list[Happened], until: int) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    held: dict[int, tuple[str, int, int]] = {}
+    for each in events:
+        if each.event in {"revoked", "reset"}:
+            for who, since, _ in held.values():
+                found["revoked", each.time, who, -1, each.time - since, -1] += 1
+            held.clear()
+            continue
+        for offset in range(each.first, each.last + 1):
+            if each.event == "truncated" and offset in held:
+                holder, since, _ = held.pop(offset)
+                found["revoked", each.time, holder, -1, each.time - since, -1] += 1
+            who, since, produced = held.get(offset, (each.member, -1, -1))
+            if each.event in {"delivered", "redelivered"}:
+                first_time = each.event == "delivered" and each.produced >= 0
+                waited = max(each.time - each.produced, 0) if first_time else -1
+                found[each.event, each.time, each.member, waited, -1, -1] += 1
+                held[offset] = each.member, each.time, each.produced
+            elif each.event == "corrected" and offset in held:
+                held[offset] = each.member, since, produced
+            elif each.event in ENDED:
+                known = each.event == "acknowledged" and produced >= 0
+                whole = max(each.time - produced, 0) if known else -1
+                found[each.event, each.time, who, -1, each.time - since if since >= 0 else -1, whole] += 1
+                held.pop(offset, None)
+            elif each.event == "known":
+                held.pop(offset, None)
+    at_the_end: dict[tuple[str, int], int] = defaultdict(int)
+    for who, since, _ in held.values():
+        at_the_end[who, since] += 1
+    for (who, since), records in at_the_end.items():
+        found["open", until, who, -1, until - since, -1] += records
+    return found
