@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mesh.memory import MemoryBudget
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.effects import Answer, CommitUpstream, Effect, Report
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
 from mesh.pool.common.results import CommitResult, JoinResult, SyncResult
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
-from mesh.pool.core import VirtualCluster
+from mesh.pool.core import PoolCore
 from mesh.pool.groups.membership import JoinRequest, SyncRequest
 from mesh.pool.intake.assignments import Assignment
 from mesh.pool.pool import Pool
-from mesh.pool.state.fetch import FetchPartition, FetchRequest, FetchResult
+from mesh.pool.state.fetch import FetchParameters, FetchResult, RequestedPartition
 from mesh.records.batch import Batch
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
@@ -57,7 +57,7 @@ class Core:
             max_members=100_000,
             journal=journal,
         )
-        self.cluster = VirtualCluster("bench", topics, rules, self.settings, memory, random.Random(1))
+        self.cluster = PoolCore("bench", topics, rules, self.settings, memory, random.Random(1))
         self.partitions = partitions
         self._numbers = itertools.count(1)
         self._answers: dict[object, object] = {}
@@ -82,7 +82,7 @@ class Core:
                 session_timeout=1_800.0,
                 rebalance_timeout=1_800.0,
                 must_know_id=False,
-                client=Client(f"client-{connection}", HOST),
+                client=ClientIdentity(f"client-{connection}", HOST),
             )
             self.do(self.cluster.groups.join(connection, ticket, group, request, self.now))
         self.pass_time(1.0)
@@ -126,10 +126,10 @@ class Core:
     def fetch(self, client: Consumer, partitions: Iterable[int] | None = None, maximum: int = PLENTY) -> None:
         """Ask for these partitions, for all unless named. maximum: bytes of the whole answer."""
         asked = list(client.positions if partitions is None else partitions)
-        wanted = [FetchPartition(TOPIC, each, client.positions[each], maximum) for each in asked]
+        wanted = [RequestedPartition(TOPIC, each, client.positions[each], maximum) for each in asked]
         ticket = next(self._numbers)
         self._fetching[ticket] = (client, asked)
-        request = FetchRequest(wanted, 1, maximum, 1_000.0)
+        request = FetchParameters(wanted, 1, maximum, 1_000.0)
         self.do(self.cluster.fetch(client.connection, "", ticket, request, self.now))
 
     def commit(self, client: Consumer, partition: int, offset: int | None = None) -> None:

@@ -36,11 +36,11 @@ from benchmarks.core import Core
 from benchmarks.machine import cpu_seconds, describe
 from mesh.journal.pages import Page
 from mesh.pipelines.audit.kafka import Stretch, logs, read_pages
-from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId
-from mesh.runtime.pool.reports import Telling
-from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.runtime.pool.reports import Reports
+from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.telemetry.journal import Journal, Writer
 from mesh.telemetry.metrics import Metrics
 from mesh.upstream.writers.journal import JournalWriter
@@ -106,11 +106,11 @@ def _events(servers: str) -> Counter[str]:
 # CPU of an event
 
 
-class _Told(VirtualClusterServer):
+class _Told(PoolRuntime):
     """That part of it which carries out a note."""
 
     def __init__(self, journal: Journal | None) -> None:
-        self._telling = Telling("bench", Metrics(), journal)
+        self._telling = Reports("bench", Metrics(), journal)
 
 
 class _Steps(Core):
@@ -127,7 +127,7 @@ class _Steps(Core):
     def do(self, effects: list[Effect]) -> None:
         if self._told is not None:
             for effect in effects:
-                if isinstance(effect, Note):
+                if isinstance(effect, DeliveryEvent):
                     self.notes += 1
                     self._told._do(effect)
         super().do(effects)

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mesh.pool.common.ids import GroupId
-from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.runtime.pool.runtime import PoolRuntime
 
 LONGEST_GRACE = 3_600.0
 
 
 def answer(
-    servers: Sequence[VirtualClusterServer], grace: float, method: str, asked: Mapping[str, str]
+    servers: Sequence[PoolRuntime], grace: float, method: str, asked: Mapping[str, str]
 ) -> tuple[int, dict[str, Any]]:
     """The HTTP status, and what to say. grace: seconds, unless it is asked for another one."""
     named = [server for server in servers if server.name == asked.get("virtual_cluster", server.name)]

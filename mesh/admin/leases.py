@@ -34,7 +34,7 @@ from mesh.admin.lease_bodies import (
     RenewBody,
     SettledAnswer,
 )
-from mesh.admin.openapi import Operation, document
+from mesh.admin.openapi import OpenApiOperation, document
 from mesh.pool.common.ids import GroupId, Ticket
 from mesh.pool.pool import Pool
 from mesh.pool.state.leases import (
@@ -54,7 +54,7 @@ from mesh.pool.state.leases import (
     UnknownLease,
 )
 from mesh.records.spans import ClusterName, TopicName
-from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.wire.errors import ErrorCode
 
 PREFIX: Final = "/leases"
@@ -66,7 +66,7 @@ GRACE: Final = 10.0
 """Seconds beyond what a request waits for, after which its answer is not waited for any more."""
 
 
-class Refused(Exception):
+class LeaseRefused(Exception):
     """The answer to a request that cannot be done."""
 
     def __init__(self, status: int, error: str, detail: str) -> None:
@@ -76,13 +76,15 @@ class Refused(Exception):
 
 _LEASE: Final = PREFIX + "/{lease}"
 OPERATIONS: Final = (
-    Operation("create", "POST", PREFIX, "Lease what nobody holds", CreateBody, LeaseAnswer),
-    Operation("list", "GET", PREFIX, "All leases of this process", None, LeaseList),
-    Operation("backlog", "POST", f"{PREFIX}/backlog", "How much there is", BacklogBody, BacklogAnswer),
-    Operation("claim", "POST", f"{_LEASE}/claim", "Go on with a lease", ClaimBody, SettledAnswer),
-    Operation("renew", "POST", f"{_LEASE}/renew", "Hold a lease for longer", RenewBody, LeaseAnswer),
-    Operation("acknowledge", "POST", f"{_LEASE}/acknowledge", "Be through with it", AcknowledgeBody, SettledAnswer),
-    Operation("release", "POST", f"{_LEASE}/release", "Give it back", HolderBody, SettledAnswer),
+    OpenApiOperation("create", "POST", PREFIX, "Lease what nobody holds", CreateBody, LeaseAnswer),
+    OpenApiOperation("list", "GET", PREFIX, "All leases of this process", None, LeaseList),
+    OpenApiOperation("backlog", "POST", f"{PREFIX}/backlog", "How much there is", BacklogBody, BacklogAnswer),
+    OpenApiOperation("claim", "POST", f"{_LEASE}/claim", "Go on with a lease", ClaimBody, SettledAnswer),
+    OpenApiOperation("renew", "POST", f"{_LEASE}/renew", "Hold a lease for longer", RenewBody, LeaseAnswer),
+    OpenApiOperation(
+        "acknowledge", "POST", f"{_LEASE}/acknowledge", "Be through with it", AcknowledgeBody, SettledAnswer
+    ),
+    OpenApiOperation("release", "POST", f"{_LEASE}/release", "Give it back", HolderBody, SettledAnswer),
 )
 
 Given = TypeVar("Given", bound=Body)
@@ -93,9 +95,7 @@ class LeaseApi:
     """servers: the virtual clusters, as far as they are there; clusters: bootstrap servers by name. is_open: whether
     somebody who reaches the address may use it; what is leased here, others do not get."""
 
-    def __init__(
-        self, servers: list[VirtualClusterServer], clusters: Mapping[ClusterName, str], is_open: bool = True
-    ) -> None:
+    def __init__(self, servers: list[PoolRuntime], clusters: Mapping[ClusterName, str], is_open: bool = True) -> None:
         self._servers = servers
         self._clusters = clusters
         self.is_open = is_open
@@ -225,35 +225,35 @@ class LeaseApi:
 
     # How
 
-    def _server(self, body: GroupBody) -> VirtualClusterServer:
+    def _server(self, body: GroupBody) -> PoolRuntime:
         for server in self._servers:
             if server.name == body.virtual_cluster:
                 return server
         known = ", ".join(sorted(server.name for server in self._servers)) or "none yet"
-        raise Refused(
+        raise LeaseRefused(
             404, "unknown_virtual_cluster", f"there is no virtual cluster {body.virtual_cluster!r}; there are: {known}"
         )
 
-    def _refuse_unknown(self, server: VirtualClusterServer, topics: Iterable[TopicName]) -> None:
+    def _refuse_unknown(self, server: PoolRuntime, topics: Iterable[TopicName]) -> None:
         for topic in topics:
             if topic not in server.cluster.topics:
                 server.missing_topic(topic)
-                raise Refused(404, "unknown_topic", f"virtual cluster {server.name!r} has no topic {topic!r}")
+                raise LeaseRefused(404, "unknown_topic", f"virtual cluster {server.name!r} has no topic {topic!r}")
 
     async def _ask(self, body: GroupBody, step: Callable[[Pool, Ticket], None], wait: float = 0.0) -> object:
         server, group = self._server(body), GroupId(body.group)
         reply = server.leasing(group, step)
         if reply is ErrorCode.COORDINATOR_NOT_AVAILABLE:
-            raise Refused(503, "unavailable", "this process is stopping; ask again, or another one")
+            raise LeaseRefused(503, "unavailable", "this process is stopping; ask again, or another one")
         if isinstance(reply, ErrorCode):
-            raise Refused(403, "refused_group", f"group {body.group!r} may not be used here: {reply.name}")
+            raise LeaseRefused(403, "refused_group", f"group {body.group!r} may not be used here: {reply.name}")
         try:
             async with asyncio.timeout(wait + GRACE):
                 return await reply
         except TimeoutError:
-            raise Refused(503, "unavailable", "no answer in time; ask again") from None
+            raise LeaseRefused(503, "unavailable", "no answer in time; ask again") from None
 
-    def _granted(self, server: VirtualClusterServer, granted: LeaseGranted) -> LeaseAnswer:
+    def _granted(self, server: PoolRuntime, granted: LeaseGranted) -> LeaseAnswer:
         named = sorted({each.partition.cluster for each in granted.ranges})
         return LeaseAnswer(
             lease=granted.id,
@@ -267,9 +267,9 @@ class LeaseApi:
         async def answer(request: Request) -> Response:
             try:
                 if not self.is_open:
-                    raise Refused(403, "no_token_set", NO_TOKEN)
+                    raise LeaseRefused(403, "no_token_set", NO_TOKEN)
                 return JSONResponse((await handle(request)).model_dump())
-            except Refused as refused:
+            except LeaseRefused as refused:
                 return JSONResponse({"error": refused.error, "detail": refused.detail}, status_code=refused.status)
 
         return answer
@@ -280,37 +280,37 @@ async def _body(request: Request, kind: type[Given]) -> Given:
     async for chunk in request.stream():
         data += chunk
         if len(data) > LARGEST_BODY:
-            raise Refused(413, "too_large", f"the body may have {LARGEST_BODY} bytes at most")
+            raise LeaseRefused(413, "too_large", f"the body may have {LARGEST_BODY} bytes at most")
     try:
         return kind.model_validate_json(bytes(data))
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the body"
-        raise Refused(422, "invalid", f"{where}: {first['msg']}") from problem
+        raise LeaseRefused(422, "invalid", f"{where}: {first['msg']}") from problem
 
 
 def _lease_of(request: Request) -> LeaseId:
     name = request.path_params["lease"]
     if not 0 < len(name) <= LONGEST_NAME or not name.isascii():
-        raise Refused(422, "invalid", f"a lease's name has 1 to {LONGEST_NAME} ASCII characters")
+        raise LeaseRefused(422, "invalid", f"a lease's name has 1 to {LONGEST_NAME} ASCII characters")
     return LeaseId(name)
 
 
 def _expect(result: object, kind: type[Any]) -> Any:
     match result:
         case NotStored():
-            raise Refused(503, "not_stored", "the upstream cluster did not store it in time; ask again")
+            raise LeaseRefused(503, "not_stored", "the upstream cluster did not store it in time; ask again")
         case NoRoom(partition, runs):
             detail = f"leases of {partition} would be {runs} runs, for which its commit metadata has no room"
-            raise Refused(503, "no_room", f"{detail}; nothing was done")
+            raise LeaseRefused(503, "no_room", f"{detail}; nothing was done")
         case UnknownLease():
-            raise Refused(404, "unknown_lease", "this holder has no lease of that name; it may have ended")
+            raise LeaseRefused(404, "unknown_lease", "this holder has no lease of that name; it may have ended")
         case _:
             assert isinstance(result, kind)
             return result
 
 
-def _time_of_day(server: VirtualClusterServer, deadline: float) -> float:
+def _time_of_day(server: PoolRuntime, deadline: float) -> float:
     return round(time.time() + deadline - server.now(), 3)
 
 

@@ -22,7 +22,7 @@ _FAILURES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class OpenApiOperation:
     """body: None for none."""
 
     name: str
@@ -33,7 +33,7 @@ class Operation:
     answer: type[Body]
 
 
-def document(operations: Sequence[Operation]) -> dict[str, Any]:
+def document(operations: Sequence[OpenApiOperation]) -> dict[str, Any]:
     models: list[tuple[type[Body], JsonSchemaMode]] = [(ErrorAnswer, "serialization")]
     for each in operations:
         models += [(each.body, "validation")] if each.body is not None else []

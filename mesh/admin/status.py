@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mesh.pool.inspection import MemberView, PartitionView, view
-from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.runtime.pool.runtime import PoolRuntime
 
 Status = dict[str, Any]
 MOST_MEMBERS = 1_000
 """Members of one pool that are listed; `members` counts them all."""
 
 
-def status_of(servers: Iterable[VirtualClusterServer], clock: Callable[[], float] = time.time) -> Status:
+def status_of(servers: Iterable[PoolRuntime], clock: Callable[[], float] = time.time) -> Status:
     """clock: seconds since the epoch, for the age of records."""
     return {"virtual_clusters": [_virtual_cluster(server, clock()) for server in servers]}
 
 
-def _virtual_cluster(server: VirtualClusterServer, today: float) -> Status:
+def _virtual_cluster(server: PoolRuntime, today: float) -> Status:
     now = server.now()
     views = [view(pool, server.cluster.topics, now) for _, pool in sorted(server.cluster.pools.items())]
     return {

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.effects import Answer, Effect
 from mesh.pool.common.ids import ConnectionId, Ticket
-from mesh.pool.core import VirtualCluster
+from mesh.pool.core import PoolCore
 from mesh.security.principals import ANONYMOUS
 from mesh.security.rules import UNLIMITED, Access
 from mesh.security.session import Answer as AuthenticationStep
@@ -24,7 +24,7 @@ Fetch if it shared the broker's (clients.md 7)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class HostAndPort:
     host: str
     port: int
 
@@ -34,8 +34,8 @@ class Endpoint:
     """How clients reach a virtual cluster: what is advertised to them."""
 
     cluster_id: str
-    broker: Address
-    coordinator: Address
+    broker: HostAndPort
+    coordinator: HostAndPort
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Context:
     access: what they may do; asked by `mesh.apis.authorization`, where a new handler puts its guard, not by handlers.
     """
 
-    cluster: VirtualCluster
+    cluster: PoolCore
     endpoint: Endpoint
     served: Mapping[ApiKey, Versions]
     connection: ConnectionId
@@ -83,8 +83,8 @@ class Context:
     empty_answer: EmptyAnswer = field(default_factory=EmptyAnswer)
 
     @property
-    def client(self) -> Client:
-        return Client(self.client_id, self.client_host, self.session.principal or ANONYMOUS)
+    def client(self) -> ClientIdentity:
+        return ClientIdentity(self.client_id, self.client_host, self.session.principal or ANONYMOUS)
 
     def answer(self, response: ResponseMessage) -> list[Effect]:
         return [Answer(self.ticket, response)]

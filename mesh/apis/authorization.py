@@ -5,7 +5,7 @@ resource type, name)` and returns
 
 * None: nothing of it is refused;
 * `Denied`: all of it is, and this is the answer; no handler is asked;
-* `Narrowed`: the request without what is refused, and how to put the refused parts into the handler's answer. That is
+* `Partial`: the request without what is refused, and how to put the refused parts into the handler's answer. That is
   also how an answer is filtered which lists what a client may not see: such parts are no refusals.
 
 What needs which operation on what, and which error that costs, is Kafka's (KafkaApis). A new handler: add its guard.
@@ -21,15 +21,15 @@ from mesh.apis.api import Context
 from mesh.apis.guards import groups as of_groups
 from mesh.apis.guards import offsets as of_offsets
 from mesh.apis.guards import topics as of_topics
-from mesh.apis.guards.result import GROUP_REFUSED, Denied, Guard, Narrowed, Refusal, Verdict, may_group
+from mesh.apis.guards.result import GROUP_REFUSED, AuthorizationResult, Denied, Guard, Partial, Refusal, may_group
 from mesh.security.rules import Operation
 from mesh.wire import messages as m
 from mesh.wire.apis import ApiKey
 
-__all__ = ["GUARDS", "Denied", "Narrowed", "Refusal", "Verdict", "authorize", "may_take_part"]
+__all__ = ["GUARDS", "AuthorizationResult", "Denied", "Partial", "Refusal", "authorize", "may_take_part"]
 
 
-def authorize(api_key: ApiKey, context: Context, request: m.RequestMessage) -> Verdict:
+def authorize(api_key: ApiKey, context: Context, request: m.RequestMessage) -> AuthorizationResult:
     """What of the request is allowed; None for all of it."""
     return None if context.access.is_unlimited else GUARDS[api_key](context, request)
 
@@ -39,7 +39,7 @@ def may_take_part(context: Context, group: str) -> bool:
     return may_group(context, Operation.READ, group)
 
 
-def _everything(context: Context, request: m.RequestMessage) -> Verdict:
+def _everything(context: Context, request: m.RequestMessage) -> AuthorizationResult:
     return None
 
 

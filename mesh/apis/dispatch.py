@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mesh.apis import TABLE
 from mesh.apis.api import Context, HandlerEffect
-from mesh.apis.authorization import Denied, Narrowed, Refusal, authorize
+from mesh.apis.authorization import Denied, Partial, Refusal, authorize
 from mesh.pool.common.effects import Answer
 from mesh.wire.apis import ApiKey
 from mesh.wire.messages import RequestMessage, ResponseMessage
@@ -20,7 +20,7 @@ class Work:
     api_key: ApiKey
     context: Context
     request: RequestMessage
-    verdict: Denied | Narrowed | None
+    verdict: Denied | Partial | None
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -40,6 +40,6 @@ def begin(api_key: ApiKey, context: Context, request: RequestMessage) -> tuple[W
     match verdict:
         case Denied():
             return Work(api_key, context, request, verdict), [Answer(context.ticket, verdict)]
-        case Narrowed(narrowed):
+        case Partial(narrowed):
             request = narrowed
     return Work(api_key, context, request, verdict), TABLE[api_key].handle(context, request)

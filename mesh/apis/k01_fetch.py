@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from mesh.apis.api import Api, Context
 from mesh.pool.common.effects import Effect
-from mesh.pool.state.fetch import FetchPartition, FetchRequest, FetchResult
+from mesh.pool.state.fetch import FetchParameters, FetchResult, RequestedPartition
 from mesh.records.spans import TopicName
 from mesh.wire import messages
 from mesh.wire.apis import APIS, ApiKey
@@ -45,12 +45,12 @@ def handle(context: Context, request: messages.FetchRequest) -> list[Effect]:
     if request.session_epoch not in FULL_FETCH:
         return context.answer(messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
     partitions = [
-        FetchPartition(name, asked.partition, max(asked.fetch_offset, 0), asked.partition_max_bytes)
+        RequestedPartition(name, asked.partition, max(asked.fetch_offset, 0), asked.partition_max_bytes)
         for topic in request.topics
         for name in [_name(context, topic)]
         for asked in topic.partitions
     ]
-    pool_request = FetchRequest(
+    pool_request = FetchParameters(
         partitions,
         min(max(request.min_bytes, 0), LARGEST_MINIMUM),
         min(max(request.max_bytes, 0), LARGEST_ANSWER),

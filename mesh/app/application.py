@@ -30,7 +30,7 @@ from mesh.telemetry.journal import Journal
 from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.loop_lag import measure_loop_lag
 from mesh.telemetry.metrics import Metrics
-from mesh.telemetry.upstream_health import Troubles
+from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.writers.journal import JournalWriter
 
 log = get_logger(__name__)
@@ -66,7 +66,7 @@ class Application:
         self._metrics = Metrics()
         memory = MemoryBudget(config.budget)
         descriptors = _descriptors(max(each.limits.connections for each in config.virtual_clusters))
-        troubles = Troubles(tuple(cluster.name for cluster in config.clusters))
+        troubles = UpstreamHealth(tuple(cluster.name for cluster in config.clusters))
         self._metrics.add_collector(troubles.samples)
         self._troubles = troubles
         self._journal = _keep_journal(config, self._metrics)

@@ -9,18 +9,18 @@ import anyio
 
 from mesh.app.from_config import properties_of
 from mesh.config.model import Cluster, Config, NamedTopic
-from mesh.config.model import Pool as PoolConfig
+from mesh.config.model import PoolConfig as PoolConfig
 from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.problem_watch import found, not_reached
-from mesh.telemetry.upstream_health import Troubles
+from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.catalog import CatalogEvent, CatalogUnreachable, CatalogUpdate, TopicCatalog
 from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions
 from mesh.upstream.engine_choice import choose, make_engine
 from mesh.upstream.librdkafka_properties import Properties
 from mesh.upstream.links.buffers import ReceiveBuffers
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.writers.dead_letters import DeadLetterWriter
 
 log = get_logger(__name__)
@@ -35,7 +35,7 @@ class Clusters:
     def __init__(
         self,
         config: Config,
-        troubles: Troubles,
+        troubles: UpstreamHealth,
         tell: Callable[[ClusterName, Mapping[TopicName, int]], None],
     ) -> None:
         self._troubles = troubles
@@ -154,7 +154,7 @@ class Clusters:
                 await self._looked[name].wait()
         for name in names:
             if not self._troubles.has_reached(name) and self._troubles.connection(name) is None:
-                not_reached(self._troubles, name, Trouble.UNREACHABLE, f"no answer within {FIRST_LOOK:g} s")
+                not_reached(self._troubles, name, UpstreamProblem.UNREACHABLE, f"no answer within {FIRST_LOOK:g} s")
 
     def _drop(self, name: ClusterName) -> None:
         self._catalogs.pop(name).close()

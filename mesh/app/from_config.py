@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mesh.config.model import ClientLimits, Cluster, NamedTopic, PrefixRule
-from mesh.config.model import Pool as PoolConfig
+from mesh.config.model import ClientLimits, Cluster, NamedTopic, PrefixRuleConfig
+from mesh.config.model import PoolConfig as PoolConfig
 from mesh.listener.limits import Limits
 from mesh.pool.common import topics as pool_topics
 from mesh.pool.common.group_rules import GroupRules
@@ -34,14 +34,14 @@ def clusters_of(pool: PoolConfig) -> set[ClusterName]:
         match rule:
             case NamedTopic():
                 names |= {source.cluster for source in rule.sources}
-            case PrefixRule():
+            case PrefixRuleConfig():
                 names.add(rule.cluster)
     return names
 
 
 def topics_of(virtual_cluster: str, pool: PoolConfig) -> VirtualTopics:
     named: Iterable[NamedTopic] = (rule for rule in pool.topics if isinstance(rule, NamedTopic))
-    rules: Iterable[PrefixRule] = (rule for rule in pool.topics if isinstance(rule, PrefixRule))
+    rules: Iterable[PrefixRuleConfig] = (rule for rule in pool.topics if isinstance(rule, PrefixRuleConfig))
     return VirtualTopics(
         virtual_cluster,
         [

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from mesh.admin.drain import answer as answer_drain
 from mesh.admin.status import status_of
-from mesh.runtime.pool.runtime import VirtualClusterServer
-from mesh.telemetry.upstream_health import Troubles
+from mesh.runtime.pool.runtime import PoolRuntime
+from mesh.telemetry.upstream_health import UpstreamHealth
 
 _NO_TOKEN = "the admin address has no token (admin.token): {} on loopback only"
 
@@ -26,8 +26,8 @@ class Reloading(Protocol):
 class Readiness:
     """What is missing before clients are served well."""
 
-    troubles: Troubles
-    servers: list[VirtualClusterServer]
+    troubles: UpstreamHealth
+    servers: list[PoolRuntime]
     reloading: Reloading | None = None
     listening: bool = False
     stopping: bool = False

@@ -14,32 +14,31 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from mesh.apis.api import Address as ApiAddress
 from mesh.apis.api import Endpoint
+from mesh.apis.api import HostAndPort as ApiAddress
 from mesh.app.clusters import Clusters
 from mesh.app.from_config import clusters_of, limits_of, rules_of, settings_of, topics_of
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
-from mesh.config.model import Config
-from mesh.config.model import VirtualCluster as VirtualClusterConfig
+from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.values import Address
-from mesh.listener.bound_address import Listening
+from mesh.listener.bound_address import BoundAddress
 from mesh.listener.limits import Descriptors, Gate
 from mesh.listener.listener_setup import ListenerSetup
 from mesh.listener.security import ListenerSecurity
 from mesh.listener.watched_files import Watched
 from mesh.memory import MemoryBudget
 from mesh.pool.common.ids import GroupId
-from mesh.pool.core import VirtualCluster
+from mesh.pool.core import PoolCore
 from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.pool.administration import UpstreamAdministration
-from mesh.runtime.pool.dead_letters import Bury, DeadLetterOffice, bury_nothing
-from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.runtime.pool.dead_letters import Bury, DeadLetterForwarder, bury_nothing
+from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.runtime.pool.samples import samples_of
 from mesh.telemetry.journal import Journal
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metric_definitions import Sample
 from mesh.telemetry.metrics import Metrics
-from mesh.telemetry.upstream_health import Troubles
+from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.engine import Engine, EngineEvent
 
 log = get_logger(__name__)
@@ -51,9 +50,9 @@ class Running:
 
     configured: VirtualClusterConfig
     setup: ListenerSetup
-    server: VirtualClusterServer
+    server: PoolRuntime
     collect: Callable[[], Iterable[Sample]]
-    listening: list[Listening] = field(default_factory=list)
+    listening: list[BoundAddress] = field(default_factory=list)
     keys: anyio.CancelScope | None = None
 
 
@@ -63,7 +62,7 @@ class Prepared:
     addresses that are free."""
 
     setups: Mapping[str, ListenerSetup]
-    bound: Mapping[Address, Listening]
+    bound: Mapping[Address, BoundAddress]
 
 
 class VirtualClusters:
@@ -75,7 +74,7 @@ class VirtualClusters:
         metrics: Metrics,
         memory: MemoryBudget,
         descriptors: Descriptors,
-        troubles: Troubles,
+        troubles: UpstreamHealth,
         journal: Journal | None,
     ) -> None:
         self._journal = journal
@@ -84,8 +83,8 @@ class VirtualClusters:
         self._descriptors = descriptors
         self._troubles = troubles
         self._running: dict[str, Running] = {}
-        self._addresses: dict[Address, Listening] = {}
-        self.servers: list[VirtualClusterServer] = []
+        self._addresses: dict[Address, BoundAddress] = {}
+        self.servers: list[PoolRuntime] = []
         self.watched: list[Watched[Any]] = []
 
     def tell_topics(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
@@ -117,8 +116,8 @@ class VirtualClusters:
         """Its addresses are ours from now on."""
         self._addresses |= prepared.bound
 
-    async def _bind_all(self, config: Config) -> dict[Address, Listening]:
-        bound: dict[Address, Listening] = {}
+    async def _bind_all(self, config: Config) -> dict[Address, BoundAddress]:
+        bound: dict[Address, BoundAddress] = {}
         try:
             for index, each in enumerate(config.virtual_clusters):
                 for key, address in (("listen", each.listen), ("coordinator", each.coordinator)):
@@ -137,7 +136,7 @@ class VirtualClusters:
     ) -> Running:
         """One that does not listen yet."""
         pool = configured.target.pool
-        cluster = VirtualCluster(
+        cluster = PoolCore(
             configured.name,
             topics_of(configured.name, pool),
             rules_of(pool),
@@ -154,8 +153,8 @@ class VirtualClusters:
 
         bury: Bury = bury_nothing
         if (dead := pool.dead_letters) is not None:
-            bury = DeadLetterOffice(dead.topic, partial(clusters.writer, create=dead.create)).bury
-        server = VirtualClusterServer(
+            bury = DeadLetterForwarder(dead.topic, partial(clusters.writer, create=dead.create)).bury
+        server = PoolRuntime(
             cluster,
             _endpoint(configured),
             self._metrics,
@@ -292,9 +291,9 @@ async def _within(scope: anyio.CancelScope, run: Callable[[], Any]) -> None:
         await run()
 
 
-async def _bind(address: Address, path: KeyPath) -> Listening:
+async def _bind(address: Address, path: KeyPath) -> BoundAddress:
     try:
-        return await Listening.bind(address)
+        return await BoundAddress.bind(address)
     except OSError as problem:
         mistake = Mistake(path, str(address), f"an address that is free ({problem})")
         raise ConfigurationError([mistake]) from problem

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mesh.config.model import Cluster, Config, NamedTopic, Pool, PrefixRule
+from mesh.config.model import Cluster, Config, NamedTopic, PoolConfig, PrefixRuleConfig
 from mesh.pool.offsets.metadata import ForeignMetadata, pack, unpack
 from mesh.pool.state.ledger import Ledger
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
@@ -78,7 +78,7 @@ class Filter:
 class DeadLetterTopics:
     """The dead-letter topics of one upstream cluster. Raises LettersUnavailable wherever it cannot be asked."""
 
-    def __init__(self, cluster: Cluster, pools: Iterable[Pool]) -> None:
+    def __init__(self, cluster: Cluster, pools: Iterable[PoolConfig]) -> None:
         self.cluster = cluster
         self._patterns = [pattern for pool in pools for pattern in _patterns(pool, cluster.name)]
         properties = cluster.client_properties()
@@ -175,7 +175,7 @@ def dead_letter_topics(config: Config, only: str | None = None) -> Iterator[Dead
                 topics.close()
 
 
-def _patterns(pool: Pool, cluster: ClusterName) -> Iterator[re.Pattern[str]]:
+def _patterns(pool: PoolConfig, cluster: ClusterName) -> Iterator[re.Pattern[str]]:
     """What the dead-letter topics of a pool may be called on a cluster."""
     assert pool.dead_letters is not None
     before, placeholder, after = pool.dead_letters.topic.partition("{topic}")
@@ -183,7 +183,7 @@ def _patterns(pool: Pool, cluster: ClusterName) -> Iterator[re.Pattern[str]]:
         match rule:
             case NamedTopic():
                 names = [re.escape(source.topic) for source in rule.sources if source.cluster == cluster]
-            case PrefixRule():
+            case PrefixRuleConfig():
                 names = [re.escape(rule.prefix) + ".*"] if rule.cluster == cluster else []
         for name in names:
             yield re.compile(re.escape(before) + (name if placeholder else "") + re.escape(after))

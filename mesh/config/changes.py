@@ -14,9 +14,9 @@ from typing import Final, TypeAlias, TypeVar
 
 from mesh.config.base import Model
 from mesh.config.mistakes import KeyPath, Mistake, format_path, show
-from mesh.config.model import Admin, Cluster, Config, VirtualCluster
+from mesh.config.model import Admin, Cluster, Config, VirtualClusterConfig
 
-Named = TypeVar("Named", Cluster, VirtualCluster)
+Named = TypeVar("Named", Cluster, VirtualClusterConfig)
 _KEPT: Final = "as it was: it cannot change while kafka-mesh runs"
 _OF_POOLS: Final = ("target", "pool")
 _IN_PLACE: Final = frozenset(
@@ -159,7 +159,9 @@ def _of_clusters(before: Sequence[Cluster], after: Sequence[Cluster]) -> Iterato
             yield ClusterChanged(name, keys)
 
 
-def _of_virtual_clusters(before: Sequence[VirtualCluster], after: Sequence[VirtualCluster]) -> Iterator[Change]:
+def _of_virtual_clusters(
+    before: Sequence[VirtualClusterConfig], after: Sequence[VirtualClusterConfig]
+) -> Iterator[Change]:
     old, new = _by_name(before), _by_name(after)
     yield from (VirtualClusterRemoved(name) for name in old if name not in new)
     yield from (VirtualClusterAdded(name) for name in new if name not in old)
@@ -174,7 +176,7 @@ def _of_virtual_clusters(before: Sequence[VirtualCluster], after: Sequence[Virtu
             yield VirtualClusterChanged(name, keys)
 
 
-def _of_virtual_cluster(before: VirtualCluster, after: VirtualCluster) -> Iterator[KeyPath]:
+def _of_virtual_cluster(before: VirtualClusterConfig, after: VirtualClusterConfig) -> Iterator[KeyPath]:
     for key in _differing(before, after):
         if key == "target":
             pools = before.target.pool, after.target.pool
@@ -183,7 +185,7 @@ def _of_virtual_cluster(before: VirtualCluster, after: VirtualCluster) -> Iterat
             yield (key,)
 
 
-def _is_secured_otherwise(before: VirtualCluster, after: VirtualCluster) -> bool:
+def _is_secured_otherwise(before: VirtualClusterConfig, after: VirtualClusterConfig) -> bool:
     """Whether who is connected could not have connected so: without TLS, or without having authenticated."""
     return any((getattr(before, key) is None) is not (getattr(after, key) is None) for key in ("tls", "sasl"))
 

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator
 from mesh.config.finding import Finding
 from mesh.config.groups import may_overlap
 from mesh.config.mistakes import KeyPath, format_path
-from mesh.config.model import Cluster, Config, Engine, NamedTopic, Pool, PrefixRule, VirtualCluster
+from mesh.config.model import (
+    Cluster,
+    Config,
+    EngineConfig,
+    NamedTopic,
+    PoolConfig,
+    PrefixRuleConfig,
+    VirtualClusterConfig,
+)
 from mesh.config.properties import refused_properties
 from mesh.config.security.checks import check_authorization, check_sasl, check_tls
 from mesh.config.values import Address
@@ -28,7 +36,7 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
         path: KeyPath = ("clusters", index, "properties")
         for name, allowed in refused_properties(cluster.properties):
             yield Finding((*path, name) if name else path, cluster.properties.get(name or "", "(together)"), allowed)
-        if cluster.engine is Engine.RAW and (reason := reason_against(cluster.properties)) is not None:
+        if cluster.engine is EngineConfig.RAW and (reason := reason_against(cluster.properties)) is not None:
             yield Finding(("clusters", index, "engine"), "raw", f"auto or librdkafka, since {reason}")
     for index, virtual_cluster in enumerate(config.virtual_clusters):
         yield from _security(virtual_cluster, ("virtual_clusters", index))
@@ -42,7 +50,7 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
         yield from _limits(pool, path)
 
 
-def _security(virtual_cluster: VirtualCluster, path: KeyPath) -> Iterator[Finding]:
+def _security(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
     if virtual_cluster.tls is not None:
         yield from check_tls(virtual_cluster.tls, (*path, "tls"))
     if virtual_cluster.sasl is not None:
@@ -51,7 +59,7 @@ def _security(virtual_cluster: VirtualCluster, path: KeyPath) -> Iterator[Findin
         yield from check_authorization(virtual_cluster.authorization, (*path, "authorization"))
 
 
-def _pools(config: Config) -> Iterator[tuple[KeyPath, Pool]]:
+def _pools(config: Config) -> Iterator[tuple[KeyPath, PoolConfig]]:
     for index, virtual_cluster in enumerate(config.virtual_clusters):
         yield ("virtual_clusters", index, "target", "pool"), virtual_cluster.target.pool
 
@@ -71,7 +79,7 @@ def _empty_lists(config: Config) -> Iterator[Finding]:
             yield Finding(path, (), "at least one")
 
 
-def _same_names(named: Iterable[Cluster | VirtualCluster], key: str) -> Iterator[Finding]:
+def _same_names(named: Iterable[Cluster | VirtualClusterConfig], key: str) -> Iterator[Finding]:
     seen: dict[str, KeyPath] = {}
     for index, each in enumerate(named):
         path: KeyPath = (key, index, "name")
@@ -79,7 +87,7 @@ def _same_names(named: Iterable[Cluster | VirtualCluster], key: str) -> Iterator
             yield Finding(path, each.name, f"a name of its own; {format_path(first)} is the same", (first,))
 
 
-def _references(pool: Pool, path: KeyPath, defined: frozenset[str]) -> Iterator[Finding]:
+def _references(pool: PoolConfig, path: KeyPath, defined: frozenset[str]) -> Iterator[Finding]:
     for index, rule in enumerate(pool.topics):
         at = (*path, "topics", index)
         match rule:
@@ -87,7 +95,7 @@ def _references(pool: Pool, path: KeyPath, defined: frozenset[str]) -> Iterator[
                 references = [
                     ((*at, "from", number, "cluster"), each.cluster) for number, each in enumerate(rule.sources)
                 ]
-            case PrefixRule():
+            case PrefixRuleConfig():
                 references = [((*at, "cluster"), rule.cluster)]
         for where, name in references:
             if name not in defined:
@@ -98,7 +106,7 @@ def _one_of(defined: frozenset[str]) -> str:
     return f"one of the clusters defined: {', '.join(sorted(defined))}"
 
 
-def _topics(pool: Pool, path: KeyPath) -> Iterator[Finding]:
+def _topics(pool: PoolConfig, path: KeyPath) -> Iterator[Finding]:
     names: dict[str, KeyPath] = {}
     prefixes: dict[str, KeyPath] = {}
     for index, rule in enumerate(pool.topics):
@@ -108,7 +116,7 @@ def _topics(pool: Pool, path: KeyPath) -> Iterator[Finding]:
                 if (first := names.setdefault(rule.name, at)) != at:
                     yield Finding((*at, "name"), rule.name, f"named once; {format_path(first)} is the same", (first,))
                 yield from _sources(rule, (*at, "from"))
-            case PrefixRule():
+            case PrefixRuleConfig():
                 for prefix, earlier in prefixes.items():
                     if rule.prefix.startswith(prefix):
                         allowed = (
@@ -129,7 +137,7 @@ def _sources(rule: NamedTopic, path: KeyPath) -> Iterator[Finding]:
             )
 
 
-def _dead_letters(pool: Pool, path: KeyPath) -> Iterator[Finding]:
+def _dead_letters(pool: PoolConfig, path: KeyPath) -> Iterator[Finding]:
     if pool.dead_letters is None:
         return
     topic = pool.dead_letters.topic
@@ -141,7 +149,7 @@ def _dead_letters(pool: Pool, path: KeyPath) -> Iterator[Finding]:
                 return
 
 
-def _limits(pool: Pool, path: KeyPath) -> Iterator[Finding]:
+def _limits(pool: PoolConfig, path: KeyPath) -> Iterator[Finding]:
     pairs = [
         ("fairness", "initial_window", "maximum_window", pool.fairness),
         ("budgets", "partition", "pool", pool.budgets),
@@ -172,7 +180,7 @@ def _addresses(config: Config) -> Iterator[Finding]:
                 break
 
 
-def _advertised(virtual_cluster: VirtualCluster, path: KeyPath) -> Iterator[Finding]:
+def _advertised(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
     for key, address in (
         ("listen", virtual_cluster.advertised_listen),
         ("coordinator", virtual_cluster.advertised_coordinator),
@@ -206,12 +214,14 @@ def _shared_groups(config: Config) -> Iterator[Finding]:
             yield Finding((*right_path, "upstream_group_prefix"), right.upstream_group_prefix, allowed, tuple(others))
 
 
-def _clusters(pool: Pool) -> frozenset[str]:
+def _clusters(pool: PoolConfig) -> frozenset[str]:
     return frozenset(
-        source.cluster for rule in pool.topics for source in ([rule] if isinstance(rule, PrefixRule) else rule.sources)
+        source.cluster
+        for rule in pool.topics
+        for source in ([rule] if isinstance(rule, PrefixRuleConfig) else rule.sources)
     )
 
 
-def _upstream_groups(pool: Pool) -> list[str]:
+def _upstream_groups(pool: PoolConfig) -> list[str]:
     group_less = [] if pool.group_less is None else [pool.group_less]
     return [pool.upstream_group_prefix + group for group in (*pool.groups, *group_less)]

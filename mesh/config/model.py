@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, PrivateAttr, StringConstraints, Tag
 
 from mesh.config.base import Model
 from mesh.config.secrets import Environment
-from mesh.config.security.model import Authorization, ListenerTls, Sasl, Tls
+from mesh.config.security.model import Authorization, ListenerTls, SaslConfig, TlsConfig
 from mesh.config.values import Address, Count, Duration, Endpoint, GroupPattern, Scalar, SendBuffer, Size, matching
 from mesh.pool.common.settings import Acknowledge, Policy
 from mesh.records.spans import ClusterName, TopicName
@@ -51,7 +51,7 @@ class Isolation(Enum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
-class Engine(Enum):
+class EngineConfig(Enum):
     """What reads the records of an upstream cluster."""
 
     AUTO = "auto"
@@ -61,14 +61,14 @@ class Engine(Enum):
 
 class Admin(Model):
     listen: Endpoint = Field(description="Address of /metrics, /healthz and /readyz.")
-    tls: Tls | None = Field(default=None, description="Serve HTTPS.")
+    tls: TlsConfig | None = Field(default=None, description="Serve HTTPS.")
     token: Annotated[str, StringConstraints(min_length=16)] | None = Field(
         default=None, repr=False, description="What requests carry as `Authorization: Bearer TOKEN`."
     )
     open_probes: bool = Field(default=True, description="Whether /healthz and /readyz are served without the token.")
 
 
-class Journal(Model):
+class JournalConfig(Model):
     """A journal of who was given what, and what became of it."""
 
     cluster: ClusterName = Field(description="Name of the upstream cluster that keeps it.")
@@ -80,7 +80,7 @@ class Journal(Model):
     )
 
 
-class Log(Model):
+class LogConfig(Model):
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The lowest level that is written."
     )
@@ -97,7 +97,7 @@ class Cluster(Model):
     bootstrap_servers: Annotated[str, _SERVERS] = Field(
         description="HOST:PORT of some of its brokers, separated by commas."
     )
-    engine: Engine = Field(default=Engine.AUTO, description="What reads its records.")
+    engine: EngineConfig = Field(default=EngineConfig.AUTO, description="What reads its records.")
     properties: dict[str, Scalar] = Field(
         default_factory=dict, repr=False, description="Passed to librdkafka as they are."
     )
@@ -107,7 +107,7 @@ class Cluster(Model):
         return {"bootstrap.servers": self.bootstrap_servers, **self.properties}
 
 
-class Source(Model):
+class SourceConfig(Model):
     """One upstream topic that feeds a topic of a pool."""
 
     cluster: ClusterName = Field(description="Name of an upstream cluster.")
@@ -118,10 +118,10 @@ class NamedTopic(Model):
     """A topic with sources of its own: their partitions are concatenated in this order."""
 
     name: Annotated[TopicName, _TOPIC] = Field(description="What clients call the topic.")
-    sources: tuple[Source, ...] = Field(alias="from", description="The upstream topics that feed it.")
+    sources: tuple[SourceConfig, ...] = Field(alias="from", description="The upstream topics that feed it.")
 
 
-class PrefixRule(Model):
+class PrefixRuleConfig(Model):
     """All topics of one cluster whose names begin so, under their own names."""
 
     prefix: Annotated[str, _PREFIX] = Field(description="How the names of the topics begin; an empty one takes all.")
@@ -135,7 +135,7 @@ def _kind_of_rule(value: object) -> str | None:
 
 
 TopicRule = Annotated[
-    Annotated[NamedTopic, Tag(TOPIC_RULE_KINDS[0])] | Annotated[PrefixRule, Tag(TOPIC_RULE_KINDS[1])],
+    Annotated[NamedTopic, Tag(TOPIC_RULE_KINDS[0])] | Annotated[PrefixRuleConfig, Tag(TOPIC_RULE_KINDS[1])],
     Discriminator(
         _kind_of_rule,
         custom_error_type="topic_rule",
@@ -173,7 +173,7 @@ class RedeliveryBackoff(Model):
     maximum: Duration = Field(default=60.0, description="Longest rest.")
 
 
-class DeadLetters(Model):
+class DeadLettersConfig(Model):
     """Records that are delivered in vain again and again are written to a topic of their cluster, and settled."""
 
     topic: Annotated[str, _DEAD_LETTER_TOPIC] = Field(description="Where they are written.")
@@ -186,7 +186,7 @@ class SessionTimeout(Model):
     maximum: Duration = Field(default=1_800.0, description="Longest session timeout that a member may ask for.")
 
 
-class Pool(Model):
+class PoolConfig(Model):
     """The target `pool`: each consumer group shares the records of all its sources."""
 
     topics: tuple[TopicRule, ...] = Field(description="What clients see, and where it comes from.")
@@ -223,7 +223,7 @@ class Pool(Model):
     commit_timeout: Duration = Field(
         default=3.0, description="After which a commit is answered even if it is not stored."
     )
-    dead_letters: DeadLetters | None = Field(
+    dead_letters: DeadLettersConfig | None = Field(
         default=None, description="What becomes of records that kill their members; null delivers them for ever."
     )
     redelivery_backoff: RedeliveryBackoff | None = Field(
@@ -239,7 +239,7 @@ class Pool(Model):
 class Target(Model):
     """What a virtual cluster does with its clients' requests."""
 
-    pool: Pool = Field(description="Share records between the members of each group.")
+    pool: PoolConfig = Field(description="Share records between the members of each group.")
 
 
 class Advertise(Model):
@@ -269,7 +269,7 @@ class ClientLimits(Model):
     request_rate_per_address: Count = Field(default=2_000, description="Requests per second from one address.")
 
 
-class VirtualCluster(Model):
+class VirtualClusterConfig(Model):
     """What one kind of client sees: a listener with a target."""
 
     name: Name = Field(description="In logs and metrics.")
@@ -280,7 +280,7 @@ class VirtualCluster(Model):
     advertise: Advertise = Field(default=Advertise(), description="Addresses that clients can reach.")
     limits: ClientLimits = Field(default=ClientLimits(), description="How much its clients may use.")
     tls: ListenerTls | None = Field(default=None, description="Encryption, on both addresses.")
-    sasl: Sasl | None = Field(default=None, description="Authentication, on both addresses.")
+    sasl: SaslConfig | None = Field(default=None, description="Authentication, on both addresses.")
     authorization: Authorization | None = Field(default=None, description="Who may use which topic and group.")
     target: Target = Field(description="What is behind it.")
 
@@ -300,14 +300,16 @@ class Config(Model):
     process_id: Name | None = Field(
         default=None, description="Names this process in upstream groups, so that it is known again after a crash."
     )
-    log: Log = Field(default=Log(), description="What is written to standard error.")
+    log: LogConfig = Field(default=LogConfig(), description="What is written to standard error.")
     budget: Size = Field(default=512 << 20, description="Record bytes in memory, over all pools.")
     metadata_refresh: Duration = Field(default=5.0, description="How often upstream topics are looked at.")
     drain_grace: Duration = Field(default=6.0, description="How long members have at a stop to commit what they hold.")
     drain_timeout: Duration = Field(default=15.0, description="How long a stop may take, `drain_grace` included.")
-    journal: Journal | None = Field(default=None, description="A journal of every delivery; without it there is none.")
+    journal: JournalConfig | None = Field(
+        default=None, description="A journal of every delivery; without it there is none."
+    )
     clusters: tuple[Cluster, ...] = Field(description="Upstream clusters.")
-    virtual_clusters: tuple[VirtualCluster, ...] = Field(description="What clients connect to.")
+    virtual_clusters: tuple[VirtualClusterConfig, ...] = Field(description="What clients connect to.")
 
     _environment: Environment = PrivateAttr(default=Environment())
 

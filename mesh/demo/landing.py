@@ -20,8 +20,8 @@ import yaml
 
 from mesh.demo.processes.children import Child, ChildFailed, Children
 from mesh.demo.processes.endpoint import MeshEndpoint
-from mesh.demo.processes.journal import Counter, Journal
-from mesh.demo.processes.judge import Verdict, judge
+from mesh.demo.processes.journal import Counter, DemoJournal
+from mesh.demo.processes.judge import JudgeVerdict, judge
 from mesh.demo.processes.landed import LandedTable
 from mesh.demo.processes.signals import StopRequest
 
@@ -38,10 +38,10 @@ _ACCOUNT_TIMEOUT = 240.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LandingOutcome:
     """counted: independently of the mesh. holds, lines: what the audit says, and the report. page: the report's."""
 
-    counted: Verdict
+    counted: JudgeVerdict
     holds: bool
     said: tuple[str, ...]
     page: Path
@@ -70,7 +70,7 @@ class LandingDemo:
         self.report = folder / "report"
         self.table = LandedTable(folder / "table")
 
-    def run(self, duration: float | None) -> Outcome:
+    def run(self, duration: float | None) -> LandingOutcome:
         _say("starting two clusters, the mesh and Spark; this takes some seconds")
         clusters = self._start_clusters()
         job = self._start_spark(clusters)
@@ -89,11 +89,11 @@ class LandingDemo:
         self._children.stop(consumer)
         self._children.stop(job, timeout=_ACCOUNT_TIMEOUT)
         landed = self._folder / "landed.journal"
-        with Journal(landed) as journal:
+        with DemoJournal(landed) as journal:
             journal.write(self.table.entries())
         counted = judge(self._fed, [self._received, landed])
         said = json.loads(self._outcome.read_text())
-        return Outcome(counted, said["holds"], tuple(said["lines"]), Path(said["page"]))
+        return LandingOutcome(counted, said["holds"], tuple(said["lines"]), Path(said["page"]))
 
     def _now(self) -> str:
         fed, received = (counter.count() for counter in self._counters)

@@ -13,7 +13,7 @@ from mesh.demo.display.keys import Keyboard
 from mesh.demo.display.plain import DRAIN_TIMEOUT, PATIENCE, introduction, say
 from mesh.demo.display.screen import screen
 from mesh.demo.display.show import Show
-from mesh.demo.processes.judge import Verdict
+from mesh.demo.processes.judge import JudgeVerdict
 from mesh.demo.processes.signals import StopRequest
 from mesh.demo.stage import CLUSTERS, MEMBERS, Stage
 
@@ -27,7 +27,7 @@ _FRAME = 0.1
 class Ending:
     """disturbed: whether consumers were killed or frozen. given_away: records that consumers of others were given."""
 
-    verdict: Verdict
+    verdict: JudgeVerdict
     disturbed: bool
     given_away: int
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mesh.demo.display.keys import Key
+from mesh.demo.display.keys import KeyPress
 from mesh.demo.display.plain import attaching, say
 from mesh.demo.display.screen import screen
 from mesh.demo.display.show import Show
@@ -60,11 +60,11 @@ def _own_consumer(stage: Stage) -> subprocess.Popen[bytes]:
 
 def _play(show: Show) -> None:
     _until(show, lambda seen: len(seen.members) == len(MEMBERS) + 1)
-    show.press(Key.ADD)
+    show.press(KeyPress.ADD)
     _until(show, lambda seen: len(seen.members) == len(MEMBERS) + 2)
     _for(show, _SETTLED)
     show.press(1)
-    show.press(Key.KILL)
+    show.press(KeyPress.KILL)
     _until(show, lambda seen: len(seen.members) == len(MEMBERS) + 1)
     _for(show, _SETTLED)
 

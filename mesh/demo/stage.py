@@ -11,7 +11,7 @@ from pathlib import Path
 from mesh.demo.processes.children import Child, ChildFailed, Children
 from mesh.demo.processes.endpoint import MeshEndpoint
 from mesh.demo.processes.journal import Counter
-from mesh.demo.processes.judge import Verdict, judge
+from mesh.demo.processes.judge import JudgeVerdict, judge
 from mesh.demo.processes.member import Fault
 from mesh.demo.processes.signals import StopRequest
 
@@ -32,7 +32,7 @@ class Stopped(Exception):
     """Asked to stop before anything ran."""
 
 
-class Standing(Enum):
+class StageState(Enum):
     """How it is with a consumer of the demo."""
 
     RUNNING = "running"
@@ -46,7 +46,7 @@ class Actor:
 
     child: Child
     received: Counter
-    standing: Standing = Standing.RUNNING
+    standing: StageState = StageState.RUNNING
 
 
 class Stage:
@@ -119,24 +119,24 @@ class Stage:
         """It stands still, with its connections open."""
         actor = self.actors[name]
         actor.child.freeze()
-        actor.standing = Standing.FROZEN
+        actor.standing = StageState.FROZEN
 
     def thaw(self, name: str) -> None:
         """It goes on as if nothing had been."""
         actor = self.actors[name]
         actor.child.thaw()
-        actor.standing = Standing.RUNNING
+        actor.standing = StageState.RUNNING
 
     def kill(self, name: str) -> None:
         """kill -9."""
         actor = self.actors[name]
         self._children.kill(actor.child)
-        actor.standing = Standing.KILLED
+        actor.standing = StageState.KILLED
 
     @property
     def living(self) -> list[str]:
         """The consumers that were not killed."""
-        return [name for name, actor in self.actors.items() if actor.standing is not Standing.KILLED]
+        return [name for name, actor in self.actors.items() if actor.standing is not StageState.KILLED]
 
     def received(self) -> dict[str, int]:
         """Records by consumer."""
@@ -155,7 +155,7 @@ class Stage:
         for child in self._others:
             self._children.stop(child)
 
-    def judge(self) -> Verdict:
+    def judge(self) -> JudgeVerdict:
         """The independent count, as far as it has come."""
         return judge(self._fed_journal, [self._folder / f"{name}.journal" for name in self.actors])
 

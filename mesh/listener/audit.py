@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mesh.apis.authorization import Refusal
 from mesh.listener.peer import Peer
-from mesh.telemetry.log_rate import Rate
+from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
 from mesh.wire.connection import Request
@@ -12,14 +12,14 @@ from mesh.wire.connection import Request
 log = get_logger(__name__)
 
 
-class Audit:
+class AuditLog:
     """One for a virtual cluster. Everything is counted; entries are written at a bounded rate, and say how many were
     left out before them."""
 
     def __init__(self, virtual_cluster: str, metrics: Metrics) -> None:
         self._virtual_cluster = virtual_cluster
         self._metrics = metrics
-        self._rate = Rate()
+        self._rate = LogRate()
 
     def refused(self, connection: Peer, request: Request, refusal: Refusal, now: float) -> None:
         api, operation, resource_type = request.api_key.name, refusal.operation.name, refusal.resource_type.name

@@ -12,7 +12,7 @@ from mesh.apis.api import Authentication
 from mesh.listener.peer import Peer
 from mesh.security.sasl import Challenge, Failure, Slow, Success
 from mesh.security.session import Handshake, Lasting
-from mesh.telemetry.log_rate import Rate
+from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
 from mesh.wire.connection import Request
@@ -38,7 +38,7 @@ class Authenticator:
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(CHECKING_THREADS, thread_name_prefix="password-check")
         self._checks = 0
-        self._rate = Rate()
+        self._rate = LogRate()
 
     def carry_out(self, connection: Peer, effect: Authentication) -> None:
         """A step that the handler of a request took."""

@@ -12,7 +12,7 @@ from mesh.config.values import Address
 from mesh.listener.tls import BACKLOG, Server, TlsListener
 
 
-class Listening:
+class BoundAddress:
     """bound: has the address, and accepts nothing by itself."""
 
     def __init__(self, bound: asyncio.Server) -> None:
@@ -20,7 +20,7 @@ class Listening:
         self._serving: list[asyncio.Server | TlsListener] = []
 
     @classmethod
-    async def bind(cls, address: Address) -> Listening:
+    async def bind(cls, address: Address) -> BoundAddress:
         """Takes the address at once; clients are refused until somebody serves there. OSError if it is not free."""
         loop = asyncio.get_running_loop()
         return cls(

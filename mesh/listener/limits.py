@@ -106,7 +106,7 @@ def _number(limit: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class Address:
+class ClientAddress:
     """Where several connections may come from."""
 
     quota: RequestQuota
@@ -118,7 +118,7 @@ class Admitted:
     """A connection that was let in."""
 
     host: str
-    address: Address
+    address: ClientAddress
     quota: RequestQuota
     unread: int = field(default=0)
 
@@ -134,7 +134,7 @@ class Gate:
         self.limits = limits
         self._descriptors = descriptors
         self._memory = memory or MemoryBudget(4 * limits.unread)
-        self._addresses: dict[str, Address] = {}
+        self._addresses: dict[str, ClientAddress] = {}
         self._swept_beyond = FEW_ADDRESSES
         self.connections = 0
         self.unread = 0
@@ -163,7 +163,7 @@ class Gate:
         if address is None:
             if len(self._addresses) >= self._swept_beyond:
                 self._forget_rested(now)
-            address = self._addresses[name] = Address(RequestQuota(limits.request_rate_per_address, now))
+            address = self._addresses[name] = ClientAddress(RequestQuota(limits.request_rate_per_address, now))
         if address.connections >= limits.connections_per_address:
             return "too_many_connections_of_address"
         address.connections += 1

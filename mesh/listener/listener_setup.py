@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
-from mesh.config.model import VirtualCluster
+from mesh.config.model import VirtualClusterConfig
 from mesh.config.security.files import load_rules, load_users, rules_of, stored_users
 from mesh.config.security.model import Authorization, ListenerTls, OAuthBearer
-from mesh.config.security.model import Sasl as SaslConfig
-from mesh.config.security.model import Tls as TlsConfig
+from mesh.config.security.model import SaslConfig as SaslConfig
+from mesh.config.security.model import TlsConfig as TlsConfig
 from mesh.listener.jwks import JwksSource
 from mesh.listener.security import ListenerSecurity, Sasl, Tls, Tokens
 from mesh.listener.tls import server_context
@@ -33,7 +33,7 @@ class ListenerSetup:
     changed: told when rules have changed. Raises ConfigurationError for files that cannot be used.
     """
 
-    def __init__(self, config: VirtualCluster, path: KeyPath) -> None:
+    def __init__(self, config: VirtualClusterConfig, path: KeyPath) -> None:
         self.security = ListenerSecurity()
         self.watched: list[Watched[Any]] = []
         self.key_source: JwksSource | None = None
@@ -55,7 +55,7 @@ class ListenerSetup:
         security.change(self.security)
         self.security = security
 
-    def _parts(self, config: VirtualCluster, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
+    def _parts(self, config: VirtualClusterConfig, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
         if config.tls is not None:
             yield self._tls(config.tls), (*path, "tls")
         if config.sasl is not None:

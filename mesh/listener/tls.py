@@ -18,10 +18,10 @@ import anyio
 import anyio.abc
 
 from mesh.config.security.model import ListenerTls
-from mesh.config.security.model import Tls as TlsConfig
+from mesh.config.security.model import TlsConfig as TlsConfig
 from mesh.listener.limits import network_of
 from mesh.listener.security import ListenerSecurity
-from mesh.telemetry.log_rate import Rate
+from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
 
@@ -88,7 +88,7 @@ class TlsListener:
         self._server = server
         self._tasks = tasks
         self._shaking: Counter[str] = Counter()
-        self._rate = Rate()
+        self._rate = LogRate()
         self._sockets = [socket.socket(fileno=os.dup(each.fileno())) for each in bound.sockets]
         self._accepting: list[anyio.CancelScope] = []
 

@@ -24,7 +24,7 @@ Counts: TypeAlias = Mapping[Place, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Leased:
+class LeasedBatch:
     """The ranges of a batch as its checkpoint has them: for each partition the lowest and the highest offset. holder:
     the same for a whole checkpoint, and for no other."""
 
@@ -33,7 +33,7 @@ class Leased:
     spans: Mapping[Place, tuple[int, int]]
 
     @staticmethod
-    def of(text: str) -> Leased:
+    def of(text: str) -> LeasedBatch:
         """text: of a file in the checkpoint's `offsets`."""
         offset = json.loads(text.splitlines()[2])
         spans: dict[Place, tuple[int, int]] = {}
@@ -41,7 +41,7 @@ class Leased:
             place = (each["cluster"], each["topic"], each["partition"])
             first, last = spans.get(place, (each["first"], each["last"]))
             spans[place] = (min(first, each["first"]), max(last, each["last"]))
-        return Leased(offset["holder"], offset["lease"], spans)
+        return LeasedBatch(offset["holder"], offset["lease"], spans)
 
 
 class Batches:
@@ -57,9 +57,9 @@ class Batches:
         self._log = SinkLog(Folder(spark, f"{landed}/_spark_metadata")) if landed is not None else None
         self._written = {_number(each) for each in self._table.names() if each.startswith("batch=")}
 
-    def leased(self, batch: int) -> Leased:
+    def leased(self, batch: int) -> LeasedBatch:
         """Of a batch that is planned."""
-        return Leased.of(self._offsets.read(str(batch)))
+        return LeasedBatch.of(self._offsets.read(str(batch)))
 
     def catch_up(self) -> int:
         """Write every batch that is done and is not in the table; how many those were. Spark remembers a hundred."""

@@ -33,7 +33,7 @@ SETTINGS: Final = {
 """For a small machine, and for a session that lives for a minute: its compiler would not earn back what it costs."""
 
 
-def account(spark: SparkSession, config: auditing.Audit, outcome: Path) -> None:
+def account(spark: SparkSession, config: auditing.AuditJob, outcome: Path) -> None:
     """Audit and report; what came of it is in `outcome` when it is complete."""
     verdict = audit.next_audit(spark, config)
     made = report.report(spark, config)

@@ -40,7 +40,7 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Source(Model):
+class LandingSource(Model):
     url: str = Field(
         pattern=r"^https?://", description="The mesh's admin address; those of several processes, with commas."
     )
@@ -53,7 +53,7 @@ class Source(Model):
 
 
 class Landing(Model):
-    source: Source
+    source: LandingSource
     table: str = Field(min_length=1, description="Folder of the table: a path or URL that Spark can write to.")
     checkpoint: str = Field(min_length=1, description="Folder of the checkpoint; as lasting as the table.")
     format: Literal["parquet", "delta"] = "parquet"

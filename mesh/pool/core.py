@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import IntEnum
 
 from mesh.memory import MemoryBudget
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.effects import Answer, Effect, RefreshTopics
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import ConnectionId, GroupId, MemberId, Ticket
@@ -22,15 +22,15 @@ from mesh.pool.common.results import (
 )
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import VirtualTopics
-from mesh.pool.groups.member_index import Clients
+from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.identity.connections import Connections
 from mesh.pool.identity.group_requests import GroupRequests
 from mesh.pool.identity.tools import Tools
-from mesh.pool.identity.unidentified_fetches import Strangers
-from mesh.pool.intake.drain import Duty
+from mesh.pool.identity.unidentified_fetches import UnidentifiedFetches
+from mesh.pool.intake.drain import DrainState
 from mesh.pool.pool import Pool
 from mesh.pool.pools import Pools
-from mesh.pool.state.fetch import FetchedPartition, FetchRequest, FetchResult
+from mesh.pool.state.fetch import FetchedPartition, FetchParameters, FetchResult
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch
 from mesh.pool.state.slots import Slots, SlotsExhausted
@@ -46,7 +46,7 @@ class ListOffset(IntEnum):
     LATEST = -1
 
 
-class VirtualCluster:
+class PoolCore:
     def __init__(
         self,
         name: str,
@@ -60,13 +60,13 @@ class VirtualCluster:
         self.topics = topics
         effects: list[Effect] = []
         self.slots: Slots[Member] = Slots(generator)
-        self.clients = Clients()
+        self.clients = MemberIndex()
         self._parked: dict[Ticket, Fetch] = {}
         """Every Fetch that waits: those of the pools, and those of strangers, which belong to none."""
         self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, effects)
         self.connections = Connections(topics, self.slots, self.clients, self._pools, settings)
         self.groups = GroupRequests(self._pools, self.connections, self.slots)
-        self._strangers = Strangers(self.connections, self._parked, effects)
+        self._strangers = UnidentifiedFetches(self.connections, self._parked, effects)
         self.tools = Tools()
 
     @property
@@ -162,7 +162,7 @@ class VirtualCluster:
     # Connections
 
     def connected(self, connection: ConnectionId, client_host: str) -> None:
-        self.connections.open(connection, Client("", client_host))
+        self.connections.open(connection, ClientIdentity("", client_host))
 
     def authenticated(self, connection: ConnectionId, principal: Principal) -> None:
         """It is known who the client is; before that it may not ask for anything that comes here."""
@@ -266,7 +266,7 @@ class VirtualCluster:
     # Fetch
 
     def fetch(
-        self, connection: ConnectionId, client_id: str, ticket: Ticket, request: FetchRequest, now: float
+        self, connection: ConnectionId, client_id: str, ticket: Ticket, request: FetchParameters, now: float
     ) -> list[Effect]:
         state = self.connections[connection]
         state.calls_itself(client_id)
@@ -322,7 +322,7 @@ class VirtualCluster:
         self._pools.drain_all(grace, now)
         return self._pools.decided()
 
-    def duty(self, group: GroupId) -> tuple[Duty, int]:
+    def duty(self, group: GroupId) -> tuple[DrainState, int]:
         return self._pools.duty(group)
 
     @property

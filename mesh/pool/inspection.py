@@ -11,7 +11,7 @@ from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.distribution.obstacles import Obstacle
 from mesh.pool.pool import Pool
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Fetch, Lane
+from mesh.pool.state.partition import Fetch, PartitionFetch
 from mesh.pool.state.window import Delivery
 from mesh.records.batch import timestamps_of
 from mesh.records.spans import ClusterName, UpstreamPartition
@@ -170,7 +170,7 @@ def why_nothing(pool: Pool, member: Member, now: float) -> str | None:
     return "; ".join(sorted(reasons)) or "asks for no partition"
 
 
-def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, lane: Lane) -> str:
+def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, lane: PartitionFetch) -> str:
     obstacle = pool.serving.distribution.obstacle(member, lane)
     partition = lane.partition
     assert partition is not None

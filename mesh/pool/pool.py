@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from mesh.memory import MemoryBudget
-from mesh.pool.common.delivery_events import Kind
+from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.effects import Effect, LeaveUpstream, Report
 from mesh.pool.common.history import Cause
 from mesh.pool.common.ids import ConnectionId, GroupId, MemberId, Ticket
@@ -20,22 +20,22 @@ from mesh.pool.common.timers import Timers
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.groups.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
-from mesh.pool.groups.coordinator import Coordinator
+from mesh.pool.groups.coordinator import GroupCoordinator
 from mesh.pool.groups.locks import Locks
-from mesh.pool.groups.member_index import Clients
+from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.groups.members import Members
 from mesh.pool.groups.membership import JoinRequest
-from mesh.pool.intake.assignments import Inflow
-from mesh.pool.intake.backpressure import Demand
-from mesh.pool.intake.cluster_drain import Leaving
-from mesh.pool.intake.drain import Draining, Duty
+from mesh.pool.intake.assignments import Intake
+from mesh.pool.intake.backpressure import Backpressure
+from mesh.pool.intake.cluster_drain import ClusterDrain
+from mesh.pool.intake.drain import DrainState, PoolDrain
 from mesh.pool.intake.stalls import Stalls
 from mesh.pool.leases.service import Leases
 from mesh.pool.offsets.commits import Commits, Need
-from mesh.pool.state.fetch import FetchRequest
+from mesh.pool.state.fetch import FetchParameters
 from mesh.pool.state.leases import Acknowledgement, Claim, LeaseRequest, Range
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Fetch, Partition, Standing
+from mesh.pool.state.partition import Fetch, Ownership, Partition
 from mesh.pool.state.slots import SLOTS, Slots, is_end, slot_of
 from mesh.records.spans import CommitPosition, TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
@@ -51,7 +51,7 @@ class Pool:
         acknowledge: Acknowledge,
         topics: VirtualTopics,
         slots: Slots[Member],
-        clients: Clients,
+        clients: MemberIndex,
         memory: MemoryBudget,
         parked: dict[Ticket, Fetch],
         effects: list[Effect],
@@ -71,18 +71,22 @@ class Pool:
         self.members = members = Members(
             group, settings, acknowledge, slots, clients, self.serving, timers, effects, self._expire, self._emptied
         )
-        self.coordinator = Coordinator(settings, timers, effects, members.admitted, members.gone)
+        self.coordinator = GroupCoordinator(settings, timers, effects, members.admitted, members.gone)
         self.consumer_protocol = ConsumerProtocol(self.coordinator, topics, settings, effects)
         self._memory = memory
-        self._demand = Demand(group, settings, memory, effects)
+        self._demand = Backpressure(group, settings, memory, effects)
         self.leases = Leases(group, settings, topics, self.serving, self.commits, timers, effects)
-        self.inflow = Inflow(group, topics, self.serving, self.commits, self.leases, self._demand, members, effects)
+        self.inflow = Intake(group, topics, self.serving, self.commits, self.leases, self._demand, members, effects)
         self.stalls = Stalls(group, self.serving.partitions, self.commits.is_down, timers, effects, now)
         self.locks = Locks(group, settings, self.serving, members, self.leases.are_wanted, timers, effects, now)
         self._seen = (False, False)
         """Whether nobody but holders of leases was there, and whether somebody waited for records."""
-        self.draining = Draining(group, timers, self.serving, self.commits, self.inflow, self._demand, members, effects)
-        self.leaving = Leaving(group, timers, self.serving, self.commits, self.inflow, self._demand, members, effects)
+        self.draining = PoolDrain(
+            group, timers, self.serving, self.commits, self.inflow, self._demand, members, effects
+        )
+        self.leaving = ClusterDrain(
+            group, timers, self.serving, self.commits, self.inflow, self._demand, members, effects
+        )
         self.is_expelled = False
         """Whether its group is not admitted any more: it ends as soon as it is drained."""
         self._used = now
@@ -148,8 +152,8 @@ class Pool:
     def _close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         self.is_closed = True
         for source, partition in self.partitions.items():
-            if partition.standing is not Standing.ABSENT:
-                self.serving.notes.void(Kind.REVOKED, source)
+            if partition.standing is not Ownership.ABSENT:
+                self.serving.notes.void(DeliveryEventType.REVOKED, source)
         self._demand.close()
         self._slots.give_back_all(lambda owner: owner.group == self.group)
         self.members.forget_all()
@@ -178,7 +182,7 @@ class Pool:
     # Requests
 
     def fetch(
-        self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchRequest, now: float
+        self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchParameters, now: float
     ) -> None:
         for asked in request.partitions:
             if asked.topic is not None:
@@ -329,5 +333,5 @@ class Pool:
             self._demand.update(touched, distribution.backlogs.size, kept, hungry, idle)
             self.inflow.hurry()
         self.leases.stored()
-        if self.is_expelled and self.draining.duty is Duty.DRAINED:
+        if self.is_expelled and self.draining.duty is DrainState.DRAINED:
             self.end()

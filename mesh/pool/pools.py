@@ -9,15 +9,15 @@ from types import TracebackType
 from typing import Final
 
 from mesh.memory import MemoryBudget
-from mesh.pool.common.client import Client
-from mesh.pool.common.deadlines import Agenda
+from mesh.pool.common.client import ClientIdentity
+from mesh.pool.common.deadlines import DeadlineQueue
 from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import GroupId, Ticket
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import VirtualTopics
-from mesh.pool.groups.member_index import Clients
-from mesh.pool.intake.drain import Duty
+from mesh.pool.groups.member_index import MemberIndex
+from mesh.pool.intake.drain import DrainState
 from mesh.pool.pool import Pool
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch
@@ -57,7 +57,7 @@ class Pools:
         self,
         topics: VirtualTopics,
         slots: Slots[Member],
-        clients: Clients,
+        clients: MemberIndex,
         rules: GroupRules,
         settings: PoolSettings,
         memory: MemoryBudget,
@@ -79,7 +79,7 @@ class Pools:
         self.is_stopping = False
         self.drained: set[GroupId] = set()
         """Groups that are to get nothing here, whether they have a pool or not."""
-        self._agenda: Agenda[Pool] = Agenda()
+        self._agenda: DeadlineQueue[Pool] = DeadlineQueue()
 
     def next_deadline(self) -> float | None:
         """When some pool may have something to do, at the earliest; None for never."""
@@ -131,7 +131,7 @@ class Pools:
             return None
         return pool
 
-    def new_groupless(self, client: Client, now: float) -> Member | None:
+    def new_groupless(self, client: ClientIdentity, now: float) -> Member | None:
         """A member for a consumer that names no group; None where such are not let in, or there is no room.
 
         Raises SlotsExhausted.
@@ -167,12 +167,12 @@ class Pools:
             with self.step(pool, now):
                 pool.draining.cancel(now)
 
-    def duty(self, group: GroupId) -> tuple[Duty, int]:
+    def duty(self, group: GroupId) -> tuple[DrainState, int]:
         """Whether a group is served here, and how many offsets its members hold."""
         pool = self.by_group.get(group)
         if pool is not None:
             return pool.draining.duty, pool.draining.held
-        return Duty.DRAINED if group in self.drained else Duty.SERVING, 0
+        return DrainState.DRAINED if group in self.drained else DrainState.SERVING, 0
 
     def change_rules(self, rules: GroupRules, grace: float, now: float) -> None:
         """Groups that are not admitted any more are drained and end: their members are refused when they come again."""
@@ -192,7 +192,7 @@ class Pools:
     @property
     def are_drained(self) -> bool:
         """Whether no pool has anything left to do upstream."""
-        return all(pool.draining.duty is Duty.DRAINED for pool in self.by_group.values())
+        return all(pool.draining.duty is DrainState.DRAINED for pool in self.by_group.values())
 
     def _begin_draining(self, pools: Iterable[Pool], grace: float, now: float) -> None:
         for pool in pools:

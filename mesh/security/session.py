@@ -23,7 +23,7 @@ Mechanisms: TypeAlias = Mapping[Mechanism, Begin]
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class FirstStep:
     """Nothing has been asked yet that says who it is."""
 
 
@@ -45,7 +45,7 @@ class Exchanging:
     before: Established | None
 
 
-State: TypeAlias = Opening | Established | Exchanging
+State: TypeAlias = FirstStep | Established | Exchanging
 
 
 class Handshake(Enum):
@@ -87,7 +87,7 @@ class Session:
     ) -> None:
         self._mechanisms = mechanisms
         self._longest = longest
-        self._state: State = Established(principal) if mechanisms is None else Opening()
+        self._state: State = Established(principal) if mechanisms is None else FirstStep()
 
     @property
     def principal(self) -> Principal | None:
@@ -101,7 +101,7 @@ class Session:
     @property
     def mechanism(self) -> Mechanism | None:
         """Of the authentication that is going on or was the last; None without SASL or before the first."""
-        return None if isinstance(self._state, Opening) else self._state.mechanism
+        return None if isinstance(self._state, FirstStep) else self._state.mechanism
 
     @property
     def is_established(self) -> bool:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 
 
-class Tally:
+class FastCounter:
     """One series of a counter: who counts adds to `value`."""
 
     __slots__ = ("value",)
@@ -78,17 +78,17 @@ class _Family(Generic[Series]):
         raise NotImplementedError
 
 
-class Tallies(_Family[Tally]):
+class FastCounters(_Family[FastCounter]):
     """A counter; name: without `_total`."""
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
         self._name, self._text = name, text
-        super().__init__(labels, Tally, registry)
+        super().__init__(labels, FastCounter, registry)
 
     def _metric(self) -> Metric:
         return CounterMetricFamily(self._name, self._text, labels=self._labels)
 
-    def _add(self, metric: Metric, values: tuple[str, ...], series: Tally) -> None:
+    def _add(self, metric: Metric, values: tuple[str, ...], series: FastCounter) -> None:
         assert isinstance(metric, CounterMetricFamily)
         metric.add_metric(values, series.value)
 

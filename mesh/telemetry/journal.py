@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from mesh.journal.pages import Page
-from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.telemetry.metrics import Metrics
 
 FULL: Final = 5_000
@@ -48,7 +48,7 @@ class Journal:
         self._dropped = 0
         self._dropped_since = 0
 
-    def add(self, virtual_cluster: str, note: Note) -> None:
+    def add(self, virtual_cluster: str, note: DeliveryEvent) -> None:
         now = time.time_ns() // 1_000_000
         page = self._page
         if self._under_way + (len(page) if page is not None else 0) >= self._limit:

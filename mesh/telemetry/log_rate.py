@@ -8,7 +8,7 @@ PER_SECOND: Final = 5.0
 BURST: Final = 50.0
 
 
-class Rate:
+class LogRate:
     """At most `burst` at once and `per_second` in the long run; counts what is left out."""
 
     def __init__(self, per_second: float = PER_SECOND, burst: float = BURST) -> None:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricDefinition:
     """A gauge whose samples are collected at scrape time."""
 
     name: str
@@ -16,80 +16,84 @@ class Family:
     labels: tuple[str, ...]
 
 
-CONNECTIONS: Final = Family("kafka_mesh_connections", "Client connections that are open.", ("virtual_cluster",))
-UNREAD_BYTES: Final = Family(
+CONNECTIONS: Final = MetricDefinition(
+    "kafka_mesh_connections", "Client connections that are open.", ("virtual_cluster",)
+)
+UNREAD_BYTES: Final = MetricDefinition(
     "kafka_mesh_unread_bytes", "Bytes of answers that wait for clients to read them.", ("virtual_cluster",)
 )
-POOLS: Final = Family("kafka_mesh_pools", "Pools, one for each group with members.", ("virtual_cluster",))
-MEMBERS: Final = Family("kafka_mesh_members", "Members of a group.", ("virtual_cluster", "group"))
-REQUESTS_IN_WORK: Final = Family(
+POOLS: Final = MetricDefinition("kafka_mesh_pools", "Pools, one for each group with members.", ("virtual_cluster",))
+MEMBERS: Final = MetricDefinition("kafka_mesh_members", "Members of a group.", ("virtual_cluster", "group"))
+REQUESTS_IN_WORK: Final = MetricDefinition(
     "kafka_mesh_requests_in_work", "Requests of any kind that are not answered yet.", ("virtual_cluster",)
 )
-PARKED_FETCHES: Final = Family(
+PARKED_FETCHES: Final = MetricDefinition(
     "kafka_mesh_parked_fetches", "Fetch requests that are not answered yet.", ("virtual_cluster", "group")
 )
-WAITING_FETCHES: Final = Family(
+WAITING_FETCHES: Final = MetricDefinition(
     "kafka_mesh_waiting_fetches",
     "Parked Fetch requests that may take a batch now, of some partition at least.",
     ("virtual_cluster", "group"),
 )
-BACKLOG_RECORDS: Final = Family(
+BACKLOG_RECORDS: Final = MetricDefinition(
     "kafka_mesh_backlog_records", "Records that wait for a Fetch.", ("virtual_cluster", "group", "topic")
 )
-BACKLOG_BYTES: Final = Family(
+BACKLOG_BYTES: Final = MetricDefinition(
     "kafka_mesh_backlog_bytes", "Bytes of records that wait for a Fetch.", ("virtual_cluster", "group", "topic")
 )
-BUFFERED_BYTES: Final = Family(
+BUFFERED_BYTES: Final = MetricDefinition(
     "kafka_mesh_buffered_bytes",
     "Bytes of records in memory: backlog, collected, and kept to be sent again.",
     ("virtual_cluster", "group"),
 )
-IN_FLIGHT_RECORDS: Final = Family(
+IN_FLIGHT_RECORDS: Final = MetricDefinition(
     "kafka_mesh_in_flight_records",
     "Records a member was sent and has not committed.",
     ("virtual_cluster", "group", "member", "client_id"),
 )
-COMMIT_HELD_SECONDS: Final = Family(
+COMMIT_HELD_SECONDS: Final = MetricDefinition(
     "kafka_mesh_commit_held_seconds",
     "Since when a member has held the record for which the committed offset of a partition waits, the longest of all "
     "partitions; absent for members for which none waits.",
     ("virtual_cluster", "group", "member", "client_id"),
 )
-UPSTREAM_LAG: Final = Family(
+UPSTREAM_LAG: Final = MetricDefinition(
     "kafka_mesh_upstream_lag_records",
     "Records between what a group has committed upstream and the end of the partition.",
     ("virtual_cluster", "group", "cluster", "topic", "partition"),
 )
-UNOPENED_PARTITIONS: Final = Family(
+UNOPENED_PARTITIONS: Final = MetricDefinition(
     "kafka_mesh_unopened_partitions",
     "Upstream partitions that are assigned here and cannot be read: nobody leads them, or the group may not.",
     ("virtual_cluster", "group", "cluster"),
 )
-WAITING_COMMITS: Final = Family(
+WAITING_COMMITS: Final = MetricDefinition(
     "kafka_mesh_waiting_commits",
     "Commits of members that wait until they are stored upstream.",
     ("virtual_cluster", "group"),
 )
-MEMBERS_NEVER_COMMITTED: Final = Family(
+MEMBERS_NEVER_COMMITTED: Final = MetricDefinition(
     "kafka_mesh_members_never_committed",
     "Members that came to their cap and have not committed once since they got their first records, 15 s ago or more.",
     ("virtual_cluster", "group"),
 )
-UPSTREAM_UP: Final = Family("kafka_mesh_upstream_up", "Whether an upstream cluster can be used.", ("cluster",))
-UPSTREAM_TROUBLE_SECONDS: Final = Family(
+UPSTREAM_UP: Final = MetricDefinition(
+    "kafka_mesh_upstream_up", "Whether an upstream cluster can be used.", ("cluster",)
+)
+UPSTREAM_TROUBLE_SECONDS: Final = MetricDefinition(
     "kafka_mesh_upstream_trouble_seconds",
     "Since when something has been wrong with an upstream cluster; absent while nothing is.",
     ("cluster", "trouble"),
 )
-CONFIG_INFO: Final = Family(
+CONFIG_INFO: Final = MetricDefinition(
     "kafka_mesh_config_info", "1 for the configuration that runs; its hash is made without secrets.", ("hash",)
 )
-CONFIG_RELOAD_FAILED: Final = Family(
+CONFIG_RELOAD_FAILED: Final = MetricDefinition(
     "kafka_mesh_config_reload_failed",
     "Whether the configuration was refused when it was read last: the one before it goes on.",
     (),
 )
-CONFIG_RELOADED_SECONDS: Final = Family(
+CONFIG_RELOADED_SECONDS: Final = MetricDefinition(
     "kafka_mesh_config_reloaded_timestamp_seconds", "When the configuration that runs was read, since 1970.", ()
 )
 FAMILIES: Final = (
@@ -121,7 +125,7 @@ FAMILIES: Final = (
 class Sample:
     """One value of a family; labels in the order of the family's."""
 
-    family: Family
+    family: MetricDefinition
     labels: tuple[str, ...]
     value: float
 

@@ -14,9 +14,9 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
 from mesh.records.batch import Batch
-from mesh.telemetry.fast_counters import Spread, Spreads, Tallies, Tally
+from mesh.telemetry.fast_counters import FastCounter, FastCounters, Spread, Spreads
 from mesh.telemetry.labels import OTHER, BoundedLabels, Scope
-from mesh.telemetry.metric_definitions import FAMILIES, Collect, Family, Sample
+from mesh.telemetry.metric_definitions import FAMILIES, Collect, MetricDefinition, Sample
 from mesh.wire.errors import ErrorCode
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -38,9 +38,9 @@ class Metrics:
             "partition": BoundedLabels(partitions),
         }
         self._collectors: list[Collect] = []
-        self._received: dict[tuple[str, str, str], tuple[Tally, Tally, Tally]] = {}
-        self._sent: dict[tuple[str, str, str], tuple[Tally, Tally]] = {}
-        self._requests: dict[tuple[str, str, ErrorCode], tuple[Tally, Spread]] = {}
+        self._received: dict[tuple[str, str, str], tuple[FastCounter, FastCounter, FastCounter]] = {}
+        self._sent: dict[tuple[str, str, str], tuple[FastCounter, FastCounter]] = {}
+        self._requests: dict[tuple[str, str, ErrorCode], tuple[FastCounter, Spread]] = {}
         self._events = _Events(self.registry)
         ProcessCollector(registry=self.registry)
         self.registry.register(_States(self._collected))
@@ -171,7 +171,7 @@ class Metrics:
 
     # Series that are resolved once are kept, unless they stand for many names: those have no end.
 
-    def _source(self, cluster: str, topic: str, engine: str) -> tuple[Tally, Tally, Tally]:
+    def _source(self, cluster: str, topic: str, engine: str) -> tuple[FastCounter, FastCounter, FastCounter]:
         labels = (cluster, self._topics.admit(topic))
         events = self._events
         series = events.records_in.labels(*labels), events.bytes_in.labels(*labels)
@@ -180,7 +180,7 @@ class Metrics:
             self._received[cluster, topic, engine] = found
         return found
 
-    def _receiver(self, virtual_cluster: str, group: str, topic: str) -> tuple[Tally, Tally]:
+    def _receiver(self, virtual_cluster: str, group: str, topic: str) -> tuple[FastCounter, FastCounter]:
         labels = (virtual_cluster, self._groups.admit(group, (virtual_cluster,)), self._topics.admit(topic))
         pair = self._events.records_out.labels(*labels), self._events.bytes_out.labels(*labels)
         if OTHER not in labels:
@@ -191,7 +191,7 @@ class Metrics:
 
     def _collected(self) -> Iterator[Metric]:
         families = {family: GaugeMetricFamily(family.name, family.help, labels=family.labels) for family in FAMILIES}
-        totals: dict[tuple[Family, tuple[str, ...]], float] = {}
+        totals: dict[tuple[MetricDefinition, tuple[str, ...]], float] = {}
         seen: dict[str, set[tuple[Scope, str]]] = {name: set() for name in self._passing}
         for collect in self._collectors:
             for sample in collect():
@@ -227,8 +227,8 @@ class _Events:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"kafka_mesh_{name}", text, labels, registry=registry)
 
-        def tallies(name: str, text: str, *labels: str) -> Tallies:
-            return Tallies(f"kafka_mesh_{name}", text, labels, registry)
+        def tallies(name: str, text: str, *labels: str) -> FastCounters:
+            return FastCounters(f"kafka_mesh_{name}", text, labels, registry)
 
         source, receiver = ("cluster", "topic"), ("virtual_cluster", "group", "topic")
         self.records_in = tallies("records_in", "Records received from upstream.", *source)

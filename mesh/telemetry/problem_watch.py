@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.telemetry.metrics import Metrics
-from mesh.telemetry.upstream_health import Troubles
+from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.engine import Unopenable
-from mesh.upstream.problems import CONNECTION, Trouble, name_of
+from mesh.upstream.problems import CONNECTION, UpstreamProblem, name_of
 from mesh.wire.errors import ErrorCode
 
-_OF_GROUPS = (Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR)
+_OF_GROUPS = (UpstreamProblem.NOT_AUTHORIZED, UpstreamProblem.FENCED, UpstreamProblem.ASSIGNOR)
 """When a group takes us, all of them are over."""
 _READING = "reading"
 _OPENING = "opening"
@@ -22,36 +22,36 @@ FAILURES_IN_A_ROW = 2
 """So many upstream commits must fail until that is told: one alone does at each change of a coordinator."""
 
 
-class TroubleWatch:
+class ProblemWatch:
     """What the engines of one virtual cluster tell."""
 
-    def __init__(self, virtual_cluster: str, troubles: Troubles, metrics: Metrics) -> None:
+    def __init__(self, virtual_cluster: str, troubles: UpstreamHealth, metrics: Metrics) -> None:
         self._name = virtual_cluster
         self._troubles = troubles
         self._metrics = metrics
         self._failures: dict[tuple[GroupId, ClusterName], int] = {}
-        self._unopened: dict[tuple[GroupId, ClusterName, Trouble], frozenset[UpstreamPartition]] = {}
+        self._unopened: dict[tuple[GroupId, ClusterName, UpstreamProblem], frozenset[UpstreamPartition]] = {}
 
-    def source_down(self, group: GroupId, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
+    def source_down(self, group: GroupId, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
         self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
 
     def source_up(self, group: GroupId, cluster: ClusterName) -> None:
-        self._end(Trouble.UNREACHABLE, group, cluster)  # which stands for all troubles of the connection
+        self._end(UpstreamProblem.UNREACHABLE, group, cluster)  # which stands for all troubles of the connection
 
-    def group_down(self, group: GroupId, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
+    def group_down(self, group: GroupId, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
         self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
 
     def group_up(self, group: GroupId, cluster: ClusterName) -> None:
         for trouble in _OF_GROUPS:
             self._end(trouble, group, cluster)
 
-    def reading_down(self, group: GroupId, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
+    def reading_down(self, group: GroupId, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
         """Records do not come, and the group works."""
         self.reading_up(group, cluster, but=trouble)
         self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group, part=_READING)
 
-    def reading_up(self, group: GroupId, cluster: ClusterName, but: Trouble | None = None) -> None:
-        for trouble in (Trouble.UNREADABLE, Trouble.NOT_AUTHORIZED):
+    def reading_up(self, group: GroupId, cluster: ClusterName, but: UpstreamProblem | None = None) -> None:
+        for trouble in (UpstreamProblem.UNREADABLE, UpstreamProblem.NOT_AUTHORIZED):
             if trouble is not but:
                 self._troubles.end(trouble, cluster, virtual_cluster=self._name, group=group, part=_READING)
 
@@ -59,7 +59,7 @@ class TroubleWatch:
         self, group: GroupId, cluster: ClusterName, partitions: Mapping[UpstreamPartition, Unopenable]
     ) -> None:
         """All that is assigned and cannot be opened. What may be over in a moment is not told."""
-        for trouble in (Trouble.UNREADABLE, Trouble.NOT_AUTHORIZED):
+        for trouble in (UpstreamProblem.UNREADABLE, UpstreamProblem.NOT_AUTHORIZED):
             lasting = {each: why.reason for each, why in partitions.items() if why.lasts and why.trouble is trouble}
             key = (group, cluster, trouble)
             is_news = lasting.keys() != self._unopened.get(key, frozenset())
@@ -75,7 +75,7 @@ class TroubleWatch:
     def assigned(self, group: GroupId, cluster: ClusterName) -> None:
         self.source_up(group, cluster)
         self.group_up(group, cluster)
-        self._end(Trouble.ENGINE_FAILED, group, cluster)
+        self._end(UpstreamProblem.ENGINE_FAILED, group, cluster)
 
     def committed(self, group: GroupId, cluster: ClusterName, errors: Mapping[UpstreamPartition, int]) -> None:
         """An upstream commit ended."""
@@ -85,13 +85,13 @@ class TroubleWatch:
         if not failed:
             self._failures.pop((group, cluster), None)
             if errors and not any(errors.values()):
-                self._end(Trouble.COMMITS, group, cluster)
+                self._end(UpstreamProblem.COMMITS, group, cluster)
             return
         failures = self._failures[group, cluster] = self._failures.get((group, cluster), 0) + 1
         if failures >= FAILURES_IN_A_ROW and self._troubles.connection(cluster) is None:
             source, error = next(iter(failed.items()))
             reason = f"{name_of(error)} for {source}"
-            self._troubles.begin(Trouble.COMMITS, cluster, reason, virtual_cluster=self._name, group=group)
+            self._troubles.begin(UpstreamProblem.COMMITS, cluster, reason, virtual_cluster=self._name, group=group)
 
     def engine_failed(self, group: GroupId, cluster: ClusterName, reason: str, traceback: str) -> None:
         self._metrics.engine_failed(cluster)
@@ -100,7 +100,7 @@ class TroubleWatch:
         self.source_up(group, cluster)  # another engine finds out anew what is wrong
         self.group_up(group, cluster)
         self._troubles.begin(
-            Trouble.ENGINE_FAILED, cluster, reason, virtual_cluster=self._name, group=group, traceback=traceback
+            UpstreamProblem.ENGINE_FAILED, cluster, reason, virtual_cluster=self._name, group=group, traceback=traceback
         )
 
     def left(self, group: GroupId, cluster: ClusterName) -> None:
@@ -118,7 +118,7 @@ class TroubleWatch:
         for unopened in [key for key in self._unopened if key[0] == group]:
             del self._unopened[unopened]
 
-    def _end(self, trouble: Trouble, group: GroupId, cluster: ClusterName) -> None:
+    def _end(self, trouble: UpstreamProblem, group: GroupId, cluster: ClusterName) -> None:
         self._troubles.end(trouble, cluster, virtual_cluster=self._name, group=group)
 
 
@@ -130,18 +130,18 @@ def _named(partitions: Mapping[UpstreamPartition, str]) -> str:
 
 
 def found(
-    troubles: Troubles, cluster: ClusterName, topics: Collection[TopicName], configured: Iterable[TopicName]
+    troubles: UpstreamHealth, cluster: ClusterName, topics: Collection[TopicName], configured: Iterable[TopicName]
 ) -> None:
     """A cluster told what topics it has; `configured` names those it should have."""
-    troubles.end(Trouble.UNREACHABLE, cluster)
+    troubles.end(UpstreamProblem.UNREACHABLE, cluster)
     for topic in configured:
         if topic in topics:
-            troubles.end(Trouble.TOPIC_MISSING, cluster, topic=topic)
+            troubles.end(UpstreamProblem.TOPIC_MISSING, cluster, topic=topic)
         else:
             reason = f"{cluster} has no topic {topic}, or does not let kafka-mesh describe it"
-            troubles.begin(Trouble.TOPIC_MISSING, cluster, reason, topic=topic)
+            troubles.begin(UpstreamProblem.TOPIC_MISSING, cluster, reason, topic=topic)
 
 
-def not_reached(troubles: Troubles, cluster: ClusterName, trouble: Trouble, reason: str) -> None:
+def not_reached(troubles: UpstreamHealth, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
     """The look at its topics failed."""
-    troubles.begin(trouble if trouble in CONNECTION else Trouble.UNREACHABLE, cluster, reason)
+    troubles.begin(trouble if trouble in CONNECTION else UpstreamProblem.UNREACHABLE, cluster, reason)

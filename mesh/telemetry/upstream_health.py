@@ -17,7 +17,7 @@ from typing import Final
 
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metric_definitions import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP, Sample
-from mesh.upstream.problems import CONNECTION, Trouble
+from mesh.upstream.problems import CONNECTION, UpstreamProblem
 
 log = get_logger(__name__)
 
@@ -38,44 +38,44 @@ class _Words:
 
 _WAITS = "its partitions bring nothing, all others go on; what is acknowledged there is stored when it is back"
 _USABLE = "an upstream cluster can be used again"
-WORDS: Final[Mapping[Trouble, _Words]] = {
-    Trouble.UNREACHABLE: _Words("an upstream cluster cannot be reached", _WAITS, _USABLE),
-    Trouble.ADDRESS: _Words("the address of an upstream cluster cannot be resolved", _WAITS, _USABLE),
-    Trouble.CREDENTIALS: _Words("an upstream cluster refuses the credentials", _WAITS, _USABLE),
-    Trouble.ENCRYPTION: _Words("no TLS connection to an upstream cluster", _WAITS, _USABLE),
-    Trouble.PROPERTIES: _Words("the properties of an upstream cluster are refused", _WAITS, _USABLE),
-    Trouble.NOT_AUTHORIZED: _Words(
+WORDS: Final[Mapping[UpstreamProblem, _Words]] = {
+    UpstreamProblem.UNREACHABLE: _Words("an upstream cluster cannot be reached", _WAITS, _USABLE),
+    UpstreamProblem.ADDRESS: _Words("the address of an upstream cluster cannot be resolved", _WAITS, _USABLE),
+    UpstreamProblem.CREDENTIALS: _Words("an upstream cluster refuses the credentials", _WAITS, _USABLE),
+    UpstreamProblem.ENCRYPTION: _Words("no TLS connection to an upstream cluster", _WAITS, _USABLE),
+    UpstreamProblem.PROPERTIES: _Words("the properties of an upstream cluster are refused", _WAITS, _USABLE),
+    UpstreamProblem.NOT_AUTHORIZED: _Words(
         "an upstream cluster does not authorize a group or its topics",
         "that group gets nothing of what it may not use, all else goes on; commits wait until they are stored",
         "an upstream cluster authorizes the group again",
     ),
-    Trouble.FENCED: _Words(
+    UpstreamProblem.FENCED: _Words(
         "another process uses the same process_id",
         "the other process serves that group's partitions of this cluster; this one stays out until the other has "
         "left. Give each process a process_id of its own",
         "no other process uses the same process_id any more",
     ),
-    Trouble.ASSIGNOR: _Words(
+    UpstreamProblem.ASSIGNOR: _Words(
         "the members of an upstream group use an assignor that kafka-mesh cannot join",
         "that group gets nothing of this cluster, all else goes on",
         "an upstream group can be joined again",
     ),
-    Trouble.TOPIC_MISSING: _Words(
+    UpstreamProblem.TOPIC_MISSING: _Words(
         "an upstream topic does not exist, or may not be described",
         "the other sources of its topic go on; it is looked for again and again",
         "an upstream topic is there again",
     ),
-    Trouble.COMMITS: _Words(
+    UpstreamProblem.COMMITS: _Words(
         "upstream commits fail",
         "records go on; members' commits are answered with COORDINATOR_LOAD_IN_PROGRESS, which they retry",
         "upstream commits are stored again",
     ),
-    Trouble.UNREADABLE: _Words(
+    UpstreamProblem.UNREADABLE: _Words(
         "partitions of an upstream cluster cannot be read",
         "they bring nothing, all others go on; what was read before is acknowledged and stored",
         "all partitions of an upstream cluster can be read again",
     ),
-    Trouble.ENGINE_FAILED: _Words(
+    UpstreamProblem.ENGINE_FAILED: _Words(
         "an engine failed: kafka-mesh has a bug",
         "the engine is made anew; what its group had not acknowledged is delivered again, all else goes on",
         "an engine works again",
@@ -84,10 +84,10 @@ WORDS: Final[Mapping[Trouble, _Words]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ProblemKey:
     """What a trouble is about. trouble: None for all of `CONNECTION`, of which a cluster has one at most."""
 
-    trouble: Trouble | None
+    trouble: UpstreamProblem | None
     cluster: str
     virtual_cluster: str = ""
     group: str = ""
@@ -95,11 +95,11 @@ class Key:
 
 
 @dataclass(slots=True)
-class Standing:
+class OpenProblem:
     """A trouble that lasts. began, told, ended: seconds on the clock; since: the time of day."""
 
-    key: Key
-    trouble: Trouble
+    key: ProblemKey
+    trouble: UpstreamProblem
     reason: str
     began: float
     told: float
@@ -115,18 +115,18 @@ class Standing:
         return {name: value for name, value in named.items() if value}
 
 
-class Troubles:
+class UpstreamHealth:
     """clusters: all there are, and may change. Everything runs on the event loop's thread."""
 
     def __init__(self, clusters: tuple[str, ...], clock: Callable[[], float] = time.monotonic) -> None:
         self.clusters = clusters
         self._clock = clock
-        self._standing: dict[Key, Standing] = {}
+        self._standing: dict[ProblemKey, OpenProblem] = {}
         self._reached: set[str] = set()
 
     def begin(
         self,
-        trouble: Trouble,
+        trouble: UpstreamProblem,
         cluster: str,
         reason: str,
         *,
@@ -144,9 +144,9 @@ class Troubles:
         now = self._clock()
         standing = self._standing.get(key)
         if standing is None:
-            standing = self._standing[key] = Standing(key, trouble, reason, now, now, datetime.now(UTC))
+            standing = self._standing[key] = OpenProblem(key, trouble, reason, now, now, datetime.now(UTC))
             self._tell(standing, now, traceback)
-        elif traceback or is_news or (trouble is not standing.trouble and trouble is not Trouble.UNREACHABLE):
+        elif traceback or is_news or (trouble is not standing.trouble and trouble is not UpstreamProblem.UNREACHABLE):
             # It was known less exactly, or it is something else now.
             standing.trouble, standing.reason, standing.told = trouble, reason, now
             self._tell(standing, now, traceback)
@@ -155,7 +155,7 @@ class Troubles:
 
     def end(
         self,
-        trouble: Trouble,
+        trouble: UpstreamProblem,
         cluster: str,
         *,
         virtual_cluster: str = "",
@@ -194,9 +194,9 @@ class Troubles:
         """Whether it could ever be used."""
         return cluster in self._reached
 
-    def connection(self, cluster: str) -> Standing | None:
+    def connection(self, cluster: str) -> OpenProblem | None:
         """Why a cluster cannot be used by anybody, if that is so."""
-        standing = self._standing.get(Key(None, cluster))
+        standing = self._standing.get(ProblemKey(None, cluster))
         return standing if standing is not None and standing.ended is None else None
 
     def remind(self) -> None:
@@ -223,7 +223,7 @@ class Troubles:
 
     def blocking(self) -> list[str]:
         """Why clients had better be sent to another process; empty if they had not."""
-        fenced = [each for each in self._lasting() if each.trouble is Trouble.FENCED]
+        fenced = [each for each in self._lasting() if each.trouble is UpstreamProblem.FENCED]
         return [f"{WORDS[each.trouble].event}: {each.reason} (cluster {each.key.cluster})" for each in fenced]
 
     def described(self) -> list[dict[str, object]]:
@@ -257,20 +257,20 @@ class Troubles:
 
     # How
 
-    def _lasting(self) -> list[Standing]:
+    def _lasting(self) -> list[OpenProblem]:
         return [standing for standing in self._standing.values() if standing.ended is None]
 
-    def _key(self, trouble: Trouble, cluster: str, virtual_cluster: str, group: str, topic: str) -> Key:
+    def _key(self, trouble: UpstreamProblem, cluster: str, virtual_cluster: str, group: str, topic: str) -> ProblemKey:
         if trouble in CONNECTION:
-            return Key(None, cluster)
-        return Key(trouble, cluster, virtual_cluster, group, topic)
+            return ProblemKey(None, cluster)
+        return ProblemKey(trouble, cluster, virtual_cluster, group, topic)
 
-    def _tell(self, standing: Standing, now: float, traceback: str = "") -> None:
+    def _tell(self, standing: OpenProblem, now: float, traceback: str = "") -> None:
         words = WORDS[standing.trouble]
         fields: dict[str, object] = {**standing.fields, "trouble": standing.trouble.value, "reason": standing.reason}
         lasted = now - standing.began
         if lasted:
             fields |= {"since": standing.since.isoformat(timespec="seconds"), "seconds": round(lasted, 1)}
         fields |= {"traceback": traceback} if traceback else {}
-        write = log.error if standing.trouble is Trouble.ENGINE_FAILED else log.warning
+        write = log.error if standing.trouble is UpstreamProblem.ENGINE_FAILED else log.warning
         write(words.event, meanwhile=words.meanwhile, **fields)

@@ -16,7 +16,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import connection_properties
-from mesh.upstream.problems import Cause, Trouble, trouble_of
+from mesh.upstream.problems import ProblemCause, UpstreamProblem, trouble_of
 
 REQUEST_TIMEOUT = 5.0
 SHORTEST_INTERVAL = 1.0
@@ -38,7 +38,7 @@ class CatalogUnreachable:
 
     cluster: ClusterName
     reason: str
-    trouble: Trouble = Trouble.UNREACHABLE
+    trouble: UpstreamProblem = UpstreamProblem.UNREACHABLE
 
 
 CatalogEvent: TypeAlias = CatalogUpdate | CatalogUnreachable
@@ -67,8 +67,8 @@ class TopicCatalog:
         self._look = threading.Event()
         self._closed = False
         self._known: Mapping[TopicName, int] | None = None
-        self._unreachable: Trouble | None = None
-        self._cause = Cause()
+        self._unreachable: UpstreamProblem | None = None
+        self._cause = ProblemCause()
         threading.Thread(target=self._run, name=f"catalog of {cluster}", daemon=True).start()
 
     def refresh_soon(self) -> None:
@@ -94,7 +94,7 @@ class TopicCatalog:
                 self._tell_unreachable()
             except Exception as problem:  # noqa: BLE001 - told, and tried again with a new client: the thread lives on
                 admin = None
-                self._cause.add(Trouble.ENGINE_FAILED, repr(problem))
+                self._cause.add(UpstreamProblem.ENGINE_FAILED, repr(problem))
                 self._tell_unreachable()
             self._look.wait(self.interval if self._unreachable is None else SHORTEST_INTERVAL)
             rest = began + SHORTEST_INTERVAL - time.monotonic()
@@ -114,7 +114,7 @@ class TopicCatalog:
         }
 
     def _complain(self, error: KafkaError) -> None:
-        self._cause.add(trouble_of(error) or Trouble.UNREACHABLE, error.str(), error.code())
+        self._cause.add(trouble_of(error) or UpstreamProblem.UNREACHABLE, error.str(), error.code())
 
     def _tell_unreachable(self) -> None:
         if self._unreachable is None or self._unreachable is not self._cause.trouble:

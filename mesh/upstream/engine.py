@@ -13,7 +13,7 @@ from typing import Literal, NewType, Protocol, TypeAlias
 
 from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, TopicName, UpstreamPartition
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 
 CommitToken = NewType("CommitToken", int)
 """Names one `commit` command, so that its `Committed` event can be told from others."""
@@ -75,7 +75,7 @@ class Unopenable:
     does not help by itself."""
 
     reason: str
-    trouble: Trouble
+    trouble: UpstreamProblem
     lasts: bool
 
 
@@ -216,7 +216,7 @@ class SourceDown:
     """
 
     reason: str
-    trouble: Trouble = Trouble.UNREACHABLE
+    trouble: UpstreamProblem = UpstreamProblem.UNREACHABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class GroupDown:
     ASSIGNOR, or NOT_AUTHORIZED, of the group."""
 
     reason: str
-    trouble: Trouble
+    trouble: UpstreamProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class ReadingDown:
     when it is another trouble than before: UNREADABLE or NOT_AUTHORIZED, of a topic."""
 
     reason: str
-    trouble: Trouble = Trouble.UNREADABLE
+    trouble: UpstreamProblem = UpstreamProblem.UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from enum import Enum
 from confluent_kafka import KafkaError
 
 
-class Trouble(Enum):
+class UpstreamProblem(Enum):
     """The values are labels of metrics, and stand in logs."""
 
     UNREACHABLE = "unreachable"
@@ -25,36 +25,42 @@ class Trouble(Enum):
 
 
 CONNECTION = frozenset(
-    {Trouble.UNREACHABLE, Trouble.ADDRESS, Trouble.CREDENTIALS, Trouble.ENCRYPTION, Trouble.PROPERTIES}
+    {
+        UpstreamProblem.UNREACHABLE,
+        UpstreamProblem.ADDRESS,
+        UpstreamProblem.CREDENTIALS,
+        UpstreamProblem.ENCRYPTION,
+        UpstreamProblem.PROPERTIES,
+    }
 )
 """Those that are the same for everything that uses the cluster."""
 OF_TOPICS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 """Codes that are told by the catalog, which looks at all topics."""
 
 _BY_CODE = {
-    KafkaError._ALL_BROKERS_DOWN: Trouble.UNREACHABLE,
-    KafkaError._TRANSPORT: Trouble.UNREACHABLE,
-    KafkaError._TIMED_OUT: Trouble.UNREACHABLE,
-    KafkaError._RESOLVE: Trouble.ADDRESS,
-    KafkaError._AUTHENTICATION: Trouble.CREDENTIALS,
-    KafkaError.SASL_AUTHENTICATION_FAILED: Trouble.CREDENTIALS,
-    KafkaError.UNSUPPORTED_SASL_MECHANISM: Trouble.CREDENTIALS,
-    KafkaError._SSL: Trouble.ENCRYPTION,
-    KafkaError._INVALID_ARG: Trouble.PROPERTIES,
-    KafkaError.GROUP_AUTHORIZATION_FAILED: Trouble.NOT_AUTHORIZED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: Trouble.NOT_AUTHORIZED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: Trouble.NOT_AUTHORIZED,
-    KafkaError.FENCED_INSTANCE_ID: Trouble.FENCED,
+    KafkaError._ALL_BROKERS_DOWN: UpstreamProblem.UNREACHABLE,
+    KafkaError._TRANSPORT: UpstreamProblem.UNREACHABLE,
+    KafkaError._TIMED_OUT: UpstreamProblem.UNREACHABLE,
+    KafkaError._RESOLVE: UpstreamProblem.ADDRESS,
+    KafkaError._AUTHENTICATION: UpstreamProblem.CREDENTIALS,
+    KafkaError.SASL_AUTHENTICATION_FAILED: UpstreamProblem.CREDENTIALS,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: UpstreamProblem.CREDENTIALS,
+    KafkaError._SSL: UpstreamProblem.ENCRYPTION,
+    KafkaError._INVALID_ARG: UpstreamProblem.PROPERTIES,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: UpstreamProblem.NOT_AUTHORIZED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: UpstreamProblem.NOT_AUTHORIZED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: UpstreamProblem.NOT_AUTHORIZED,
+    KafkaError.FENCED_INSTANCE_ID: UpstreamProblem.FENCED,
 }
 _FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
 _VAGUE = "Local: "
 """In texts of librdkafka that say no more than their codes."""
 
 
-def trouble_of(error: KafkaError) -> Trouble | None:
+def trouble_of(error: KafkaError) -> UpstreamProblem | None:
     """What librdkafka complains about; None if it is nothing that keeps a cluster from being used."""
     if error.code() == KafkaError._FATAL and _FENCED in error.str():
-        return Trouble.FENCED  # librdkafka gives the code of what was fatal in words only
+        return UpstreamProblem.FENCED  # librdkafka gives the code of what was fatal in words only
     return _BY_CODE.get(error.code())
 
 
@@ -63,7 +69,7 @@ def name_of(code: int) -> str:
     return str(KafkaError(code).name())
 
 
-class Cause:
+class ProblemCause:
     """Why a cluster cannot be used, out of several complaints: librdkafka follows up each exact one ("certificate
     verify failed") with vague ones ("3/3 brokers are down")."""
 
@@ -76,12 +82,12 @@ class Cause:
         return bool(self.reason)
 
     def clear(self) -> None:
-        self.trouble = Trouble.UNREACHABLE
+        self.trouble = UpstreamProblem.UNREACHABLE
         self.reason = ""
 
-    def add(self, trouble: Trouble, reason: str, code: int | None = None) -> None:
+    def add(self, trouble: UpstreamProblem, reason: str, code: int | None = None) -> None:
         """An exact cause stays, until `clear`; the newest of several exact ones."""
         is_vague = code in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT} or _VAGUE in reason
-        is_better = self.trouble is Trouble.UNREACHABLE and not is_vague
-        if not self.reason or is_better or trouble is not Trouble.UNREACHABLE:
+        is_better = self.trouble is UpstreamProblem.UNREACHABLE and not is_vague
+        if not self.reason or is_better or trouble is not UpstreamProblem.UNREACHABLE:
             self.trouble, self.reason = trouble, reason

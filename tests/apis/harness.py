@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mesh.apis import TABLE
-from mesh.apis.api import Address, Authentication, Context, Endpoint
+from mesh.apis.api import Authentication, Context, Endpoint, HostAndPort
 from mesh.apis.authorization import Refusal
 from mesh.apis.dispatch import Work, begin
 from mesh.pool.common.group_rules import GroupRules
@@ -27,7 +27,7 @@ from tests.pool.harness import GROUP, MAXIMUM, ORDERS, World
 from tests.pool.names import HOST
 from tests.records.reading import split_batches
 
-ENDPOINT: Final = Endpoint("mesh-1", Address("broker.example", 9092), Address("coordinator.example", 9093))
+ENDPOINT: Final = Endpoint("mesh-1", HostAndPort("broker.example", 9092), HostAndPort("coordinator.example", 9093))
 SERVED: Final = {key: api.versions for key, api in TABLE.items()}
 
 

@@ -13,7 +13,7 @@ from mesh.app import Application, Readiness
 from mesh.app.from_config import limits_of
 from mesh.config.model import ClientLimits, Config
 from mesh.listener.limits import Limits
-from mesh.telemetry.upstream_health import Troubles
+from mesh.telemetry.upstream_health import UpstreamHealth
 from tests.integration.processes import free_port
 
 
@@ -25,7 +25,7 @@ def test_limits_are_those_of_the_configuration() -> None:
 
 
 def test_nobody_without_a_token_stops_a_pool_from_afar() -> None:
-    readiness = Readiness(Troubles(()), [])
+    readiness = Readiness(UpstreamHealth(()), [])
     assert readiness.drain("POST", {"group": "billing"})[0] == 403
     assert readiness.drain("DELETE", {"group": "billing"})[0] == 403
     assert readiness.drain("GET", {"group": "billing"})[0] == 400, "there is no virtual cluster here"

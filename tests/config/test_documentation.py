@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mesh.config import Address, Config, VirtualCluster
+from mesh.config import Address, Config, VirtualClusterConfig
 from mesh.config.base import Model
-from mesh.config.model import NamedTopic, PrefixRule
+from mesh.config.model import NamedTopic, PrefixRuleConfig
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 Table = dict[str, str]
 
-_SUFFIXES: dict[type[Model], str] = {NamedTopic: " by name", PrefixRule: " by prefix"}
+_SUFFIXES: dict[type[Model], str] = {NamedTopic: " by name", PrefixRuleConfig: " by prefix"}
 
 
 def documented() -> dict[str, Table]:
@@ -48,8 +48,8 @@ def default(model: type[Model], name: str) -> str:
     field = model.model_fields[name]
     if field.is_required():
         return "required"
-    if model is VirtualCluster and name == "coordinator":
-        assert str(VirtualCluster.model_construct(listen=Address("h", 7)).coordinator) == "h:8"
+    if model is VirtualClusterConfig and name == "coordinator":
+        assert str(VirtualClusterConfig.model_construct(listen=Address("h", 7)).coordinator) == "h:8"
         return "next port after `listen`"
     if isinstance(field.default, Model):
         return ""

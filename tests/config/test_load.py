@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mesh.config import Address, ConfigurationError, NamedTopic, PrefixRule, load
+from mesh.config import Address, ConfigurationError, NamedTopic, PrefixRuleConfig, load
 from mesh.config.mistakes import format_path
 from mesh.pool.common.settings import Acknowledge, Policy
 from tests.config.files import load_text, load_tree, mistakes, pool, small
@@ -47,7 +47,7 @@ def test_all_kinds_of_values(tmp_path: Path) -> None:
     named, by_prefix = virtual_cluster.target.pool.topics
     assert isinstance(named, NamedTopic)
     assert [source.cluster for source in named.sources] == ["eu", "us"]
-    assert isinstance(by_prefix, PrefixRule)
+    assert isinstance(by_prefix, PrefixRuleConfig)
 
 
 def _set(tree: Any, path: tuple[str | int, ...], value: object) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mesh.demo.processes.journal import RecordId
-from mesh.demo.processes.judge import Verdict
+from mesh.demo.processes.judge import JudgeVerdict
 
 LOST = RecordId("eu-1")
 
@@ -45,10 +45,10 @@ def test_each_file_that_the_log_names_is_read_once(tmp_path: Path) -> None:
 def test_both_the_count_and_the_audit_have_to_agree(
     missing: tuple[RecordId, ...], repeated: tuple[RecordId, ...], holds: bool, is_good: bool
 ) -> None:
-    from mesh.demo.landing import Outcome
+    from mesh.demo.landing import LandingOutcome
 
-    counted = Verdict(2, 2, missing, repeated, (), ())
-    outcome = Outcome(counted, holds, ("VERDICT: of the audit", "page: report.html"), Path("report.html"))
+    counted = JudgeVerdict(2, 2, missing, repeated, (), ())
+    outcome = LandingOutcome(counted, holds, ("VERDICT: of the audit", "page: report.html"), Path("report.html"))
     assert outcome.is_good is is_good
     assert [*outcome.lines()][-2:] == ["VERDICT: of the audit", "page: report.html"]
 

@@ -12,14 +12,16 @@ import pytest
 from mesh.demo.display.plain import attaching
 from mesh.demo.live import Ending
 from mesh.demo.processes.journal import RecordId
-from mesh.demo.processes.judge import Verdict
+from mesh.demo.processes.judge import JudgeVerdict
 from mesh.demo.stage import GROUP, MEMBERS
 from tests.demo.terminal import Terminal
 
-ONCE = Verdict(fed=10, delivered=10, missing=(), repeated=(), altered=(), unknown=())
-AGAIN = Verdict(fed=10, delivered=12, missing=(), repeated=(RecordId("eu-1"), RecordId("eu-2")), altered=(), unknown=())
-MISSING = Verdict(fed=10, delivered=9, missing=(RecordId("eu-1"),), repeated=(), altered=(), unknown=())
-ALTERED = Verdict(fed=10, delivered=10, missing=(), repeated=(), altered=(RecordId("eu-1"),), unknown=())
+ONCE = JudgeVerdict(fed=10, delivered=10, missing=(), repeated=(), altered=(), unknown=())
+AGAIN = JudgeVerdict(
+    fed=10, delivered=12, missing=(), repeated=(RecordId("eu-1"), RecordId("eu-2")), altered=(), unknown=()
+)
+MISSING = JudgeVerdict(fed=10, delivered=9, missing=(RecordId("eu-1"),), repeated=(), altered=(), unknown=())
+ALTERED = JudgeVerdict(fed=10, delivered=10, missing=(), repeated=(), altered=(RecordId("eu-1"),), unknown=())
 
 
 def test_keys_add_and_kill_consumers(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from mesh.demo import main
 from mesh.demo.live import Ending
-from mesh.demo.processes.judge import Verdict
+from mesh.demo.processes.judge import JudgeVerdict
 from mesh.demo.stage import Stage
 
-VERDICT = Verdict(fed=1, delivered=1, missing=(), repeated=(), altered=(), unknown=())
+VERDICT = JudgeVerdict(fed=1, delivered=1, missing=(), repeated=(), altered=(), unknown=())
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def forms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     class Plain:
         def __init__(self, _stage: Stage, _stop: object) -> None: ...
 
-        def run(self, duration: float | None, _rate: float) -> Verdict:
+        def run(self, duration: float | None, _rate: float) -> JudgeVerdict:
             taken.append(f"plain {duration}")
             return VERDICT
 

@@ -8,12 +8,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from mesh.telemetry.upstream_health import WORDS
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from tests.integration.bench import Bench
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import eventually
 
-OF_GROUPS = {Trouble.NOT_AUTHORIZED, Trouble.ASSIGNOR, Trouble.FENCED, Trouble.COMMITS, Trouble.ENGINE_FAILED}
+OF_GROUPS = {
+    UpstreamProblem.NOT_AUTHORIZED,
+    UpstreamProblem.ASSIGNOR,
+    UpstreamProblem.FENCED,
+    UpstreamProblem.COMMITS,
+    UpstreamProblem.ENGINE_FAILED,
+}
 """What concerns one group on a cluster, and names it."""
 
 
@@ -52,7 +58,7 @@ class Bed:
         degraded = self.mesh.readiness()["degraded"]
         return {each["trouble"]: each for each in degraded if each["cluster"] == "us"}
 
-    def until_told(self, trouble: Trouble, timeout: float = 60.0) -> float:
+    def until_told(self, trouble: UpstreamProblem, timeout: float = 60.0) -> float:
         """Seconds until /readyz tells of it, in the words of the log; and the metric."""
         began = time.monotonic()
         eventually(f"/readyz tells of {trouble.value}", lambda: trouble.value in self.standing(), timeout=timeout)
@@ -65,7 +71,7 @@ class Bed:
         eventually("the metric", lambda: self.mesh.metric("kafka_mesh_upstream_trouble_seconds", **labels) > 0)
         return took
 
-    def assert_a_line(self, trouble: Trouble, described: dict[str, Any]) -> None:
+    def assert_a_line(self, trouble: UpstreamProblem, described: dict[str, Any]) -> None:
         """In the log stands what /readyz tells: the cluster, and the group or topic if it concerns only that."""
         about = {name: described[name] for name in ("cluster", "group", "topic") if name in described}
         entries = [each for each in self.mesh.log_entries() if each["event"] == WORDS[trouble].event]
@@ -79,13 +85,13 @@ class Bed:
         eventually("nothing is wrong any more", lambda: not self.standing(), timeout=timeout)
         assert self.mesh.metric("kafka_mesh_upstream_up", cluster="us") == 1
 
-    def lines(self, trouble: Trouble) -> list[str]:
+    def lines(self, trouble: UpstreamProblem) -> list[str]:
         """What was logged at its beginning and at its end, in order."""
         words = WORDS[trouble]
         events = [entry["event"] for entry in self.mesh.log_entries() if entry.get("cluster") == "us"]
         return [event for event in events if event in (words.event, words.over)]
 
-    def assert_told_once(self, trouble: Trouble) -> None:
+    def assert_told_once(self, trouble: UpstreamProblem) -> None:
         """One line when it began, and one when it was over."""
         words = WORDS[trouble]
         eventually("the end is told", lambda: self.lines(trouble)[-1:] == [words.over])

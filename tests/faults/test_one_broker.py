@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from tests.faults.bed import Bed, Stopwatch
 from tests.integration.feeding import log_ends
 from tests.integration.processes import eventually
@@ -19,7 +19,7 @@ def test_down_at_the_start(bed: Bed) -> None:
     try:
         bed.bench.start_mesh()
         assert bed.mesh.readiness()["status"] == 200
-        bed.until_told(Trouble.UNREACHABLE)
+        bed.until_told(UpstreamProblem.UNREACHABLE)
         assert bed.mesh.metric("kafka_mesh_upstream_up", cluster="us") == 0
         bed.members()
         bed.flows("eu")
@@ -28,7 +28,7 @@ def test_down_at_the_start(bed: Bed) -> None:
     with watch.measure(FLOWS):
         bed.flows("us")
     bed.until_over()
-    bed.assert_told_once(Trouble.UNREACHABLE)
+    bed.assert_told_once(UpstreamProblem.UNREACHABLE)
     bed.assert_nothing_lost()
 
 
@@ -39,14 +39,14 @@ def test_killed(bed: Bed) -> None:
     bed.flows("us")
     bed.us.kill()
     try:
-        watch.note(TOLD, bed.until_told(Trouble.UNREACHABLE))
+        watch.note(TOLD, bed.until_told(UpstreamProblem.UNREACHABLE))
         bed.flows("eu")
     finally:
         bed.us.restart()
     with watch.measure(FLOWS):
         bed.flows("us")
     bed.until_over()
-    bed.assert_told_once(Trouble.UNREACHABLE)
+    bed.assert_told_once(UpstreamProblem.UNREACHABLE)
     bed.assert_nothing_lost(may_repeat=True)
 
 
@@ -57,14 +57,14 @@ def test_hangs(bed: Bed) -> None:
     bed.flows("us")
     bed.us.freeze()
     try:
-        watch.note(TOLD, bed.until_told(Trouble.UNREACHABLE))
+        watch.note(TOLD, bed.until_told(UpstreamProblem.UNREACHABLE))
         bed.flows("eu", 3_000)
     finally:
         bed.us.thaw()
     with watch.measure(FLOWS):
         bed.flows("us")
     bed.until_over()
-    bed.assert_told_once(Trouble.UNREACHABLE)
+    bed.assert_told_once(UpstreamProblem.UNREACHABLE)
     bed.assert_nothing_lost()
 
 
@@ -75,14 +75,14 @@ def test_topic_lost_and_made_anew(bed: Bed) -> None:
     bed.members()
     bed.flows("us")
     bed.us.delete_topic(bed.bench.topic)
-    watch.note(TOLD, bed.until_told(Trouble.TOPIC_MISSING, timeout=120))
-    assert bed.standing()[Trouble.TOPIC_MISSING.value]["topic"] == bed.bench.topic
+    watch.note(TOLD, bed.until_told(UpstreamProblem.TOPIC_MISSING, timeout=120))
+    assert bed.standing()[UpstreamProblem.TOPIC_MISSING.value]["topic"] == bed.bench.topic
     bed.flows("eu")
     bed.us.create_topic(bed.bench.topic, 3)
     with watch.measure(FLOWS):
         bed.flows("us", 900)  # partitions whose new logs are longer than the old ones, too
     bed.until_over()
-    bed.assert_told_once(Trouble.TOPIC_MISSING)
+    bed.assert_told_once(UpstreamProblem.TOPIC_MISSING)
     until_committed(bed)
     for member in bed.bench.members:
         member.assert_running()

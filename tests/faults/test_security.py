@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from mesh.upstream.engine import EngineName, GroupDown, SourceDown, Unopened
 from mesh.upstream.librdkafka.message_runs import offset_of
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from tests.faults.bed import Bed, Stopwatch
 from tests.faults.clusters import USER, SecuredCluster
 from tests.integration.mesh_process import Mesh
@@ -37,7 +37,7 @@ def test_wrong_password(bed_with_security: Bed) -> None:
     cluster.configure(cluster.with_password("another"))
     cluster.restart()
     try:
-        watch.note(TOLD, bed.until_told(Trouble.CREDENTIALS))
+        watch.note(TOLD, bed.until_told(UpstreamProblem.CREDENTIALS))
         assert "right" not in str(bed.standing())
         bed.flows("eu")
     finally:
@@ -47,7 +47,7 @@ def test_wrong_password(bed_with_security: Bed) -> None:
     with watch.measure(FLOWS):
         bed.flows("us")
     bed.until_over()
-    assert bed.lines(Trouble.CREDENTIALS).count("an upstream cluster refuses the credentials") == 1
+    assert bed.lines(UpstreamProblem.CREDENTIALS).count("an upstream cluster refuses the credentials") == 1
     bed.assert_nothing_lost(may_repeat=True)
 
 
@@ -55,8 +55,8 @@ def test_wrong_certificate(bed_with_security: Bed) -> None:
     bed, watch, cluster = bed_with_security, Stopwatch("certificate that is not trusted"), cluster_of(bed_with_security)
     cluster.allow("ANONYMOUS", bed.bench.group, bed.bench.topic)
     bed.bench.start_mesh(upstream={"us": cluster.tls("another")})
-    watch.note(TOLD, bed.until_told(Trouble.ENCRYPTION))
-    assert "certificate" in bed.standing()[Trouble.ENCRYPTION.value]["reason"]
+    watch.note(TOLD, bed.until_told(UpstreamProblem.ENCRYPTION))
+    assert "certificate" in bed.standing()[UpstreamProblem.ENCRYPTION.value]["reason"]
     bed.members()
     bed.flows("eu")
     cluster.stop()
@@ -66,7 +66,7 @@ def test_wrong_certificate(bed_with_security: Bed) -> None:
         with watch.measure(FLOWS):
             bed.flows("us")
         bed.until_over()
-        assert bed.lines(Trouble.ENCRYPTION).count("no TLS connection to an upstream cluster") == 1
+        assert bed.lines(UpstreamProblem.ENCRYPTION).count("no TLS connection to an upstream cluster") == 1
         bed.assert_nothing_lost(may_repeat=True)
     finally:
         cluster.stop()
@@ -80,14 +80,14 @@ def test_group_not_authorized(bed_with_security: Bed) -> None:
     cluster.allow_topic(USER, bed.bench.topic)
     bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
     bed.members()
-    watch.note(TOLD, bed.until_told(Trouble.NOT_AUTHORIZED))
-    assert bed.standing()[Trouble.NOT_AUTHORIZED.value]["group"] == bed.bench.group
+    watch.note(TOLD, bed.until_told(UpstreamProblem.NOT_AUTHORIZED))
+    assert bed.standing()[UpstreamProblem.NOT_AUTHORIZED.value]["group"] == bed.bench.group
     bed.flows("eu")
     cluster.allow(USER, bed.bench.group, bed.bench.topic)
     with watch.measure(FLOWS):
         bed.flows("us")
     bed.until_over()
-    bed.assert_told_once(Trouble.NOT_AUTHORIZED)
+    bed.assert_told_once(UpstreamProblem.NOT_AUTHORIZED)
     bed.assert_nothing_lost(may_repeat=True)
 
 
@@ -98,15 +98,15 @@ def test_topic_may_not_be_read(bed_with_security: Bed) -> None:
     bed.bench.start_mesh(upstream={"us": cluster.sasl("right")})
     bed.members()
     bed.bench.feed(300, clusters=[bed.us])
-    watch.note(TOLD, bed.until_told(Trouble.NOT_AUTHORIZED))
-    assert "authorization" in bed.standing()[Trouble.NOT_AUTHORIZED.value]["reason"].lower()
+    watch.note(TOLD, bed.until_told(UpstreamProblem.NOT_AUTHORIZED))
+    assert "authorization" in bed.standing()[UpstreamProblem.NOT_AUTHORIZED.value]["reason"].lower()
     assert bed.mesh.metric("kafka_mesh_upstream_up", cluster="us") == 1
     bed.flows("eu")
     cluster.allow_topic(USER, bed.bench.topic)
     with watch.measure(FLOWS):
         bed.flows("us")
     bed.until_over()
-    bed.assert_told_once(Trouble.NOT_AUTHORIZED)
+    bed.assert_told_once(UpstreamProblem.NOT_AUTHORIZED)
     bed.assert_nothing_lost()
 
 
@@ -135,7 +135,7 @@ def test_a_topic_that_may_not_be_read_keeps_no_other_from_a_new_group(
         async with engine(str(user["bootstrap_servers"]), group, good, secret, **settings) as running:
             await running.until(lambda: len(running.records(good)) == 100)
             (told,) = (await running.next(Unopened)).partitions.items()
-            assert (told[0], told[1].trouble, told[1].lasts) == (source(secret), Trouble.NOT_AUTHORIZED, True)
+            assert (told[0], told[1].trouble, told[1].lasts) == (source(secret), UpstreamProblem.NOT_AUTHORIZED, True)
             secured.allow_topic(USER, secret)
             await running.until(lambda: len(running.records(secret)) == 100)
             assert not running.all(SourceDown) and not running.all(GroupDown)
@@ -162,7 +162,7 @@ def test_commits_wait_until_they_are_stored_though_a_topic_may_not_be_read(
         return thread.submit(consumer.commit, offsets=[place], asynchronous=False)
 
     def is_told() -> bool:
-        return [each["trouble"] for each in mesh.readiness()["degraded"]] == [Trouble.NOT_AUTHORIZED.value]
+        return [each["trouble"] for each in mesh.readiness()["degraded"]] == [UpstreamProblem.NOT_AUTHORIZED.value]
 
     def is_waiting() -> bool:
         return mesh.metric("kafka_mesh_waiting_commits", group=group) == 1
@@ -199,11 +199,11 @@ def test_group_not_authorized_any_more(bed_with_security: Bed) -> None:
     bed.flows("us")
     cluster.forbid_group(USER, bed.bench.group)
     bed.bench.feed(300, clusters=[bed.us])
-    watch.note("until it is told that commits fail", bed.until_told(Trouble.COMMITS))
-    assert "GROUP_AUTHORIZATION_FAILED" in bed.standing()[Trouble.COMMITS.value]["reason"]
+    watch.note("until it is told that commits fail", bed.until_told(UpstreamProblem.COMMITS))
+    assert "GROUP_AUTHORIZATION_FAILED" in bed.standing()[UpstreamProblem.COMMITS.value]["reason"]
     retriable = "COORDINATOR_LOAD_IN_PROGRESS"
     eventually("commits to be retried", lambda: bed.mesh.metric("kafka_mesh_commits_total", result=retriable) > 0)
-    watch.note(TOLD, bed.until_told(Trouble.NOT_AUTHORIZED, timeout=90))
+    watch.note(TOLD, bed.until_told(UpstreamProblem.NOT_AUTHORIZED, timeout=90))
     bed.flows("eu")
     cluster.allow(USER, bed.bench.group, bed.bench.topic)
     with watch.measure(FLOWS):
@@ -230,7 +230,7 @@ def test_two_processes_with_one_id(bed: Bed) -> None:
         eventually("the older one says so", lambda: problems(older), timeout=60)
     bed.flows("us")
     assert not problems(newer)
-    lines = [entry["event"] for entry in older.log_entries() if entry.get("trouble") == Trouble.FENCED.value]
+    lines = [entry["event"] for entry in older.log_entries() if entry.get("trouble") == UpstreamProblem.FENCED.value]
     assert lines and set(lines) == {"another process uses the same process_id"}
     assert len(lines) <= 2, "one for each cluster"
     newer.stop()

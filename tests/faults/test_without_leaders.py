@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from mesh.records.spans import TopicName
 from mesh.upstream.engine import Assigned, EngineName, Unopened
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from tests.faults.bed import Bed
 from tests.faults.clusters import ReplicatedCluster
 from tests.integration.feeding import upstream_records
@@ -130,8 +130,8 @@ def test_what_cannot_be_opened_is_named(bed_with_two_brokers: Bed) -> None:
         bed.bench.start_mesh()
         bed.members(1)
         eventually("what has a leader", lambda: bed.arrived("us") == stored[0], timeout=60)
-        bed.until_told(Trouble.UNREADABLE)
-        assert f"{topic}-1" in bed.standing()[Trouble.UNREADABLE.value]["reason"]
+        bed.until_told(UpstreamProblem.UNREADABLE)
+        assert f"{topic}-1" in bed.standing()[UpstreamProblem.UNREADABLE.value]["reason"]
         assert bed.mesh.metric("kafka_mesh_unopened_partitions", **of_group) == 1
         assert standings() == {0: "active", 1: "unopened"}
         assert bed.mesh.metric("kafka_mesh_upstream_up", cluster="us") == 1
@@ -139,5 +139,5 @@ def test_what_cannot_be_opened_is_named(bed_with_two_brokers: Bed) -> None:
         cluster.second.start()
     bed.assert_nothing_lost()
     bed.until_over()
-    bed.assert_told_once(Trouble.UNREADABLE)
+    bed.assert_told_once(UpstreamProblem.UNREADABLE)
     assert bed.mesh.metric("kafka_mesh_unopened_partitions", **of_group) == 0

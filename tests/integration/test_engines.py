@@ -14,7 +14,7 @@ from mesh.records.runs import rebase
 from mesh.records.spans import CommitPosition
 from mesh.upstream.engine import Truncated
 from mesh.upstream.links.connection import BrokerLink
-from mesh.upstream.links.connection_settings import Access
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.wire.client.fetch import FetchFrom, decode_fetch_answer, fetch_request
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import Mesh
@@ -38,7 +38,7 @@ def produce_with_all_codecs(bootstrap_servers: str, topic: str) -> None:
 async def fetch_all(bootstrap_servers: str, topic: str, records: int) -> list[Batch]:
     """Every batch of partition 0, as a consumer without a group gets them."""
     host, _, port = bootstrap_servers.partition(":")
-    link = BrokerLink(host, int(port), Access())
+    link = BrokerLink(host, int(port), ConnectionSettings())
     batches: list[Batch] = []
     offset = 0
     async with asyncio.timeout(60):

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.journal.pages import MARKER, PREFIX, NotAPage, Page, decode, schema_text
-from mesh.pool.common.delivery_events import Kind
+from mesh.pool.common.delivery_events import DeliveryEventType
 
 NAMES = st.text(max_size=5)
 TIMES = st.integers(0, 1 << 41)
 OFFSETS = st.integers(0, 1 << 62)
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from([kind.value for kind in Kind]),
+        st.sampled_from([kind.value for kind in DeliveryEventType]),
         TIMES,
         st.tuples(NAMES, NAMES),
         st.tuples(NAMES, NAMES, st.integers(0, 1 << 30)),
@@ -117,10 +117,10 @@ def test_a_page_that_was_cut_off_is_refused() -> None:
 def test_the_schema_knows_every_kind_of_note_and_is_documented() -> None:
     schema = json.loads(schema_text())
     event = next(field for field in schema["fields"] if field["name"] == "event")
-    assert event["type"]["items"]["symbols"] == [kind.value for kind in Kind]
+    assert event["type"]["items"]["symbols"] == [kind.value for kind in DeliveryEventType]
     page = (Path(__file__).parents[2] / "docs" / "journal.md").read_text()
     for field in schema["fields"]:
         assert f"`{field['name']}`" in page, field["name"]
-    for kind in Kind:
+    for kind in DeliveryEventType:
         assert f"`{kind.value}`" in page, kind
     assert PREFIX.hex() in page

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from mesh.admin.http import AdminAccess, serve_admin
 from mesh.config import Config, ConfigurationError
-from mesh.config.security.model import Tls as TlsConfig
+from mesh.config.security.model import TlsConfig as TlsConfig
 from mesh.listener.listener_setup import ListenerSetup, admin_certificate
 from mesh.security.principals import user
 from mesh.security.rules import Operation, ResourceType

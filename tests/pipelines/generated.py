@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mesh.pipelines.audit.audit import Evidence
-from mesh.pipelines.audit.job import Audit
+from mesh.pipelines.audit.job import AuditJob
 from mesh.pipelines.audit.journalled import Row
-from mesh.pipelines.audit.kafka import Log
+from mesh.pipelines.audit.kafka import LogOfTopic
 
 CLUSTER, TOPIC = "eu", "orders"
 PARTITIONS = 12
@@ -20,8 +20,8 @@ LOSS, DUPLICATE, FALSE, PASSED_OVER = (1, 1_234), (2, 12_345), (3, 1_501), (4, 1
 given it; passed over by the group."""
 
 
-def config_of(folder: Path) -> Audit:
-    return Audit(
+def config_of(folder: Path) -> AuditJob:
+    return AuditJob(
         virtual_cluster="v",
         group="g",
         topics={CLUSTER: (TOPIC,)},
@@ -117,6 +117,6 @@ def evidence_of(spark: Any, landed: Any, begin: int, end: int, planted: bool = T
         context.parallelize(exists, 2),
         landed,
         {place: [(0, end - 1)] for place in places},
-        {place: Log(0, end) for place in places},
+        {place: LogOfTopic(0, end) for place in places},
         [("run", "", begin // max(end - begin, 1), False, 0)],
     )

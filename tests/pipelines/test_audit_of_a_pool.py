@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from mesh.pipelines.audit.audit import next_audit
-from mesh.pipelines.audit.job import Audit, load
+from mesh.pipelines.audit.job import AuditJob, load
 from mesh.pipelines.report.report import report
 from tests.integration.bench import Bench
 from tests.integration.conftest import bench as bench
@@ -29,7 +29,7 @@ def start_with_journal(bench: Bench) -> None:
     bench.start_mesh(process={"process_id": "mesh-1", "journal": journal})
 
 
-def audit_of(bench: Bench, folder: Path, **more: object) -> Audit:
+def audit_of(bench: Bench, folder: Path, **more: object) -> AuditJob:
     file = folder / "audit.yaml"
     names = [cluster.name for cluster in bench.clusters]
     file.write_text(

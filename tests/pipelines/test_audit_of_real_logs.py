@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from mesh.pipelines.audit.audit import next_audit
-from mesh.pipelines.audit.job import Audit
+from mesh.pipelines.audit.job import AuditJob
 from mesh.pipelines.audit.kafka import compacted
-from mesh.pipelines.audit.records import Verdict
+from mesh.pipelines.audit.records import AuditVerdict
 from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import eventually
@@ -73,8 +73,8 @@ def cleaned(kafka: KafkaCluster) -> Iterator[KafkaCluster]:
         yield kafka
 
 
-def audit_of(cluster: KafkaCluster, logs: Sequence[Log], folder: Path) -> Audit:
-    return Audit.model_validate(
+def audit_of(cluster: KafkaCluster, logs: Sequence[Log], folder: Path) -> AuditJob:
+    return AuditJob.model_validate(
         {
             "virtual_cluster": "tested",
             "group": GROUP,
@@ -88,7 +88,7 @@ def audit_of(cluster: KafkaCluster, logs: Sequence[Log], folder: Path) -> Audit:
     )
 
 
-def found_by(verdict: Verdict) -> set[tuple[str, str, int, int]]:
+def found_by(verdict: AuditVerdict) -> set[tuple[str, str, int, int]]:
     return {(each.kind, topic, each.first, each.last) for (_, topic, _), each in verdict.deviations}
 
 

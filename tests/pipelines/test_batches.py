@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from mesh.pipelines.batches import Leased, SinkLog
+from mesh.pipelines.batches import LeasedBatch, SinkLog
 
 
 class FakeFolder:
@@ -56,6 +56,6 @@ def test_the_spans_of_each_partition() -> None:
 
     offset = {"version": 1, "holder": "job", "lease": "l1", "bootstrap": {}}
     offset["ranges"] = [each(0, 90, 99), each(0, 5, 9), each(1, 0, 3)]
-    assert Leased.of(f"v1\n{{}}\n{json.dumps(offset)}") == Leased(
+    assert LeasedBatch.of(f"v1\n{{}}\n{json.dumps(offset)}") == LeasedBatch(
         "job", "l1", {("eu", "orders", 0): (5, 99), ("eu", "orders", 1): (0, 3)}
     )

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from mesh.journal.pages import Page
 from mesh.pipelines.audit import audit, journalled
-from mesh.pipelines.audit.accounts import State
-from mesh.pipelines.audit.job import Audit
-from mesh.pipelines.audit.kafka import Log, Properties, Stretch, read_pages, read_runs
+from mesh.pipelines.audit.accounts import AuditState
+from mesh.pipelines.audit.job import AuditJob
+from mesh.pipelines.audit.kafka import LogOfTopic, Properties, Stretch, read_pages, read_runs
 from mesh.pipelines.audit.records import Memory
 from tests.pipelines.audit.test_kafka import HOUR, produce
 from tests.pipelines.audit.test_landed import append
@@ -72,7 +72,7 @@ def happens(servers: str, topic: str, table: Path, number: int, begin: int, end:
 
 def test_each_audit_reads_what_came_since_the_one_before(mock_cluster: str, tmp_path: Path, read: Counter[str]) -> None:
     topic, table = new_name("grows"), tmp_path / "table"
-    config = Audit.model_validate(
+    config = AuditJob.model_validate(
         {
             "virtual_cluster": "v",
             "group": GROUP,
@@ -102,9 +102,9 @@ def test_each_audit_reads_what_came_since_the_one_before(mock_cluster: str, tmp_
 
 
 def test_of_what_was_read_before_only_what_is_open_and_may_have_been_compacted_is_read_again() -> None:
-    open_ = State(baseline=0, seen=500, open=[(400, 409, 0), (450, 450, 0)])
+    open_ = AuditState(baseline=0, seen=500, open=[(400, 409, 0), (450, 450, 0)])
     places = [("eu", "t", number) for number in range(4)]
-    memory = Memory(states=dict(zip(places, (open_, open_, State(baseline=0, seen=500), open_), strict=True)))
-    logs = [Log(0, 900, True), Log(0, 900), Log(0, 900, True), Log(405, 900, True)]
+    memory = Memory(states=dict(zip(places, (open_, open_, AuditState(baseline=0, seen=500), open_), strict=True)))
+    logs = [LogOfTopic(0, 900, True), LogOfTopic(0, 900), LogOfTopic(0, 900, True), LogOfTopic(405, 900, True)]
     found = list(audit.left_open(memory, dict(zip(places, logs, strict=True))))
     assert found == [Stretch("eu", "t", 0, 400, 451), Stretch("eu", "t", 3, 405, 451)]

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mesh.pool.common.offset_states import SETTLED, TRANSITIONS, State
+from mesh.pool.common.offset_states import SETTLED, TRANSITIONS, OffsetState
 from mesh.pool.distribution.reservations import MOST_BYTES, MOST_BYTES_TOGETHER
 from mesh.pool.pool import Pool
-from mesh.pool.state.partition import Partition, Standing
+from mesh.pool.state.partition import Ownership, Partition
 from mesh.records.spans import Span
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def reachable(state: State) -> frozenset[State]:
+def reachable(state: OffsetState) -> frozenset[OffsetState]:
     """Where an offset may be after some time, itself included."""
     found, open_ones = {state}, [state]
     while open_ones:
@@ -52,7 +52,7 @@ def check_pool(world: World, pool: Pool) -> None:
                 _place(places, "in flight", spans)
                 assert window.held == sum(last - first + 1 for first, last in spans)
         ledger = partition.ledger
-        if partition.standing is not Standing.ABSENT:
+        if partition.standing is not Ownership.ABSENT:
             unsettled = offsets_of(ledger.unsettled(ledger.committable, ledger.received - 1))
             settled = set(range(ledger.committable, ledger.received)) - unsettled
             waits = set() if ledger._empty_from is None else set(range(ledger._empty_from, ledger.received))
@@ -125,14 +125,14 @@ def _check_waiting(pool: Pool) -> None:
 
 
 _STATES = {
-    "backlog": State.AVAILABLE,
-    "kept": State.AVAILABLE,
-    "released": State.AVAILABLE,
-    "dying": State.GIVEN_UP,
-    "resting": State.RESTING,
-    "collected": State.ACQUIRED,
-    "in flight": State.ACQUIRED,
-    "leased": State.ACQUIRED,
+    "backlog": OffsetState.AVAILABLE,
+    "kept": OffsetState.AVAILABLE,
+    "released": OffsetState.AVAILABLE,
+    "dying": OffsetState.GIVEN_UP,
+    "resting": OffsetState.RESTING,
+    "collected": OffsetState.ACQUIRED,
+    "in flight": OffsetState.ACQUIRED,
+    "leased": OffsetState.ACQUIRED,
 }
 
 

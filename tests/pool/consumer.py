@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
 from mesh.pool.common.results import ConsumerHeartbeatResult, HeartbeatResult, JoinResult, SyncResult
 from mesh.pool.distribution.slicing import can_be_cut
 from mesh.pool.groups.consumer_protocol import JOIN, LEAVE, ConsumerHeartbeat
 from mesh.pool.groups.membership import JoinRequest, SyncRequest
-from mesh.pool.state.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.state.fetch import FetchedPartition, FetchParameters, FetchResult, RequestedPartition
 from mesh.records.decode import decode_records
 from mesh.records.spans import TopicName
 from mesh.security.principals import ANONYMOUS, Principal
@@ -53,8 +53,8 @@ class Consumer:
         return ErrorCode.REBALANCE_IN_PROGRESS
 
     @property
-    def client(self) -> Client:
-        return Client(self.name, HOST, self.principal)
+    def client(self) -> ClientIdentity:
+        return ClientIdentity(self.name, HOST, self.principal)
 
     def join(self, **changes: object) -> JoinResult:
         request = JoinRequest(
@@ -117,8 +117,11 @@ class Consumer:
         partition_maximum: int = MAXIMUM,
     ) -> object:
         asked = list(partitions) if partitions is not None else sorted(self.positions)
-        request = FetchRequest(
-            [FetchPartition(ORDERS, partition, self.positions[partition], partition_maximum) for partition in asked],
+        request = FetchParameters(
+            [
+                RequestedPartition(ORDERS, partition, self.positions[partition], partition_maximum)
+                for partition in asked
+            ],
             minimum,
             maximum,
             wait,

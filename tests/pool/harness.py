@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
 from mesh.memory import MemoryBudget
-from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.pool.common.effects import (
     Answer,
     AskUpstream,
@@ -28,7 +28,7 @@ from mesh.pool.common.effects import (
 )
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import ConnectionId, GroupId
-from mesh.pool.common.offset_states import State
+from mesh.pool.common.offset_states import OffsetState
 from mesh.pool.common.queries import (
     CommittedUpstream,
     DeleteGroups,
@@ -44,12 +44,12 @@ from mesh.pool.common.queries import (
 from mesh.pool.common.results import CommitResult
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
-from mesh.pool.core import VirtualCluster
+from mesh.pool.core import PoolCore
 from mesh.pool.intake.assignments import Assignment
 from mesh.pool.pool import Pool
 from mesh.pool.state.fetch import FetchResult
 from mesh.pool.state.ledger import Ledger
-from mesh.pool.state.partition import Standing
+from mesh.pool.state.partition import Ownership
 from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Gap, UpstreamPartition
 from mesh.security.principals import ANONYMOUS, Principal
@@ -123,7 +123,7 @@ class World:
         """Whose upstream engines are meant."""
         topics = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(EU, ORDERS), Source(US, ORDERS)))], [])
         self.memory = MemoryBudget(1 << 30)
-        self.cluster = VirtualCluster(
+        self.cluster = PoolCore(
             "vc",
             topics,
             rules or GroupRules(),
@@ -157,7 +157,7 @@ class World:
         self.pending_rereads: list[RereadUpstream] = []
         self.dead_letters: list[DeadLetterUpstream] = []
         self.upstreams: dict[GroupId, Upstream] = defaultdict(Upstream)
-        self.states: dict[tuple[GroupId, UpstreamPartition], tuple[Ledger, dict[int, State]]] = {}
+        self.states: dict[tuple[GroupId, UpstreamPartition], tuple[Ledger, dict[int, OffsetState]]] = {}
         self.seen: dict[tuple[GroupId, UpstreamPartition], int] = {}
         """For `check`: how it stood with each offset when it was looked at last, and how far was received."""
         self.virtual: dict[tuple[int, int], tuple[GroupId, bytes]] = {}
@@ -246,11 +246,11 @@ class World:
     def note(self, effects: list[Effect]) -> None:
         """Before anything follows from them: the journal is in the order of the decisions."""
         for effect in effects:
-            if isinstance(effect, Note):
+            if isinstance(effect, DeliveryEvent):
                 self.journal.add(effect)
 
     def do(self, effects: list[Effect]) -> None:
-        self.effects += (effect for effect in effects if not isinstance(effect, Note))
+        self.effects += (effect for effect in effects if not isinstance(effect, DeliveryEvent))
         self.note(effects)
         for effect in effects:
             match effect:
@@ -355,7 +355,7 @@ class World:
             index
             for index in range(4)
             if source(index) not in self.pool.partitions
-            or self.pool.partitions[source(index)].standing is Standing.ABSENT
+            or self.pool.partitions[source(index)].standing is Ownership.ABSENT
         ]
         if missing and self._assign:
             for cluster in {EU, US} - self.cluster.topics.withheld:
@@ -398,7 +398,7 @@ class World:
         """Whether the engine may bring records of this partition now."""
         partition, upstream = source(index), self.upstreams[self.group]
         known = self.pool.partitions.get(partition)
-        is_active = known is not None and known.standing is Standing.ACTIVE
+        is_active = known is not None and known.standing is Ownership.ACTIVE
         is_asked = partition.cluster in upstream.subscribed - upstream.idle
         return is_active and is_asked and partition not in upstream.paused
 
@@ -429,7 +429,7 @@ class World:
         assignments = []
         for partition in (source(index) for index in indexes if source(index).cluster == cluster):
             known = self.pool.partitions.get(partition)
-            goes_on = resumed and known is not None and known.standing is not Standing.ABSENT
+            goes_on = resumed and known is not None and known.standing is not Ownership.ABSENT
             committed = self.upstreams[self.group].committed(partition)
             start = self.ends.get(partition, 0) if goes_on else committed.offset
             assignments.append(Assignment(partition, start, committed, goes_on, self.log_end))

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mesh.pool.common.delivery_events import Holder, Kind, Note
+from mesh.pool.common.delivery_events import DeliveryEvent, DeliveryEventType, Holder
 from mesh.pool.common.ids import GroupId
 from mesh.pool.pool import Pool
 from mesh.pool.state.leases import holder_of
-from mesh.pool.state.partition import Partition, Standing
+from mesh.pool.state.partition import Ownership, Partition
 from mesh.records.spans import UpstreamPartition
 from tests.pool.checks import offsets_of
 
@@ -32,60 +32,62 @@ class Known:
 class JournalModel:
     def __init__(self) -> None:
         self.known: dict[tuple[GroupId, UpstreamPartition], Known] = defaultdict(Known)
-        self.seen: set[Kind] = set()
+        self.seen: set[DeliveryEventType] = set()
 
-    def add(self, note: Note) -> None:
+    def add(self, note: DeliveryEvent) -> None:
         known = self.known[note.group, note.partition]
         offsets = range(note.first, note.last + 1)
         self.seen.add(note.kind)
         match note.kind:
-            case Kind.REVOKED | Kind.RESET:
+            case DeliveryEventType.REVOKED | DeliveryEventType.RESET:
                 self.known[note.group, note.partition] = Known()
-            case Kind.TRUNCATED:
+            case DeliveryEventType.TRUNCATED:
                 known.truncate(note.first)
             case _:
                 self._of_offsets(note, known, offsets)
 
-    def _of_offsets(self, note: Note, known: Known, offsets: range) -> None:
-        assert offsets or note.kind is Kind.KNOWN
+    def _of_offsets(self, note: DeliveryEvent, known: Known, offsets: range) -> None:
+        assert offsets or note.kind is DeliveryEventType.KNOWN
         match note.kind:
-            case Kind.KNOWN:
+            case DeliveryEventType.KNOWN:
                 known.settled.update(offsets)
-            case Kind.DELIVERED | Kind.REDELIVERED | Kind.LEASED:
+            case DeliveryEventType.DELIVERED | DeliveryEventType.REDELIVERED | DeliveryEventType.LEASED:
                 assert not known.held.keys() & offsets, "nothing is held twice"
-                assert note.kind is Kind.LEASED or not known.settled & set(offsets), "nothing settled is delivered"
+                assert note.kind is DeliveryEventType.LEASED or not known.settled & set(offsets), (
+                    "nothing settled is delivered"
+                )
                 assert note.deliveries > 0
                 known.held.update(dict.fromkeys(offsets, note.holder))
-            case Kind.CORRECTED:
+            case DeliveryEventType.CORRECTED:
                 assert known.held.keys() >= set(offsets)
                 known.held.update(dict.fromkeys(offsets, note.holder))
-            case Kind.ACKNOWLEDGED:
+            case DeliveryEventType.ACKNOWLEDGED:
                 self._no_longer_held(known, note, offsets)
                 known.settled.update(offsets)
-            case Kind.RELEASED | Kind.EXPIRED:
+            case DeliveryEventType.RELEASED | DeliveryEventType.EXPIRED:
                 self._no_longer_held(known, note, offsets)
-            case Kind.DEAD_LETTERED:
+            case DeliveryEventType.DEAD_LETTERED:
                 assert not known.held.keys() & offsets
                 known.settled.update(offsets)
-            case Kind.GONE:
+            case DeliveryEventType.GONE:
                 for offset in offsets:
                     known.held.pop(offset, None)
                 known.settled.update(offsets)
-            case Kind.EMPTY:
+            case DeliveryEventType.EMPTY:
                 known.empty.update(offsets)  # and they may be counted with the record behind them
-            case Kind.DELETED:
+            case DeliveryEventType.DELETED:
                 assert not known.settled & set(offsets)
                 known.settled.update(offsets)
 
     @staticmethod
-    def _no_longer_held(known: Known, note: Note, offsets: Iterable[int]) -> None:
+    def _no_longer_held(known: Known, note: DeliveryEvent, offsets: Iterable[int]) -> None:
         for offset in offsets:
             assert known.held.pop(offset) == note.holder, note
 
     def check(self, pool: Pool, records: dict[UpstreamPartition, list[tuple[int, int]]]) -> None:
         """records: the runs of offsets of each partition that exist."""
         for source, partition in pool.partitions.items():
-            if partition.standing is Standing.ABSENT:
+            if partition.standing is Ownership.ABSENT:
                 continue
             known = self.known[pool.group, source]
             held = _held(pool, partition)

@@ -41,7 +41,7 @@ from mesh.pool.state.leases import (
     LeaseSettled,
     Range,
 )
-from mesh.pool.state.partition import Standing
+from mesh.pool.state.partition import Ownership
 from mesh.records.batch import Batch
 from mesh.records.decode import decode_records
 from mesh.records.encode import encode_batch
@@ -183,7 +183,7 @@ class LivesWorld(World):
 
     def assign(self, cluster: ClusterName, resumed: bool = False, indexes: Iterable[int] = range(4)) -> None:
         super().assign(cluster, resumed, indexes)
-        for partition in [each for each in self.parts_at if self.pool.partitions[each].standing is Standing.ACTIVE]:
+        for partition in [each for each in self.parts_at if self.pool.partitions[each].standing is Ownership.ACTIVE]:
             offset = self.parts_at.pop(partition)
             self.ends[partition] = min(self.ends[partition], offset)
             self.upstream(lambda pool, each=partition, offset=offset: pool.inflow.truncated(each, offset, self.now))
@@ -194,7 +194,7 @@ class LivesWorld(World):
             indexes = [index for index in range(4) if source(index).cluster == cluster]
             standing = [self.pool.partitions.get(source(index)) for index in indexes]
             is_wanted = cluster in self.upstreams[GROUP].subscribed
-            if is_wanted and any(each is None or each.standing is Standing.ABSENT for each in standing):
+            if is_wanted and any(each is None or each.standing is Ownership.ABSENT for each in standing):
                 self.assign(cluster, resumed=True)
 
 
@@ -260,7 +260,7 @@ class LivesMachine(RuleBasedStateMachine):
         world.ends[partition] = min(world.ends.get(partition, 0), offset)
         world.may_move_back.add(partition)
         known = world.pool.partitions.get(partition)
-        is_read = known is not None and known.standing is not Standing.ABSENT
+        is_read = known is not None and known.standing is not Ownership.ABSENT
         if is_read:
             world.upstream(lambda pool: pool.inflow.truncated(partition, offset, world.now))
             while world.pending_stores:

@@ -13,7 +13,7 @@ from itertools import islice
 import pytest
 from sortedcontainers import SortedDict
 
-from mesh.pool.state.delivery_counts import Counts
+from mesh.pool.state.delivery_counts import DeliveryCounts
 from mesh.pool.state.ledger import Ledger
 from mesh.pool.state.window import Available, Window
 from mesh.records.encode import encode_batch
@@ -44,7 +44,7 @@ def held(count: int) -> Window:
 
 def of_the_ledger(count: int) -> dict[str, Operation]:
     ledger = settled_every_other(count)
-    counts = Counts()
+    counts = DeliveryCounts()
     counts._spans = SortedDict((offset, (offset + 1, 2)) for offset in range(0, 4 * count, 4))
     return {
         "acknowledge in the middle": lambda at: ledger.settle(4 * at, 4 * at + 1),

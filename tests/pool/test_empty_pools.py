@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.effects import LeaveUpstream
 from mesh.pool.common.group_rules import GROUP_LESS, GroupRules
 from mesh.pool.common.ids import GroupId, MemberId
@@ -34,7 +34,7 @@ def test_groups_that_are_refused_do_not_use_up_the_pools() -> None:
             session_timeout=45.0,
             rebalance_timeout=60.0,
             must_know_id=True,
-            client=Client("c", HOST),
+            client=ClientIdentity("c", HOST),
         )
         ticket = world.ticket()
         world.do(world.cluster.groups.join(consumer.coordinator, ticket, GroupId(f"g{number}"), request, world.now))

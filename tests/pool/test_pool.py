@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.common.delivery_events import Kind
+from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.effects import Effect, Gone, LeaveUpstream, Report, SubscribeUpstream
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.intake.assignments import Assignment
 from mesh.pool.offsets.commits import PASS_AFTER
 from mesh.pool.offsets.metadata import pack
-from mesh.pool.state.partition import Standing, Violation
+from mesh.pool.state.partition import Ownership, Violation
 from mesh.records.spans import CommitPosition, Gap, Span, TopicName
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, GROUP, ORDERS, US, Consumer, World, batch_of, offsets, source, value_of
@@ -123,7 +123,7 @@ def test_a_partition_that_does_not_come_back_is_forgotten() -> None:
     world.produce(0, 3)
     world.assign(EU, resumed=True, indexes=[1])
     lost = world.pool.partitions[source(0)]
-    assert lost.standing is Standing.ABSENT
+    assert lost.standing is Ownership.ABSENT
     assert not lost.backlog
     assert world.pool.members.by_id[consumer.member_id].in_flight == 0
     assert world.pool.partitions[source(1)].backlog
@@ -217,7 +217,7 @@ def test_what_was_deleted_before_it_was_read_is_told_and_what_had_no_record_is_n
     told = [(e.span, e.offsets, e.was_read) for e in world.effects if isinstance(e, Gone)]
     assert told == ([(Span(3, 9), 7, False), (Span(10, 13), 4, False)] if gap is Gap.DELETED else [])
     assert world.journal.known[GROUP, source(0)].empty == ({*range(3, 14)} if gap is Gap.EMPTY else set())
-    assert (Kind.DELETED in world.journal.seen) == (gap is Gap.DELETED)
+    assert (DeliveryEventType.DELETED in world.journal.seen) == (gap is Gap.DELETED)
 
 
 def test_what_was_settled_before_it_was_deleted_is_not_told() -> None:

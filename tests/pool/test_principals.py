@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.results import CommitResult, ConsumerHeartbeatResult, LeaveResult
 from mesh.pool.groups.consumer_protocol import ConsumerHeartbeat
@@ -168,9 +168,9 @@ def test_a_tool_may_remove_members_of_others_and_a_static_member_is_replaced_by_
 def test_what_tools_asked_is_remembered_by_principal() -> None:
     world = World()
     tools, connection = world.cluster.tools, world.cluster.connections[world.connect()]
-    tools.noticed(Client("c", "h", MALLORY), world.now)
-    assert tools.is_tool(connection, Client("c", "h", MALLORY), world.now)
-    assert not tools.is_tool(connection, Client("c", "h", ALICE), world.now)
+    tools.noticed(ClientIdentity("c", "h", MALLORY), world.now)
+    assert tools.is_tool(connection, ClientIdentity("c", "h", MALLORY), world.now)
+    assert not tools.is_tool(connection, ClientIdentity("c", "h", ALICE), world.now)
 
 
 def test_to_find_who_is_about_to_fetch_takes_as_many_steps_with_a_thousand_members_as_with_ten() -> None:

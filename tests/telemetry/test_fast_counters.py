@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 
-from mesh.telemetry.fast_counters import Spreads, Tallies
+from mesh.telemetry.fast_counters import FastCounters, Spreads
 
 BOUNDS = (0.001, 0.5, 10.0)
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -16,7 +16,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1_000))))
 def test_a_counter_is_exported_as_the_library_does_it(events: list[tuple[str, int]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    tallies = Tallies("requests", "Answered.", ("cluster", "api"), ours)
+    tallies = FastCounters("requests", "Answered.", ("cluster", "api"), ours)
     counter = Counter("requests", "Answered.", ("cluster", "api"), registry=theirs)
     for cluster, count in events:
         tallies.labels(cluster, "FETCH").value += count
@@ -37,7 +37,7 @@ def test_a_histogram_is_exported_as_the_library_does_it(events: list[tuple[str, 
 
 def test_series_are_forgotten_by_some_of_their_labels() -> None:
     registry = CollectorRegistry()
-    tallies = Tallies("records", "Sent.", ("group", "topic"), registry)
+    tallies = FastCounters("records", "Sent.", ("group", "topic"), registry)
     for group in ("billing", "fraud"):
         for topic in ("orders", "returns"):
             tallies.labels(group, topic).value += 1
@@ -49,6 +49,6 @@ def test_series_are_forgotten_by_some_of_their_labels() -> None:
 
 
 def test_a_series_has_a_value_for_every_label() -> None:
-    tallies = Tallies("records", "Sent.", ("group", "topic"), CollectorRegistry())
+    tallies = FastCounters("records", "Sent.", ("group", "topic"), CollectorRegistry())
     with pytest.raises(ValueError, match="1 values for the labels"):
         tallies.labels("billing")

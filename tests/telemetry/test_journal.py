@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mesh.journal.pages import Page, ReadPage, decode
-from mesh.pool.common.delivery_events import Holder, Kind, Note
+from mesh.pool.common.delivery_events import DeliveryEvent, DeliveryEventType, Holder
 from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.telemetry.journal import FULL, Journal
@@ -36,8 +36,10 @@ class Writing:
         self.is_closed = True
 
 
-def note(first: int = 0) -> Note:
-    return Note(GroupId("shop"), Kind.DELIVERED, SOURCE, first, first + 4, Holder("m-1", "m", "10.0.0.1"), 1, 17)
+def note(first: int = 0) -> DeliveryEvent:
+    return DeliveryEvent(
+        GroupId("shop"), DeliveryEventType.DELIVERED, SOURCE, first, first + 4, Holder("m-1", "m", "10.0.0.1"), 1, 17
+    )
 
 
 def results(metrics: Metrics) -> dict[str, float]:

@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.telemetry.metric_definitions import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP
-from mesh.telemetry.upstream_health import REMINDER, SETTLED, WORDS, Troubles
-from mesh.upstream.problems import Trouble
+from mesh.telemetry.upstream_health import REMINDER, SETTLED, WORDS, UpstreamHealth
+from mesh.upstream.problems import UpstreamProblem
 
 DOWN = "an upstream cluster cannot be reached"
 USABLE = "an upstream cluster can be used again"
@@ -18,13 +18,15 @@ USABLE = "an upstream cluster can be used again"
 class Bed:
     def __init__(self) -> None:
         self.now = 100.0
-        self.troubles = Troubles(("eu", "us"), lambda: self.now)
+        self.troubles = UpstreamHealth(("eu", "us"), lambda: self.now)
 
-    def down(self, group: str = "", trouble: Trouble = Trouble.UNREACHABLE, reason: str = "refused") -> None:
+    def down(
+        self, group: str = "", trouble: UpstreamProblem = UpstreamProblem.UNREACHABLE, reason: str = "refused"
+    ) -> None:
         self.troubles.begin(trouble, "us", reason, virtual_cluster="shop" if group else "", group=group)
 
     def up(self, group: str = "") -> None:
-        self.troubles.end(Trouble.UNREACHABLE, "us", virtual_cluster="shop" if group else "", group=group)
+        self.troubles.end(UpstreamProblem.UNREACHABLE, "us", virtual_cluster="shop" if group else "", group=group)
 
     def settle(self) -> None:
         self.now += SETTLED
@@ -39,7 +41,7 @@ def events(logs: list[Any]) -> list[str]:
 
 
 def test_every_trouble_has_its_words() -> None:
-    assert WORDS.keys() == set(Trouble)
+    assert WORDS.keys() == set(UpstreamProblem)
 
 
 def test_one_line_for_a_cluster_however_many_report_it() -> None:
@@ -98,7 +100,7 @@ def test_a_cause_that_becomes_known_is_told_and_one_that_is_less_exact_is_not() 
     with capture_logs() as logs:
         bed.down()
         bed.now += 1
-        bed.down("billing", Trouble.CREDENTIALS, "wrong password")
+        bed.down("billing", UpstreamProblem.CREDENTIALS, "wrong password")
         bed.down("billing")
         bed.down()
     assert events(logs) == [DOWN, "an upstream cluster refuses the credentials"]
@@ -111,9 +113,9 @@ def test_groups_and_topics_have_troubles_of_their_own() -> None:
     bed = Bed()
     with capture_logs() as logs:
         for group in ("billing", "fraud"):
-            bed.troubles.begin(Trouble.NOT_AUTHORIZED, "us", "no", virtual_cluster="shop", group=group)
-        bed.troubles.begin(Trouble.TOPIC_MISSING, "us", "no", topic="orders")
-        bed.troubles.end(Trouble.NOT_AUTHORIZED, "us", virtual_cluster="shop", group="fraud")
+            bed.troubles.begin(UpstreamProblem.NOT_AUTHORIZED, "us", "no", virtual_cluster="shop", group=group)
+        bed.troubles.begin(UpstreamProblem.TOPIC_MISSING, "us", "no", topic="orders")
+        bed.troubles.end(UpstreamProblem.NOT_AUTHORIZED, "us", virtual_cluster="shop", group="fraud")
         bed.settle()
     assert [entry.get("group") or entry.get("topic") for entry in logs] == ["billing", "fraud", "orders", "fraud"]
     assert {each["trouble"] for each in bed.troubles.described()} == {"not_authorized", "topic_missing"}
@@ -122,7 +124,7 @@ def test_groups_and_topics_have_troubles_of_their_own() -> None:
 def test_a_group_that_has_gone_reports_nothing_any_more() -> None:
     bed = Bed()
     bed.down("billing")
-    bed.troubles.begin(Trouble.COMMITS, "us", "no", virtual_cluster="shop", group="billing")
+    bed.troubles.begin(UpstreamProblem.COMMITS, "us", "no", virtual_cluster="shop", group="billing")
     bed.down()
     bed.troubles.forget_group("shop", "billing")
     assert [each["trouble"] for each in bed.troubles.described()] == ["unreachable"]
@@ -133,7 +135,7 @@ def test_a_group_that_has_gone_reports_nothing_any_more() -> None:
 def test_metrics() -> None:
     bed = Bed()
     assert bed.metrics() == {(UPSTREAM_UP.name, "eu"): 0, (UPSTREAM_UP.name, "us"): 0}
-    bed.troubles.end(Trouble.UNREACHABLE, "eu")
+    bed.troubles.end(UpstreamProblem.UNREACHABLE, "eu")
     bed.up()
     assert bed.metrics() == {(UPSTREAM_UP.name, "eu"): 1, (UPSTREAM_UP.name, "us"): 1}
     bed.down()
@@ -145,11 +147,11 @@ def test_metrics() -> None:
     }
 
 
-@pytest.mark.parametrize("trouble", [each for each in Trouble if each is not Trouble.FENCED])
-def test_a_process_that_shares_its_process_id_is_not_ready_and_others_are(trouble: Trouble) -> None:
+@pytest.mark.parametrize("trouble", [each for each in UpstreamProblem if each is not UpstreamProblem.FENCED])
+def test_a_process_that_shares_its_process_id_is_not_ready_and_others_are(trouble: UpstreamProblem) -> None:
     bed = Bed()
     bed.troubles.begin(trouble, "us", "no", virtual_cluster="shop", group="billing")
     assert bed.troubles.blocking() == []
-    bed.troubles.begin(Trouble.FENCED, "us", "group.instance.id taken", virtual_cluster="shop", group="billing")
+    bed.troubles.begin(UpstreamProblem.FENCED, "us", "group.instance.id taken", virtual_cluster="shop", group="billing")
     (problem,) = bed.troubles.blocking()
     assert problem == "another process uses the same process_id: group.instance.id taken (cluster us)"

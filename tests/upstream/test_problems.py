@@ -5,33 +5,33 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from mesh.upstream.problems import Cause, Trouble, trouble_of
+from mesh.upstream.problems import ProblemCause, UpstreamProblem, trouble_of
 
 
 @pytest.mark.parametrize(
     ("code", "trouble"),
     [
-        (KafkaError._ALL_BROKERS_DOWN, Trouble.UNREACHABLE),
-        (KafkaError._RESOLVE, Trouble.ADDRESS),
-        (KafkaError._AUTHENTICATION, Trouble.CREDENTIALS),
-        (KafkaError._SSL, Trouble.ENCRYPTION),
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, Trouble.NOT_AUTHORIZED),
-        (KafkaError.FENCED_INSTANCE_ID, Trouble.FENCED),
+        (KafkaError._ALL_BROKERS_DOWN, UpstreamProblem.UNREACHABLE),
+        (KafkaError._RESOLVE, UpstreamProblem.ADDRESS),
+        (KafkaError._AUTHENTICATION, UpstreamProblem.CREDENTIALS),
+        (KafkaError._SSL, UpstreamProblem.ENCRYPTION),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, UpstreamProblem.NOT_AUTHORIZED),
+        (KafkaError.FENCED_INSTANCE_ID, UpstreamProblem.FENCED),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, None),
     ],
 )
-def test_kinds(code: int, trouble: Trouble | None) -> None:
+def test_kinds(code: int, trouble: UpstreamProblem | None) -> None:
     assert trouble_of(KafkaError(code)) is trouble
 
 
 def test_fenced_in_words_only() -> None:
     text = "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id: Fatal consumer"
-    assert trouble_of(KafkaError(KafkaError._FATAL, text)) is Trouble.FENCED
+    assert trouble_of(KafkaError(KafkaError._FATAL, text)) is UpstreamProblem.FENCED
     assert trouble_of(KafkaError(KafkaError._FATAL, "something else")) is None
 
 
-def cause_of(*complaints: tuple[Trouble, str]) -> tuple[Trouble, str]:
-    cause = Cause()
+def cause_of(*complaints: tuple[UpstreamProblem, str]) -> tuple[UpstreamProblem, str]:
+    cause = ProblemCause()
     assert not cause
     for trouble, reason in complaints:
         cause.add(trouble, reason)
@@ -39,9 +39,9 @@ def cause_of(*complaints: tuple[Trouble, str]) -> tuple[Trouble, str]:
     return cause.trouble, cause.reason
 
 
-REFUSED = (Trouble.UNREACHABLE, "Connect to ipv4#127.0.0.1:1 failed: Connection refused")
-VAGUE = (Trouble.UNREACHABLE, "Failed to get metadata: Local: Broker transport failure")
-CERTIFICATE = (Trouble.ENCRYPTION, "certificate verify failed")
+REFUSED = (UpstreamProblem.UNREACHABLE, "Connect to ipv4#127.0.0.1:1 failed: Connection refused")
+VAGUE = (UpstreamProblem.UNREACHABLE, "Failed to get metadata: Local: Broker transport failure")
+CERTIFICATE = (UpstreamProblem.ENCRYPTION, "certificate verify failed")
 
 
 def test_an_exact_cause_goes_before_a_vague_one_in_any_order() -> None:
@@ -51,9 +51,9 @@ def test_an_exact_cause_goes_before_a_vague_one_in_any_order() -> None:
 
 
 def test_the_number_of_brokers_that_are_down_is_vague() -> None:
-    cause = Cause()
+    cause = ProblemCause()
     cause.add(*REFUSED)
-    cause.add(Trouble.UNREACHABLE, "1/1 brokers are down", KafkaError._ALL_BROKERS_DOWN)
+    cause.add(UpstreamProblem.UNREACHABLE, "1/1 brokers are down", KafkaError._ALL_BROKERS_DOWN)
     assert cause.reason == REFUSED[1]
     cause.clear()
     assert not cause

@@ -24,7 +24,7 @@ from mesh.upstream.engine import (
 )
 from mesh.upstream.groups import fencing
 from mesh.upstream.librdkafka import consumer_thread
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from tests.integration.kafka import KafkaCluster
 from tests.upstream.harness import RunningEngine, engine, new_name, produce, run, source
 
@@ -221,7 +221,7 @@ def test_a_member_that_is_fenced_says_so_and_stays_out_until_the_other_has_left(
             async with engine(kafka.bootstrap_servers, group, topic, instance_id="same") as second:
                 await second.assigned()
                 down = await first.next(GroupDown)
-                assert down.trouble is Trouble.FENCED
+                assert down.trouble is UpstreamProblem.FENCED
                 assert group in down.reason
                 assert "group.instance.id same" in down.reason
                 first.events.clear()

@@ -9,11 +9,11 @@ from mesh.apis.api import Context
 from mesh.apis.guards.result import (
     GROUP_REFUSED,
     TOPIC_REFUSED,
+    AuthorizationResult,
     Denied,
     Guard,
-    Narrowed,
+    Partial,
     Refusal,
-    Verdict,
     groups_refused,
     may_group,
     may_topic,
@@ -25,7 +25,7 @@ from mesh.wire import messages as m
 GROUP_KEY_TYPE: Final = 0
 
 
-def find_coordinator(context: Context, request: m.FindCoordinatorRequest) -> Verdict:
+def find_coordinator(context: Context, request: m.FindCoordinatorRequest) -> AuthorizationResult:
     keys = request.coordinator_keys
     refused = {
         key: m.Coordinator(key=key, node_id=-1, host="", port=-1, error_code=GROUP_REFUSED)
@@ -41,13 +41,13 @@ def find_coordinator(context: Context, request: m.FindCoordinatorRequest) -> Ver
 
     allowed = tuple(key for key in keys if key not in refused)
     refusals = tuple(Refusal(Operation.DESCRIBE, ResourceType.GROUP, key) for key in refused)
-    return Narrowed(replace(request, coordinator_keys=allowed), complete, refusals)
+    return Partial(replace(request, coordinator_keys=allowed), complete, refusals)
 
 
 def reads_group(refused: m.ResponseMessage) -> Guard:
     """For a request that needs READ on its one group, and is answered so without."""
 
-    def guard(context: Context, request: Any) -> Verdict:
+    def guard(context: Context, request: Any) -> AuthorizationResult:
         if may_group(context, Operation.READ, request.group_id):
             return None
         return Denied(refused, (Refusal(Operation.READ, ResourceType.GROUP, request.group_id),))
@@ -55,7 +55,7 @@ def reads_group(refused: m.ResponseMessage) -> Guard:
     return guard
 
 
-def describe_groups(context: Context, request: m.DescribeGroupsRequest) -> Verdict:
+def describe_groups(context: Context, request: m.DescribeGroupsRequest) -> AuthorizationResult:
     refused = {
         name: m.DescribedGroup(group_id=name, error_code=GROUP_REFUSED)
         for name in request.groups
@@ -69,13 +69,13 @@ def describe_groups(context: Context, request: m.DescribeGroupsRequest) -> Verdi
         return replace(response, groups=tuple(answered[name] for name in request.groups))
 
     allowed = replace(request, groups=tuple(name for name in request.groups if name not in refused))
-    return Narrowed(allowed, complete, groups_refused(Operation.DESCRIBE, refused))
+    return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, refused))
 
 
-def list_groups(context: Context, request: m.ListGroupsRequest) -> Verdict:
+def list_groups(context: Context, request: m.ListGroupsRequest) -> AuthorizationResult:
     if context.access.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return None
-    return Narrowed(
+    return Partial(
         request,
         lambda response: replace(
             response,
@@ -84,7 +84,7 @@ def list_groups(context: Context, request: m.ListGroupsRequest) -> Verdict:
     )
 
 
-def delete_groups(context: Context, request: m.DeleteGroupsRequest) -> Verdict:
+def delete_groups(context: Context, request: m.DeleteGroupsRequest) -> AuthorizationResult:
     refused = {
         name: m.DeletableGroupResult(group_id=name, error_code=GROUP_REFUSED)
         for name in request.groups_names
@@ -98,10 +98,10 @@ def delete_groups(context: Context, request: m.DeleteGroupsRequest) -> Verdict:
         return replace(response, results=tuple(answered[name] for name in request.groups_names))
 
     allowed = replace(request, groups_names=tuple(name for name in request.groups_names if name not in refused))
-    return Narrowed(allowed, complete, groups_refused(Operation.DELETE, refused))
+    return Partial(allowed, complete, groups_refused(Operation.DELETE, refused))
 
 
-def offset_delete(context: Context, request: m.OffsetDeleteRequest) -> Verdict:
+def offset_delete(context: Context, request: m.OffsetDeleteRequest) -> AuthorizationResult:
     if may_group(context, Operation.DELETE, request.group_id):
         return None
     return Denied(
@@ -109,7 +109,7 @@ def offset_delete(context: Context, request: m.OffsetDeleteRequest) -> Verdict:
     )
 
 
-def consumer_group_heartbeat(context: Context, request: m.ConsumerGroupHeartbeatRequest) -> Verdict:
+def consumer_group_heartbeat(context: Context, request: m.ConsumerGroupHeartbeatRequest) -> AuthorizationResult:
     if not may_group(context, Operation.READ, request.group_id):
         response = m.ConsumerGroupHeartbeatResponse(error_code=GROUP_REFUSED)
         return Denied(response, groups_refused(Operation.READ, [request.group_id]))
@@ -121,7 +121,7 @@ def consumer_group_heartbeat(context: Context, request: m.ConsumerGroupHeartbeat
     return Denied(response, topics_refused(Operation.DESCRIBE, refused))
 
 
-def consumer_group_describe(context: Context, request: m.ConsumerGroupDescribeRequest) -> Verdict:
+def consumer_group_describe(context: Context, request: m.ConsumerGroupDescribeRequest) -> AuthorizationResult:
     refused = {
         name: m.DescribedConsumerGroup(group_id=name, error_code=GROUP_REFUSED)
         for name in request.group_ids
@@ -145,4 +145,4 @@ def consumer_group_describe(context: Context, request: m.ConsumerGroupDescribeRe
         return replace(response, groups=tuple(answered[name] for name in request.group_ids))
 
     allowed = replace(request, group_ids=tuple(name for name in request.group_ids if name not in refused))
-    return Narrowed(allowed, complete, groups_refused(Operation.DESCRIBE, refused))
+    return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, refused))

@@ -9,10 +9,10 @@ from mesh.apis.api import Context
 from mesh.apis.guards.result import (
     GROUP_REFUSED,
     TOPIC_REFUSED,
+    AuthorizationResult,
     Denied,
-    Narrowed,
+    Partial,
     Refusal,
-    Verdict,
     may_group,
     may_topic,
     topics_refused,
@@ -22,7 +22,7 @@ from mesh.wire import messages as m
 from mesh.wire.errors import ErrorCode
 
 
-def offset_commit(context: Context, request: m.OffsetCommitRequest) -> Verdict:
+def offset_commit(context: Context, request: m.OffsetCommitRequest) -> AuthorizationResult:
     if not may_group(context, Operation.READ, request.group_id):
         response = m.OffsetCommitResponse(topics=_uncommitted(request.topics, GROUP_REFUSED))
         return Denied(response, (Refusal(Operation.READ, ResourceType.GROUP, request.group_id),))
@@ -33,7 +33,7 @@ def offset_commit(context: Context, request: m.OffsetCommitRequest) -> Verdict:
     refusals = topics_refused(Operation.READ, [topic.name for topic in refused])
     if len(refused) == len(request.topics):
         return Denied(m.OffsetCommitResponse(topics=responses), refusals)
-    return Narrowed(
+    return Partial(
         replace(request, topics=tuple(topic for topic in request.topics if topic not in refused)),
         lambda response: replace(response, topics=response.topics + responses),
         refusals,
@@ -53,7 +53,7 @@ def _uncommitted(topics: Sequence[m.OffsetCommitTopic], error: ErrorCode) -> tup
     )
 
 
-def offset_fetch(context: Context, request: m.OffsetFetchRequest) -> Verdict:
+def offset_fetch(context: Context, request: m.OffsetFetchRequest) -> AuthorizationResult:
     allowed: list[m.OffsetFetchGroup] = []
     refusals: list[Refusal] = []
     closed: dict[str, m.OffsetFetchGroupResponse] = {}
@@ -83,7 +83,7 @@ def offset_fetch(context: Context, request: m.OffsetFetchRequest) -> Verdict:
         answered = closed | {group.group_id: visible(group) for group in response.groups}
         return replace(response, groups=tuple(answered[group.group_id] for group in request.groups))
 
-    return Narrowed(replace(request, groups=tuple(allowed)), complete, tuple(refusals))
+    return Partial(replace(request, groups=tuple(allowed)), complete, tuple(refusals))
 
 
 def _unfetched(topics: Sequence[m.OffsetFetchTopic], error: ErrorCode) -> tuple[m.OffsetFetchTopicResponse, ...]:

@@ -31,7 +31,7 @@ class Denied:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class Partial:
     """complete: the answer of the handler to the one the client gets."""
 
     request: m.RequestMessage
@@ -39,8 +39,8 @@ class Narrowed:
     refusals: tuple[Refusal, ...] = ()
 
 
-Verdict: TypeAlias = Denied | Narrowed | None
-Guard: TypeAlias = Callable[[Context, Any], Verdict]
+AuthorizationResult: TypeAlias = Denied | Partial | None
+Guard: TypeAlias = Callable[[Context, Any], AuthorizationResult]
 
 
 def may_topic(context: Context, operation: Operation, name: str) -> bool:

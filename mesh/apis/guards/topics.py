@@ -7,9 +7,9 @@ from dataclasses import replace
 from mesh.apis.api import Context
 from mesh.apis.guards.result import (
     TOPIC_REFUSED,
+    AuthorizationResult,
     Denied,
-    Narrowed,
-    Verdict,
+    Partial,
     may_topic,
     name_of,
     topics_refused,
@@ -18,7 +18,7 @@ from mesh.security.rules import Operation
 from mesh.wire import messages as m
 
 
-def produce(context: Context, request: m.ProduceRequest) -> Verdict:
+def produce(context: Context, request: m.ProduceRequest) -> AuthorizationResult:
     refused = [topic for topic in request.topic_data if not may_topic(context, Operation.WRITE, topic.name)]
     if not refused or request.acks == 0:
         return None
@@ -31,14 +31,14 @@ def produce(context: Context, request: m.ProduceRequest) -> Verdict:
         )
         for topic in refused
     )
-    return Narrowed(
+    return Partial(
         replace(request, topic_data=tuple(topic for topic in request.topic_data if topic not in refused)),
         lambda response: replace(response, responses=response.responses + responses),
         topics_refused(Operation.WRITE, [topic.name for topic in refused]),
     )
 
 
-def fetch(context: Context, request: m.FetchRequest) -> Verdict:
+def fetch(context: Context, request: m.FetchRequest) -> AuthorizationResult:
     # An id that is not known is no secret: the handler answers it.
     names = [topic.name or name_of(context, topic.topic_id) for topic in request.topics]
     refused = [
@@ -63,14 +63,14 @@ def fetch(context: Context, request: m.FetchRequest) -> Verdict:
     if len(refused) == len(request.topics):
         return Denied(m.FetchResponse(topics=responses), refusals)
     left = [topic for topic, _ in refused]
-    return Narrowed(
+    return Partial(
         replace(request, topics=tuple(topic for topic in request.topics if topic not in left)),
         lambda response: replace(response, topics=response.topics + responses),
         refusals,
     )
 
 
-def list_offsets(context: Context, request: m.ListOffsetsRequest) -> Verdict:
+def list_offsets(context: Context, request: m.ListOffsetsRequest) -> AuthorizationResult:
     refused = [topic for topic in request.topics if not may_topic(context, Operation.DESCRIBE, topic.name)]
     if not refused:
         return None
@@ -84,16 +84,16 @@ def list_offsets(context: Context, request: m.ListOffsetsRequest) -> Verdict:
         )
         for topic in refused
     )
-    return Narrowed(
+    return Partial(
         replace(request, topics=tuple(topic for topic in request.topics if topic not in refused)),
         lambda response: replace(response, topics=response.topics + responses),
         topics_refused(Operation.DESCRIBE, [topic.name for topic in refused]),
     )
 
 
-def metadata(context: Context, request: m.MetadataRequest) -> Verdict:
+def metadata(context: Context, request: m.MetadataRequest) -> AuthorizationResult:
     if request.topics is None:
-        return Narrowed(
+        return Partial(
             request,
             lambda response: replace(
                 response,
@@ -113,7 +113,7 @@ def metadata(context: Context, request: m.MetadataRequest) -> Verdict:
         refused.append(m.MetadataTopicResponse(name=topic.name, topic_id=topic.topic_id, error_code=TOPIC_REFUSED))
     if not refused:
         return None
-    return Narrowed(
+    return Partial(
         replace(request, topics=tuple(allowed)),
         lambda response: replace(response, topics=(*response.topics, *refused)),
         topics_refused(Operation.DESCRIBE, names),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mesh.config.finding import Finding
 from mesh.config.mistakes import KeyPath, format_path
-from mesh.config.security.model import AccessRule, Authorization, ListenerTls, OAuthBearer, Sasl, SaslUser
+from mesh.config.security.model import AccessRule, Authorization, ListenerTls, OAuthBearer, SaslConfig, SaslUser
 from mesh.security.sasl import Mechanism
 
 _PASSWORDS = frozenset(Mechanism) - {Mechanism.OAUTHBEARER}
@@ -18,7 +18,7 @@ def check_tls(tls: ListenerTls, path: KeyPath) -> Iterator[Finding]:
         yield Finding((*path, "client_ca_file"), None, allowed, ((*path, "client_authentication"),))
 
 
-def check_sasl(sasl: Sasl, path: KeyPath) -> Iterator[Finding]:
+def check_sasl(sasl: SaslConfig, path: KeyPath) -> Iterator[Finding]:
     if not sasl.mechanisms:
         yield Finding((*path, "mechanisms"), (), f"some of {', '.join(each.value for each in Mechanism)}")
     with_password = sorted(each.value for each in _PASSWORDS.intersection(sasl.mechanisms))

@@ -52,7 +52,7 @@ def _scram(hash: ScramHash) -> AfterValidator:
     return AfterValidator(check)
 
 
-class Tls(Model):
+class TlsConfig(Model):
     """The listener's certificate, and what is asked of its clients'. All files are PEM, and read again when they
     change."""
 
@@ -62,7 +62,7 @@ class Tls(Model):
     minimum_version: Literal["TLSv1.2", "TLSv1.3"] = Field(default="TLSv1.2", description="The oldest TLS spoken.")
 
 
-class ListenerTls(Tls):
+class ListenerTls(TlsConfig):
     client_authentication: Literal["none", "requested", "required"] = Field(
         default="none", description="Whether clients show a certificate, as Kafka's ssl.client.auth."
     )
@@ -104,7 +104,7 @@ class OAuthBearer(Model):
     refresh: Duration = Field(default=300.0, description="How often the keys are fetched again.")
 
 
-class Sasl(Model):
+class SaslConfig(Model):
     """How clients authenticate."""
 
     mechanisms: tuple[Mechanism, ...] = Field(description="Those that are enabled.")

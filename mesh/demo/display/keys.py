@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 
-class Key(Enum):
+class KeyPress(Enum):
     ADD = "a"
     FREEZE = "f"
     THAW = "t"
@@ -24,7 +24,7 @@ class Key(Enum):
     DOWN = "\x1b[B"
 
 
-Press: TypeAlias = Key | int
+Press: TypeAlias = KeyPress | int
 """A key, or a digit: the number of a row."""
 
 _PRESS = re.compile(r"\x1b[\[O][A-Z]|.", re.DOTALL)
@@ -37,7 +37,7 @@ def presses(text: str) -> Iterator[Press]:
             yield int(sent)
             continue
         try:
-            yield Key(sent.lower() if len(sent) == 1 else sent.replace("\x1bO", "\x1b["))
+            yield KeyPress(sent.lower() if len(sent) == 1 else sent.replace("\x1bO", "\x1b["))
         except ValueError:
             continue
 

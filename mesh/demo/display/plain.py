@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from mesh.demo.display.table import Row, Table
-from mesh.demo.processes.judge import Verdict
+from mesh.demo.processes.judge import JudgeVerdict
 from mesh.demo.processes.signals import StopRequest
 from mesh.demo.stage import CLUSTERS, GROUP, MEMBERS, TOPIC, Stage
 
@@ -25,7 +25,7 @@ class Plain:
         self._table = Table(tuple(MEMBERS))
         self._begin = self._next_line = 0.0
 
-    def run(self, duration: float | None, rate: float) -> Verdict:
+    def run(self, duration: float | None, rate: float) -> JudgeVerdict:
         """Start everything, feed for `duration` seconds or until asked to stop, drain, stop everything, judge."""
         say(f"starting the clusters {' and '.join(CLUSTERS)}, the mesh and {len(MEMBERS)} consumers")
         self._stage.start(rate)

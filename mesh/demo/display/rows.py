@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mesh.demo.processes.seen import Seen, SeenMember, SeenTopic
-from mesh.demo.stage import GROUP, Standing
+from mesh.demo.stage import GROUP, StageState
 
 SPAN = 8.0
 """Seconds over which shares and rates are measured."""
@@ -20,7 +20,7 @@ class MemberRow:
 
     name: str
     group: str
-    standing: Standing | None
+    standing: StageState | None
     member: SeenMember | None
     share: float | None
 
@@ -82,7 +82,7 @@ class Recent:
         return rows
 
 
-def member_rows(recent: Recent, standings: Mapping[str, Standing]) -> list[MemberRow]:
+def member_rows(recent: Recent, standings: Mapping[str, StageState]) -> list[MemberRow]:
     """The demo's own consumers first, in the order in which they were started, without killed ones that are gone."""
     shares = recent.shares()
     members = recent.latest.members if recent.latest is not None else ()
@@ -91,7 +91,7 @@ def member_rows(recent: Recent, standings: Mapping[str, Standing]) -> list[Membe
     for name, standing in standings.items():
         # After a freeze it may be there twice: as what it was, and as what it is since it has joined again.
         rows += [MemberRow(name, GROUP, standing, member, shares.get(member.id)) for member in own[name]]
-        if not own[name] and standing is not Standing.KILLED:
+        if not own[name] and standing is not StageState.KILLED:
             rows.append(MemberRow(name, GROUP, standing, None, None))
     names: dict[str, int] = {}
     for member in members:

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from mesh.demo.display.rows import MemberRow, TopicRow
-from mesh.demo.display.story import Event
-from mesh.demo.stage import GROUP, Standing
+from mesh.demo.display.story import StoryEvent
+from mesh.demo.stage import GROUP, StageState
 
 _BAR = 6
-_STYLES = {Standing.RUNNING: "green", Standing.FROZEN: "cyan", Standing.KILLED: "red"}
+_STYLES = {StageState.RUNNING: "green", StageState.FROZEN: "cyan", StageState.KILLED: "red"}
 _USUAL = frozenset({"no backlog", "records are on their way", "has not fetched yet", "does not fetch"})
 """Why a member gets nothing, where that says nothing of it."""
 _KEYS = (("a", "add"), ("f", "freeze"), ("t", "thaw"), ("k", "kill -9"), ("↑↓ 1-9", "choose"), ("q", "end and count"))
@@ -32,7 +32,7 @@ class Scene:
     fed: int
     members: Sequence[MemberRow]
     topics: Sequence[TopicRow]
-    events: Sequence[Event]
+    events: Sequence[StoryEvent]
     begin: float
     chosen: str | None
     attaching: Sequence[str]
@@ -99,9 +99,9 @@ def _standing(row: MemberRow) -> Text:
     if row.standing is None:
         return Text("yours", "magenta")
     if row.member is None:
-        return Text("joins" if row.standing is Standing.RUNNING else f"{row.standing.value}, out", "dim")
+        return Text("joins" if row.standing is StageState.RUNNING else f"{row.standing.value}, out", "dim")
     reason = row.member.reason
-    if row.standing is Standing.RUNNING and reason is not None and not _USUAL.issuperset(reason.split("; ")):
+    if row.standing is StageState.RUNNING and reason is not None and not _USUAL.issuperset(reason.split("; ")):
         return _cut(reason, "yellow")
     return _cut(row.standing.value, _STYLES[row.standing])
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 
-from mesh.demo.display.keys import Key, Press
+from mesh.demo.display.keys import KeyPress, Press
 from mesh.demo.display.plain import attaching
 from mesh.demo.display.rows import MemberRow, Recent, member_rows
 from mesh.demo.display.screen import Scene
 from mesh.demo.display.story import Story
 from mesh.demo.processes.seen import Seen, SeenMember
-from mesh.demo.stage import GROUP, MEMBERS, Stage, Standing
+from mesh.demo.stage import GROUP, MEMBERS, Stage, StageState
 
 
 class Show:
@@ -58,15 +58,15 @@ class Show:
     def press(self, press: Press) -> bool:
         """Do what a key says; False for the one that ends it."""
         match press:
-            case Key.QUIT:
+            case KeyPress.QUIT:
                 return False
-            case Key.ADD:
+            case KeyPress.ADD:
                 self.add()
-            case Key.UP | Key.DOWN:
-                self._move(-1 if press is Key.UP else 1)
+            case KeyPress.UP | KeyPress.DOWN:
+                self._move(-1 if press is KeyPress.UP else 1)
             case int():
                 self._choose(press)
-            case Key.FREEZE | Key.THAW | Key.KILL:
+            case KeyPress.FREEZE | KeyPress.THAW | KeyPress.KILL:
                 self._act(press)
         return True
 
@@ -80,7 +80,7 @@ class Show:
     def end(self) -> None:
         """Nobody stands still any more, and somebody is there to take the rest."""
         for name, actor in self._stage.actors.items():
-            if actor.standing is Standing.FROZEN:
+            if actor.standing is StageState.FROZEN:
                 self._stage.thaw(name)
                 self._tell(f"{name} goes on")
         if not self._stage.living:
@@ -107,19 +107,19 @@ class Show:
 
     # Keys
 
-    def _act(self, key: Key) -> None:
+    def _act(self, key: KeyPress) -> None:
         name = self._chosen
-        if name is None or (actor := self._stage.actors[name]).standing is Standing.KILLED:
+        if name is None or (actor := self._stage.actors[name]).standing is StageState.KILLED:
             self._tell("choose a consumer first: with its number, or up and down")
             return
         match key, actor.standing:
-            case Key.FREEZE, Standing.RUNNING:
+            case KeyPress.FREEZE, StageState.RUNNING:
                 self._stage.freeze(name)
                 self._fell(name, "frozen (SIGSTOP)")
-            case Key.THAW, Standing.FROZEN:
+            case KeyPress.THAW, StageState.FROZEN:
                 self._stage.thaw(name)
                 self._tell(f"{name} goes on (SIGCONT); what others were given meanwhile is not its own any more")
-            case Key.KILL, _:
+            case KeyPress.KILL, _:
                 self._stage.kill(name)
                 self._fell(name, "killed (kill -9)")
                 self._choose_another()

@@ -14,7 +14,7 @@ _PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StoryEvent:
     """A line. at: seconds, of the clock of what was seen."""
 
     at: float
@@ -40,7 +40,7 @@ class Story:
 
     def __init__(self, name_of: Callable[[SeenMember], str]) -> None:
         """name_of: what people call a member."""
-        self.events: deque[Event] = deque(maxlen=_KEPT)
+        self.events: deque[StoryEvent] = deque(maxlen=_KEPT)
         self._name_of = name_of
         self._before: Mapping[str, SeenMember] = {}
         self._names: dict[str, str] = {}
@@ -48,7 +48,7 @@ class Story:
 
     def tell(self, at: float, text: str) -> None:
         """One event more."""
-        self.events.append(Event(at, text))
+        self.events.append(StoryEvent(at, text))
 
     def saw(self, seen: Seen) -> None:
         """What the mesh says now. Whoever is missing has gone; what was given once more since is of those who went."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from mesh.demo.processes.journal import Entry, Journal, Record
+from mesh.demo.processes.journal import DemoJournal, Entry, JournalRecord
 from mesh.demo.processes.signals import StopRequest
 
 USUAL_LINGER = 0.005
@@ -29,7 +29,9 @@ _CUSTOMERS = 97
 class Feeder:
     """Produces numbered orders and journals those that were stored."""
 
-    def __init__(self, topic: str, clusters: Mapping[str, str], journal: Journal, linger: float = USUAL_LINGER) -> None:
+    def __init__(
+        self, topic: str, clusters: Mapping[str, str], journal: DemoJournal, linger: float = USUAL_LINGER
+    ) -> None:
         """clusters: bootstrap servers by name. linger: seconds in which records are collected for a batch."""
         self._topic = topic
         self._journal = journal
@@ -75,17 +77,17 @@ class Feeder:
         self._journal.write([entry])
 
 
-def order(cluster: str, number: int, timestamp: int) -> Record:
+def order(cluster: str, number: int, timestamp: int) -> JournalRecord:
     """An order with an id of its own. Every tenth has no key; all have a header twice, the second time null."""
     value = {"order": f"{cluster}-{number}", "item": _ITEMS[number % len(_ITEMS)], "quantity": 1 + number % 9}
     key = None if number % 10 == 0 else b"customer-%d" % (number % _CUSTOMERS)
     headers = (("cluster", cluster.encode()), ("trace", b"%d" % number), ("trace", None))
-    return Record(key, json.dumps(value).encode(), headers, timestamp)
+    return JournalRecord(key, json.dumps(value).encode(), headers, timestamp)
 
 
 def run(topic: str, rate: float, journal: Path, clusters: Mapping[str, str], linger: float) -> None:
     """Feed `rate` records a second until asked to stop."""
-    with StopRequest() as stop, Journal(journal) as entries:
+    with StopRequest() as stop, DemoJournal(journal) as entries:
         feeder = Feeder(topic, clusters, entries, linger)
         begin = time.monotonic()
         fed = 0

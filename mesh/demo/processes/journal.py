@@ -19,7 +19,7 @@ RecordId = NewType("RecordId", str)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JournalRecord:
     """What a consumer can see of a record; timestamp in ms since the epoch, set by the producer."""
 
     key: bytes | None
@@ -28,7 +28,7 @@ class Record:
     timestamp: int
 
     @classmethod
-    def of(cls, message: Message) -> Record:
+    def of(cls, message: Message) -> JournalRecord:
         """The record in a message that is no error; ValueError when its timestamp is not the producer's."""
         kind, timestamp = message.timestamp()
         if kind != TIMESTAMP_CREATE_TIME:
@@ -45,7 +45,7 @@ class Entry:
     fingerprint: str
 
     @classmethod
-    def of(cls, record: Record) -> Entry:
+    def of(cls, record: JournalRecord) -> Entry:
         """The entry of a record; ValueError when its value holds no order id."""
         try:
             identity = json.loads(record.value or b"")["order"]
@@ -54,7 +54,7 @@ class Entry:
         return cls(RecordId(identity), hashlib.sha256(repr(record).encode()).hexdigest()[:24])
 
 
-class Journal:
+class DemoJournal:
     """Appends entries to a file; they are there for readers after `flush`."""
 
     def __init__(self, path: Path) -> None:

@@ -15,7 +15,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JudgeVerdict:
     """What became of the records that were fed.
 
     delivered: receipts, so a record that came twice counts twice.
@@ -49,7 +49,7 @@ class Verdict:
             yield "every record was delivered exactly once, unaltered"
 
 
-def judge(fed: Path, received: Iterable[Path]) -> Verdict:
+def judge(fed: Path, received: Iterable[Path]) -> JudgeVerdict:
     """Compare the feeder's journal with those of all members; ValueError when an id was fed twice."""
     missing: dict[RecordId, str] = {}
     for entry in read(fed):
@@ -74,4 +74,4 @@ def judge(fed: Path, received: Iterable[Path]) -> Verdict:
             continue
         if entry.fingerprint != delivered[entry.id]:
             altered[entry.id] = None
-    return Verdict(count, receipts, tuple(missing), tuple(repeated), tuple(altered), tuple(unknown))
+    return JudgeVerdict(count, receipts, tuple(missing), tuple(repeated), tuple(altered), tuple(unknown))

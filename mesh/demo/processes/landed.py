@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet
 
-from mesh.demo.processes.journal import Entry, Record
+from mesh.demo.processes.journal import Entry, JournalRecord
 
 _COLUMNS = ("key", "value", "headers", "timestamp")
 
@@ -32,7 +32,7 @@ class LandedTable:
             for row in parquet.ParquetFile(file).read(columns=list(_COLUMNS)).to_pylist():
                 headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
                 milliseconds = round(row["timestamp"].timestamp() * 1_000)
-                yield Entry.of(Record(row["key"], row["value"], headers, milliseconds))
+                yield Entry.of(JournalRecord(row["key"], row["value"], headers, milliseconds))
 
     def _files(self) -> list[Path]:
         """Those that the table's own log names; others are of batches that did not end. Every tenth entry of the log

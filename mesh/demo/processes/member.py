@@ -15,7 +15,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
-from mesh.demo.processes.journal import Entry, Journal, Record
+from mesh.demo.processes.journal import DemoJournal, Entry, JournalRecord
 from mesh.demo.processes.signals import StopRequest
 
 _RECORDS_PER_POLL = 10
@@ -74,7 +74,7 @@ def run(options: Options) -> None:
     )
     consumer.subscribe([options.topic])
     fault = options.fault
-    with StopRequest() as stop, Journal(options.journal) as journal:
+    with StopRequest() as stop, DemoJournal(options.journal) as journal:
         while not stop.wait(0):
             messages = consumer.consume(_RECORDS_PER_POLL, _POLL_TIMEOUT)
             messages = [message for message in messages if not _was_frozen(message)]
@@ -106,7 +106,7 @@ def _processed(consumer: Consumer, message: Message) -> None:
 def _entry(message: Message) -> Entry:
     if (error := message.error()) is not None:
         raise KafkaException(error)
-    return Entry.of(Record.of(message))
+    return Entry.of(JournalRecord.of(message))
 
 
 def _options() -> Options:

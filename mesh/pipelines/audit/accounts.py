@@ -66,7 +66,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class AuditRules:
     """lands: whether what is acknowledged has to lie in a table, and `leases_only`: what leases acknowledged. is_whole:
     whether the journal has no holes."""
 
@@ -76,7 +76,7 @@ class Rules:
 
 
 @dataclass(slots=True)
-class State:
+class AuditState:
     """What is remembered of a partition. baseline: the first offset that is audited, -1 while that is not known. seen:
     the log is known up to here. Of the sets only what lies at or above the lowest open offset is kept."""
 
@@ -116,19 +116,19 @@ class Account:
 
     counts: Mapping[int, Counter[str]]
     deviations: Sequence[Deviation]
-    state: State
+    state: AuditState
     waiting: int
 
 
-def account(before: State, found: Found, rules: Rules) -> Account:
+def account(before: AuditState, found: Found, rules: AuditRules) -> Account:
     return _Accounting(before, found, rules).result()
 
 
 class _Accounting:
-    def __init__(self, before: State, found: Found, rules: Rules) -> None:
+    def __init__(self, before: AuditState, found: Found, rules: AuditRules) -> None:
         reset = max((at for at, each in enumerate(found.events) if each.event == "reset"), default=-1)
         if reset >= 0:  # of what was before nothing can be said any more
-            before, found = State(), replace(found, events=found.events[reset + 1 :])
+            before, found = AuditState(), replace(found, events=found.events[reset + 1 :])
         if any(each.event == "truncated" for each in found.events):
             before, found = _without_truncated(before, found)
         self._before = before
@@ -281,7 +281,7 @@ class _Accounting:
         to_land: Runs,
         landed: Runs,
         dead: Runs,
-    ) -> State:
+    ) -> AuditState:
         seen = max(self._before.seen, self._found.end) if self._baseline >= 0 else self._before.seen
         floor = min((first for first, _, _ in left), default=seen)
         floor = max(floor, self._before.floor)
@@ -289,7 +289,7 @@ class _Accounting:
         kept = [common(each, above) for each in (delivered, acknowledged, to_land, landed, dead)]
         held = [_remembered(each) for each in self._held]
         at = max(bisect_right(self._windows, (floor, 1 << 62)) - 1, 0)
-        state = State(self._baseline, seen, floor, left)
+        state = AuditState(self._baseline, seen, floor, left)
         state.delivered, state.acknowledged, state.to_land, state.landed, state.dead = kept
         state.held, state.windows, state.is_begun = held, self._windows[at:], self._is_begun
         return state
@@ -313,7 +313,7 @@ class _Accounting:
             self._deviations.append(Deviation(kind, first, last, window, story))
 
 
-def _without_truncated(before: State, found: Found) -> tuple[State, Found]:
+def _without_truncated(before: AuditState, found: Found) -> tuple[AuditState, Found]:
     """What was before, and what happened, without what is about offsets of logs that were truncated after it."""
     events: list[Happened] = []
     for each in found.events:
@@ -332,7 +332,7 @@ def _below(event: Happened, offset: int) -> Happened | None:
     return None if is_about_nothing_left else replace(event, last=offset - 1)
 
 
-def _state_below(state: State, offset: int) -> State:
+def _state_below(state: AuditState, offset: int) -> AuditState:
     kept = [(0, offset - 1)]
     held = [_below(Happened(*each), offset) for each in state.held]
     return replace(

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mesh.pipelines.audit.accounts import Account, Found, Rules, State, account
+from mesh.pipelines.audit.accounts import Account, AuditRules, AuditState, Found, account
 from mesh.pipelines.audit.intervals import union
-from mesh.pipelines.audit.job import Audit, load
+from mesh.pipelines.audit.job import AuditJob, load
 from mesh.pipelines.audit.journalled import Row, happened, journal_rows, spread
-from mesh.pipelines.audit.kafka import Log, Stretch, claims, compacted, logs, read_runs
-from mesh.pipelines.audit.records import Memory, Place, Verdict
+from mesh.pipelines.audit.kafka import LogOfTopic, Stretch, claims, compacted, logs, read_runs
+from mesh.pipelines.audit.records import AuditVerdict, Memory, Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,14 +33,14 @@ class Evidence:
     exists: Any
     landed: Any
     claimed: Mapping[Place, Sequence[tuple[int, int]]]
-    logs: Mapping[Place, Log]
+    logs: Mapping[Place, LogOfTopic]
     pages: Sequence[tuple[str, str, int, bool, int]] = ()
 
 
-def audit(spark: SparkSession, config: Audit, evidence: Evidence, memory: Memory) -> Verdict:
+def audit(spark: SparkSession, config: AuditJob, evidence: Evidence, memory: Memory) -> AuditVerdict:
     """Compare, in one pass over what is new. Returns the verdict, with the memory for the next audit in it."""
     holes = memory.holes(evidence.pages)
-    rules = Rules(
+    rules = AuditRules(
         lands=config.landed is not None,
         leases_only=config.landed is None or config.landed.by == "leases",
         is_whole=not holes.any,
@@ -54,13 +54,17 @@ def audit(spark: SparkSession, config: Audit, evidence: Evidence, memory: Memory
     def settle(entry: tuple[Place, Iterable[tuple[str, tuple[Any, ...]]]]) -> tuple[Place, Account]:
         states, claimed, ends, rules = known.value
         place, about = entry
-        return place, account(states.get(place, State()), _found(about, claimed.get(place, ()), ends.get(place)), rules)
+        return place, account(
+            states.get(place, AuditState()), _found(about, claimed.get(place, ()), ends.get(place)), rules
+        )
 
     accounts: dict[Place, Account] = dict(grouped.map(settle).collect())
-    return Verdict.of(accounts, holes, memory)
+    return AuditVerdict.of(accounts, holes, memory)
 
 
-def _found(about: Iterable[tuple[str, tuple[Any, ...]]], claimed: Sequence[tuple[int, int]], log: Log | None) -> Found:
+def _found(
+    about: Iterable[tuple[str, tuple[Any, ...]]], claimed: Sequence[tuple[int, int]], log: LogOfTopic | None
+) -> Found:
     events: list[tuple[Any, ...]] = []
     exists: list[tuple[int, int, int]] = []
     landed: list[tuple[int, int]] = []
@@ -75,7 +79,7 @@ def _found(about: Iterable[tuple[str, tuple[Any, ...]]], claimed: Sequence[tuple
                 still.append(what[:2])
             case "landed":
                 landed.append(what)
-    log = log or Log(0, 0)
+    log = log or LogOfTopic(0, 0)
     about_log = (log.is_compacted, union(still))
     return Found(happened(events), sorted(exists), log.start, log.end, claimed, landed, *about_log)
 
@@ -87,7 +91,7 @@ def _tasks(spark: SparkSession) -> int:
 # Where it comes from
 
 
-def gather(spark: SparkSession, config: Audit, memory: Memory) -> Evidence:
+def gather(spark: SparkSession, config: AuditJob, memory: Memory) -> Evidence:
     """First what the group claims, then the journal, which is written within a moment of it; then the table, which has
     what the journal says was landed; the logs last, which have all of that."""
     from mesh.pipelines.audit.landed import files_of, landed_rows
@@ -113,7 +117,7 @@ def gather(spark: SparkSession, config: Audit, memory: Memory) -> Evidence:
         if new:
             landed = landed_rows(context, new)
 
-    ends: dict[Place, Log] = {}
+    ends: dict[Place, LogOfTopic] = {}
     for cluster, topics in config.topics.items():
         found, vanishing = logs(config.clusters[cluster], topics), compacted(config.clusters[cluster], topics)
         ends |= {(cluster, *key): replace(log, is_compacted=key[0] in vanishing) for key, log in found.items()}
@@ -124,7 +128,7 @@ def gather(spark: SparkSession, config: Audit, memory: Memory) -> Evidence:
     return Evidence(events, exists, landed, claimed, ends, pages)
 
 
-def left_open(memory: Memory, logs: Mapping[Place, Log]) -> Iterator[Stretch]:
+def left_open(memory: Memory, logs: Mapping[Place, LogOfTopic]) -> Iterator[Stretch]:
     """Where earlier audits have left something open, and compaction may have taken it since."""
     for place, log in sorted(logs.items()):
         state = _state(memory, place)
@@ -132,11 +136,11 @@ def left_open(memory: Memory, logs: Mapping[Place, Log]) -> Iterator[Stretch]:
             yield Stretch(*place, max(log.start, state.open[0][0]), state.open[-1][1] + 1)
 
 
-def _state(memory: Memory, place: Place) -> State:
-    return memory.states.get(place, State())
+def _state(memory: Memory, place: Place) -> AuditState:
+    return memory.states.get(place, AuditState())
 
 
-def _there(context: Any, config: Audit, kind: str, stretches: Iterable[Stretch]) -> Any:
+def _there(context: Any, config: AuditJob, kind: str, stretches: Iterable[Stretch]) -> Any:
     """Runs of offsets that have a record."""
     clusters = {name: dict(each) for name, each in config.clusters.items()}
     window = config.window_ms
@@ -149,7 +153,7 @@ def _there(context: Any, config: Audit, kind: str, stretches: Iterable[Stretch])
     return spread(context, [part for each in stretches for part in each.cut()], read)
 
 
-def run(config: Audit) -> Verdict:
+def run(config: AuditJob) -> AuditVerdict:
     """In the session of spark-submit, or in a local one on all cores; what it found is in the folder `state`."""
     from mesh.pipelines.spark import session
 
@@ -160,7 +164,7 @@ def run(config: Audit) -> Verdict:
         spark.stop()
 
 
-def next_audit(spark: SparkSession, config: Audit) -> Verdict:
+def next_audit(spark: SparkSession, config: AuditJob) -> AuditVerdict:
     memory = Memory.load(config.folder)
     verdict = audit(spark, config, gather(spark, config, memory), memory)
     verdict.save(config.folder)

@@ -34,7 +34,7 @@ class Reporting(Model):
     stuck: Duration = Field(default=60.0, description="So long somebody may hold records and acknowledge none.")
 
 
-class Audit(Model):
+class AuditJob(Model):
     virtual_cluster: str = Field(min_length=1)
     group: str = Field(min_length=1)
     upstream_group: str | None = Field(default=None, description="With the prefix, if the configuration has one.")
@@ -60,7 +60,7 @@ class Audit(Model):
         return max(round(self.window * 1000), 1)
 
     @model_validator(mode="after")
-    def _clusters_are_known(self) -> Audit:
+    def _clusters_are_known(self) -> AuditJob:
         for name in (*self.topics, self.journal.cluster):
             if "bootstrap.servers" not in self.clusters.get(name, {}):
                 raise ValueError(f"clusters.{name} has no bootstrap.servers")
@@ -71,10 +71,10 @@ class WrongAudit(ValueError):
     """Names every wrong key, and what is allowed."""
 
 
-def load(path: Path) -> Audit:
+def load(path: Path) -> AuditJob:
     """Raises WrongAudit."""
     try:
-        return Audit.model_validate(yaml.safe_load(path.read_text()))
+        return AuditJob.model_validate(yaml.safe_load(path.read_text()))
     except (OSError, yaml.YAMLError) as problem:
         raise WrongAudit(str(problem)) from None
     except ValidationError as problem:

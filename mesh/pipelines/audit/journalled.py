@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mesh.pipelines.audit.accounts import Happened
-from mesh.pipelines.audit.job import Audit
-from mesh.pipelines.audit.kafka import Log, Stretch, logs, read_pages
+from mesh.pipelines.audit.job import AuditJob
+from mesh.pipelines.audit.kafka import LogOfTopic, Stretch, logs, read_pages
 from mesh.pipelines.audit.records import Place
 
 Row: TypeAlias = tuple[Place, str, tuple[Any, ...]]
@@ -16,12 +16,12 @@ OFFSETS_OF_A_TASK = 2_000
 """Each of them is a page of many events."""
 
 
-def journal_rows(context: Any, config: Audit, begin: Mapping[str, int]) -> tuple[Any, dict[str, int]]:
+def journal_rows(context: Any, config: AuditJob, begin: Mapping[str, int]) -> tuple[Any, dict[str, int]]:
     """Events of the group, and all pages, as an RDD of rows; and where each partition of the journal ends. begin: the
     first offset that is wanted of them. Raises Unreadable."""
     journal = config.journal
     properties = dict(config.clusters[journal.cluster])
-    found: Mapping[tuple[str, int], Log] = logs(properties, [journal.topic])
+    found: Mapping[tuple[str, int], LogOfTopic] = logs(properties, [journal.topic])
     stretches = [
         each
         for (topic, partition), log in sorted(found.items())

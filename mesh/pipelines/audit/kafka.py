@@ -56,7 +56,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogOfTopic:
     """Where the log of a partition begins, and where what can be consumed of it ends. is_compacted: records may vanish
     from anywhere in it."""
 
@@ -65,7 +65,7 @@ class Log:
     is_compacted: bool = False
 
 
-def logs(properties: Properties, topics: Iterable[str]) -> dict[tuple[str, int], Log]:
+def logs(properties: Properties, topics: Iterable[str]) -> dict[tuple[str, int], LogOfTopic]:
     """Of every partition of these topics. Raises Unreadable."""
     admin = AdminClient(dict(properties))
     try:
@@ -80,7 +80,7 @@ def logs(properties: Properties, topics: Iterable[str]) -> dict[tuple[str, int],
             ends.append({(each.topic, each.partition): future.result().offset for each, future in asked.items()})
     except KafkaException as problem:
         raise Unreadable(problem.args[0].str()) from problem
-    return {key: Log(start, ends[1][key]) for key, start in ends[0].items()}
+    return {key: LogOfTopic(start, ends[1][key]) for key, start in ends[0].items()}
 
 
 def compacted(properties: Properties, topics: Iterable[str]) -> set[str]:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from mesh.pipelines.audit.accounts import COLUMNS, Account, Deviation, State
+from mesh.pipelines.audit.accounts import COLUMNS, Account, AuditState, Deviation
 
 Place: TypeAlias = tuple[str, str, int]
 """Cluster, topic, partition."""
@@ -42,7 +42,7 @@ class Memory:
     journal: dict[str, int] = field(default_factory=dict)
     runs: dict[str, int] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
-    states: dict[Place, State] = field(default_factory=dict)
+    states: dict[Place, AuditState] = field(default_factory=dict)
 
     @classmethod
     def load(cls, folder: Path) -> Memory:
@@ -75,13 +75,13 @@ class Memory:
         return Holes(lost, dropped)
 
 
-def _state(found: dict[str, Any]) -> State:
+def _state(found: dict[str, Any]) -> AuditState:
     runs = ("open", "delivered", "acknowledged", "to_land", "landed", "dead", "windows")
-    return State(**{**found, **{name: [tuple(run) for run in found[name]] for name in runs}})
+    return AuditState(**{**found, **{name: [tuple(run) for run in found[name]] for name in runs}})
 
 
 @dataclass(slots=True)
-class Verdict:
+class AuditVerdict:
     """accounts, deviations: of this audit. waiting: offsets that are expected and not settled yet."""
 
     accounts: Mapping[Place, Account]
@@ -89,7 +89,7 @@ class Verdict:
     memory: Memory
 
     @classmethod
-    def of(cls, accounts: Mapping[Place, Account], holes: Holes, memory: Memory) -> Verdict:
+    def of(cls, accounts: Mapping[Place, Account], holes: Holes, memory: Memory) -> AuditVerdict:
         accounts = {place: each for place, each in sorted(accounts.items()) if place[0]}
         memory.states = {place: each.state for place, each in accounts.items()}
         memory.number += 1

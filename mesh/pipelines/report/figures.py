@@ -36,7 +36,7 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 @dataclass(slots=True)
-class Tally:
+class TallyOfTime:
     """counts: records. oldest: how long what is still held was held at most; acknowledged_at: when something was last
     acknowledged; both in ms, 0 for never."""
 
@@ -60,7 +60,7 @@ class Tally:
         elif fact.kind == "open":
             self.oldest = max(self.oldest, fact.held)
 
-    def add(self, other: Tally) -> Tally:
+    def add(self, other: TallyOfTime) -> TallyOfTime:
         self.counts.update(other.counts)
         self.waited.update(other.waited)
         self.held.update(other.held)
@@ -88,14 +88,14 @@ class Tally:
 
 def tallies(
     place: Place, events: Iterable[Happened], begin: int, end: int, until: int, window: int
-) -> Iterator[tuple[Key, Tally]]:
+) -> Iterator[tuple[Key, TallyOfTime]]:
     """Of one partition. begin, end: what was before is not counted, and nothing comes after. until: what is still held
     is held until then. window: ms."""
-    found: dict[Key, Tally] = {}
+    found: dict[Key, TallyOfTime] = {}
     for fact in facts(events, until):
         if fact.time >= begin:
             key = (min(fact.time, end) // window * window, place[0], place[1], fact.who)
-            found.setdefault(key, Tally()).take(fact)
+            found.setdefault(key, TallyOfTime()).take(fact)
     yield from found.items()
 
 
@@ -114,12 +114,12 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberFigures:
     """share: of all records that were acknowledged. standing: "stuck", "slow" or ""."""
 
     name: str
     person: Person
-    tally: Tally
+    tally: TallyOfTime
     share: float
     standing: str
 
@@ -139,48 +139,48 @@ class Figures:
     until: int
     window: int
     stuck: int
-    cube: Mapping[Key, Tally]
+    cube: Mapping[Key, TallyOfTime]
     people: Mapping[str, Person]
     holes: Holes = field(default_factory=Holes)
 
-    def by(self, kind: Callable[[Key], Kind]) -> dict[Kind, Tally]:
+    def by(self, kind: Callable[[Key], Kind]) -> dict[Kind, TallyOfTime]:
         """Added up by whatever a key says."""
-        found: dict[Kind, Tally] = {}
+        found: dict[Kind, TallyOfTime] = {}
         for key, tally in self.cube.items():
-            found.setdefault(kind(key), Tally()).add(tally)
+            found.setdefault(kind(key), TallyOfTime()).add(tally)
         return found
 
     @cached_property
-    def total(self) -> Tally:
-        return self.by(lambda _: "").get("", Tally())
+    def total(self) -> TallyOfTime:
+        return self.by(lambda _: "").get("", TallyOfTime())
 
     @cached_property
-    def windows(self) -> dict[int, Tally]:
+    def windows(self) -> dict[int, TallyOfTime]:
         """Every one from the first to the last; of some there may be nothing."""
         found = self.by(lambda key: key[0])
         begin, end = self.begin // self.window * self.window, self.end // self.window * self.window
-        return {at: found.get(at, Tally()) for at in range(begin, end + 1, self.window)}
+        return {at: found.get(at, TallyOfTime()) for at in range(begin, end + 1, self.window)}
 
     @cached_property
-    def topics(self) -> dict[tuple[str, str], Tally]:
+    def topics(self) -> dict[tuple[str, str], TallyOfTime]:
         return dict(sorted(self.by(lambda key: (key[1], key[2])).items()))
 
     @cached_property
-    def topics_by_window(self) -> dict[tuple[str, str, int], Tally]:
+    def topics_by_window(self) -> dict[tuple[str, str, int], TallyOfTime]:
         return self.by(lambda key: (key[1], key[2], key[0]))
 
     @cached_property
-    def members_by_window(self) -> dict[tuple[str, int], Tally]:
+    def members_by_window(self) -> dict[tuple[str, int], TallyOfTime]:
         return self.by(lambda key: (key[3], key[0]))
 
     @cached_property
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[MemberFigures]:
         """Those with the most records first."""
         found = {name: each for name, each in self.by(lambda key: key[3]).items() if name}
         total = sum(each.counts["acknowledged"] for each in found.values())
         usual = self._usual(found)
         members = [
-            Member(
+            MemberFigures(
                 name,
                 self.people.get(name, Person()),
                 tally,
@@ -194,14 +194,14 @@ class Figures:
     def _is_lease(self, name: str) -> bool:
         return self.people.get(name, Person()).is_lease
 
-    def _usual(self, found: Mapping[str, Tally]) -> int:
+    def _usual(self, found: Mapping[str, TallyOfTime]) -> int:
         """How long the median member holds its median record."""
         medians = [
             its for name, tally in found.items() if not self._is_lease(name) and (its := quantile(tally.held, 500))
         ]
         return median_low(medians) if medians else 0
 
-    def _standing(self, name: str, tally: Tally, usual: int) -> str:
+    def _standing(self, name: str, tally: TallyOfTime, usual: int) -> str:
         if tally.oldest >= self.stuck and tally.acknowledged_at < self.until - tally.oldest:
             return "stuck"
         if self._is_lease(name):
@@ -225,7 +225,7 @@ class Figures:
         found = {}
         for at in self.windows:
             there = [name for name, (first, last) in spans.items() if first <= at <= last]
-            got = [self.members_by_window.get((name, at), Tally()).counts["acknowledged"] for name in there]
+            got = [self.members_by_window.get((name, at), TallyOfTime()).counts["acknowledged"] for name in there]
             found[at] = jain(got)
         return found
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from mesh.pipelines.report import plots
 from mesh.pipelines.report.delays import quantiles
-from mesh.pipelines.report.figures import Figures, Member, Tally
+from mesh.pipelines.report.figures import Figures, MemberFigures, TallyOfTime
 from mesh.pipelines.report.scales import Logarithmic
 from mesh.pipelines.report.wording import duration, moment, number, percent
 
@@ -180,7 +180,7 @@ def _members(figures: Figures) -> Iterator[str]:
     yield "</section>"
 
 
-def _member(member: Member, style: str, scale: Logarithmic) -> str:
+def _member(member: MemberFigures, style: str, scale: Logarithmic) -> str:
     tally = member.tally
     held = quantiles(tally.held, _THREE)
     badge = f'<span class="badge {member.standing}">{member.standing}</span>' if member.standing else ""
@@ -211,7 +211,7 @@ def _topics(figures: Figures) -> Iterator[str]:
     for (cluster, topic), tally in found:
         name = f"<td class=name>{escape(topic)} <small>{escape(cluster)}</small>"
         delays = "".join(_three(tally, each) for each in NAMES)
-        nothing = Tally()
+        nothing = TallyOfTime()
         p99 = [
             quantiles(figures.topics_by_window.get((cluster, topic, window), nothing).held, (990,))[0]
             for window in figures.windows
@@ -225,5 +225,5 @@ def _topics(figures: Figures) -> Iterator[str]:
     yield "</section>"
 
 
-def _three(tally: Tally, name: str) -> str:
+def _three(tally: TallyOfTime, name: str) -> str:
     return "<td class=number>" + " / ".join(duration(each) for each in quantiles(getattr(tally, name), _THREE))

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from mesh.pipelines.report.delays import Delays, quantiles
-from mesh.pipelines.report.figures import Figures, Tally
+from mesh.pipelines.report.figures import Figures, TallyOfTime
 from mesh.pipelines.report.scales import Linear, Logarithmic, moments
 from mesh.pipelines.report.wording import duration, moment, number, percent
 
@@ -215,7 +215,7 @@ def shares(figures: Figures) -> str:
     for window in times.windows:
         got = {each.name: 0 for each in figures.members}
         for name in got:
-            tally = figures.members_by_window.get((name, window), Tally())
+            tally = figures.members_by_window.get((name, window), TallyOfTime())
             got[name] = tally.counts["acknowledged"]
         total = sum(got.values())
         if not total:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mesh.pipelines.audit.job import Audit, load
+from mesh.pipelines.audit.job import AuditJob, load
 from mesh.pipelines.audit.journalled import happened, journal_rows
 from mesh.pipelines.audit.kafka import offsets_at
 from mesh.pipelines.audit.records import Holes, Memory, Place
-from mesh.pipelines.report.figures import Figures, Key, Person, Tally, tallies, window_of
+from mesh.pipelines.report.figures import Figures, Key, Person, TallyOfTime, tallies, window_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ _TIME, _MEMBER = 5, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportJob:
     """page: the file for people; its tables lie beside it."""
 
     figures: Figures
@@ -53,7 +53,7 @@ class Report:
         yield f"page: {self.page}"
 
 
-def report(spark: SparkSession, config: Audit, now: int | None = None) -> Report:
+def report(spark: SparkSession, config: AuditJob, now: int | None = None) -> ReportJob:
     """Read the journal, write the tables and the page anew. now: ms since the epoch, if not the clock's. Raises
     Unreadable."""
     until = now if now is not None else int(time.time() * 1000)
@@ -70,7 +70,7 @@ def report(spark: SparkSession, config: Audit, now: int | None = None) -> Report
     return write(config, figures)
 
 
-def figures_of(config: Audit, events: Any, holes: Holes, begin: int, until: int) -> Figures:
+def figures_of(config: AuditJob, events: Any, holes: Holes, begin: int, until: int) -> Figures:
     """events: an RDD of places and rows of the journal. begin: what was before is not counted, ms since the epoch."""
     times = events.map(lambda row: (row[1][_TIME], row[1][_TIME])).filter(lambda each: each[0] >= begin)
     first, last = times.fold((1 << 62, 0), lambda one, other: (min(one[0], other[0]), max(one[1], other[1])))
@@ -80,7 +80,7 @@ def figures_of(config: Audit, events: Any, holes: Holes, begin: int, until: int)
     window = int(wanted * 1000) if wanted is not None else window_of(first, last)
     window = max(window, 1)
 
-    def count(entry: tuple[Place, Iterable[tuple[Any, ...]]]) -> Iterator[tuple[Key, Tally]]:
+    def count(entry: tuple[Place, Iterable[tuple[Any, ...]]]) -> Iterator[tuple[Key, TallyOfTime]]:
         return tallies(entry[0], happened(entry[1]), first, last, until, window)
 
     cube = events.groupByKey().flatMap(count).reduceByKey(lambda one, other: one.add(other)).collect()
@@ -108,7 +108,7 @@ def _better(one: Person, other: Person) -> Person:
     return Person(one.client_id or other.client_id, one.host or other.host, one.is_lease or other.is_lease)
 
 
-def write(config: Audit, figures: Figures) -> Report:
+def write(config: AuditJob, figures: Figures) -> ReportJob:
     from mesh.pipelines.audit.tables import write_rows
     from mesh.pipelines.report.page import page
 
@@ -119,10 +119,10 @@ def write(config: Audit, figures: Figures) -> Report:
     partial = folder / f"{PAGE}.partial"
     partial.write_text(page(figures), encoding="utf-8")
     partial.rename(folder / PAGE)
-    return Report(figures, folder / PAGE)
+    return ReportJob(figures, folder / PAGE)
 
 
-def run(config: Audit) -> Report:
+def run(config: AuditJob) -> ReportJob:
     """In the session of spark-submit, or in a local one on all cores."""
     from mesh.pipelines.spark import session
 

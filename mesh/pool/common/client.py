@@ -12,7 +12,7 @@ from mesh.security.principals import ANONYMOUS, Principal
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientIdentity:
     """id: its client.id. host: an address. principal: as who it authenticated."""
 
     id: str

@@ -19,7 +19,7 @@ class Timed(Protocol):
 Owner = TypeVar("Owner", bound=Timed)
 
 
-class Agenda(Generic[Owner]):
+class DeadlineQueue(Generic[Owner]):
     """When pools want to be looked at: each no later than its next deadline, perhaps earlier.
 
     A deadline that was cancelled stays here until its time comes: most Fetches are answered long before theirs, and the

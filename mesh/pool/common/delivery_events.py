@@ -16,7 +16,7 @@ from mesh.pool.common.ids import GroupId
 from mesh.records.spans import Span, UpstreamPartition
 
 
-class Kind(Enum):
+class DeliveryEventType(Enum):
     """What happened to a run of offsets; the values stand in the journal."""
 
     KNOWN = "known"
@@ -61,7 +61,7 @@ NOBODY = Holder()
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class DeliveryEvent:
     """first, last: upstream offsets, both included; last < first where it is about no offset.
 
     deliveries: how often it was delivered in vain before, and once more. produced: of what is delivered, the highest
@@ -69,7 +69,7 @@ class Note:
     """
 
     group: GroupId
-    kind: Kind
+    kind: DeliveryEventType
     partition: UpstreamPartition
     first: int
     last: int
@@ -81,19 +81,19 @@ class Note:
 _TAKEN = frozenset({Cause.EXPIRED, Cause.AWAY, Cause.REPLACED, Cause.SILENT, Cause.HELD})
 
 
-class Notes:
+class DeliveryEvents:
     """Makes them for one pool. Look at `is_kept` before anything is worked out for one."""
 
     __slots__ = ("_group", "_put", "is_kept")
 
-    def __init__(self, group: GroupId, is_kept: bool, put: Callable[[Note], None]) -> None:
+    def __init__(self, group: GroupId, is_kept: bool, put: Callable[[DeliveryEvent], None]) -> None:
         self._group = group
         self.is_kept = is_kept
         self._put = put
 
     def add(
         self,
-        kind: Kind,
+        kind: DeliveryEventType,
         partition: UpstreamPartition,
         spans: Iterable[Span],
         holder: Holder = NOBODY,
@@ -109,24 +109,30 @@ class Notes:
                 last = span.last
                 continue
             if last >= first:
-                self._put(Note(self._group, kind, partition, first, last, holder, deliveries, produced))
+                self._put(DeliveryEvent(self._group, kind, partition, first, last, holder, deliveries, produced))
             first, last = span.first, span.last
         if last >= first:
-            self._put(Note(self._group, kind, partition, first, last, holder, deliveries, produced))
+            self._put(DeliveryEvent(self._group, kind, partition, first, last, holder, deliveries, produced))
 
     def given_up(
         self, cause: Cause, partition: UpstreamPartition, spans: Iterable[Span], holder: Holder, deliveries: int
     ) -> None:
-        self.add(Kind.EXPIRED if cause in _TAKEN else Kind.RELEASED, partition, spans, holder, deliveries)
+        self.add(
+            DeliveryEventType.EXPIRED if cause in _TAKEN else DeliveryEventType.RELEASED,
+            partition,
+            spans,
+            holder,
+            deliveries,
+        )
 
     def began(self, partition: UpstreamPartition, position: int, settled: Iterable[Span]) -> None:
         """A partition is this process's from here on; `settled` lies above the position. The first note of it is always
         there, also where nothing was settled."""
         if self.is_kept:
-            self._put(Note(self._group, Kind.KNOWN, partition, 0, position - 1))
-            self.add(Kind.KNOWN, partition, settled)
+            self._put(DeliveryEvent(self._group, DeliveryEventType.KNOWN, partition, 0, position - 1))
+            self.add(DeliveryEventType.KNOWN, partition, settled)
 
-    def void(self, kind: Kind, partition: UpstreamPartition) -> None:
+    def void(self, kind: DeliveryEventType, partition: UpstreamPartition) -> None:
         """REVOKED or RESET."""
         if self.is_kept:
-            self._put(Note(self._group, kind, partition, 0, -1))
+            self._put(DeliveryEvent(self._group, kind, partition, 0, -1))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.pool.common.history import History
 from mesh.pool.common.ids import GroupId, Ticket
 from mesh.pool.common.queries import Question
@@ -153,7 +153,7 @@ Effect: TypeAlias = (
     | LeaveUpstream
     | AskUpstream
     | RefreshTopics
-    | Note
+    | DeliveryEvent
     | Gone
     | Report
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 
-class State(Enum):
+class OffsetState(Enum):
     """AVAILABLE: in the backlog, or to be read again. ACQUIRED: collected for a member, or sent to it. RESTING: waits
     for its back-off to be over. GIVEN_UP: is being written to the dead-letter topic. The last two are for ever."""
 
@@ -25,7 +25,7 @@ class State(Enum):
     ACKNOWLEDGED = "acknowledged"
 
 
-class Happening(Enum):
+class OffsetEvent(Enum):
     """In words for the picture."""
 
     DELIVERED = "is delivered"
@@ -38,32 +38,32 @@ class Happening(Enum):
     GONE = "is not there any more upstream"
 
 
-TRANSITIONS: Final[Mapping[tuple[State, Happening], State]] = {
-    (State.AVAILABLE, Happening.DELIVERED): State.ACQUIRED,
-    (State.AVAILABLE, Happening.LIMIT): State.GIVEN_UP,
-    (State.AVAILABLE, Happening.GONE): State.ACKNOWLEDGED,
-    (State.ACQUIRED, Happening.COMMITTED): State.ACKNOWLEDGED,
-    (State.ACQUIRED, Happening.RELEASED): State.AVAILABLE,
-    (State.ACQUIRED, Happening.DIED): State.RESTING,
-    (State.ACQUIRED, Happening.LIMIT): State.GIVEN_UP,
-    (State.ACQUIRED, Happening.GONE): State.ACKNOWLEDGED,
-    (State.RESTING, Happening.RESTED): State.AVAILABLE,
-    (State.GIVEN_UP, Happening.WRITTEN): State.DEAD_LETTERED,
+TRANSITIONS: Final[Mapping[tuple[OffsetState, OffsetEvent], OffsetState]] = {
+    (OffsetState.AVAILABLE, OffsetEvent.DELIVERED): OffsetState.ACQUIRED,
+    (OffsetState.AVAILABLE, OffsetEvent.LIMIT): OffsetState.GIVEN_UP,
+    (OffsetState.AVAILABLE, OffsetEvent.GONE): OffsetState.ACKNOWLEDGED,
+    (OffsetState.ACQUIRED, OffsetEvent.COMMITTED): OffsetState.ACKNOWLEDGED,
+    (OffsetState.ACQUIRED, OffsetEvent.RELEASED): OffsetState.AVAILABLE,
+    (OffsetState.ACQUIRED, OffsetEvent.DIED): OffsetState.RESTING,
+    (OffsetState.ACQUIRED, OffsetEvent.LIMIT): OffsetState.GIVEN_UP,
+    (OffsetState.ACQUIRED, OffsetEvent.GONE): OffsetState.ACKNOWLEDGED,
+    (OffsetState.RESTING, OffsetEvent.RESTED): OffsetState.AVAILABLE,
+    (OffsetState.GIVEN_UP, OffsetEvent.WRITTEN): OffsetState.DEAD_LETTERED,
 }
-SETTLED: Final = frozenset({State.ACKNOWLEDGED, State.DEAD_LETTERED})
+SETTLED: Final = frozenset({OffsetState.ACKNOWLEDGED, OffsetState.DEAD_LETTERED})
 """What a ledger does not tell apart."""
 
 
 def picture() -> str:
     """As Mermaid draws it."""
-    names = {state: state.value.replace(" ", "_").replace("-", "_") for state in State}
-    lines = [f"    {names[state]} : {state.value}" for state in State if names[state] != state.value]
-    lines.append(f"    [*] --> {names[State.AVAILABLE]} : is received")
+    names = {state: state.value.replace(" ", "_").replace("-", "_") for state in OffsetState}
+    lines = [f"    {names[state]} : {state.value}" for state in OffsetState if names[state] != state.value]
+    lines.append(f"    [*] --> {names[OffsetState.AVAILABLE]} : is received")
     lines += [
         f"    {names[before]} --> {names[after]} : {happening.value}"
         for (before, happening), after in TRANSITIONS.items()
     ]
-    lines += [f"    {names[state]} --> [*]" for state in State if state in SETTLED]
+    lines += [f"    {names[state]} --> [*]" for state in OffsetState if state in SETTLED]
     return "\n".join(("```mermaid", "stateDiagram-v2", *lines, "```"))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mesh.pool.distribution.quarantine import Tasting
-from mesh.pool.distribution.slicing import Cutting
+from mesh.pool.distribution.quarantine import Quarantine
+from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.state.partition import Partition
 from mesh.pool.state.window import Available
 from mesh.records.runs import split
@@ -14,7 +14,7 @@ class Backlogs:
     """size: bytes of records in all backlogs. offsets: how many there are. touched: partitions whose invariant may have
     changed in this step."""
 
-    def __init__(self, tasting: Tasting, cutting: Cutting) -> None:
+    def __init__(self, tasting: Quarantine, cutting: Slicing) -> None:
         self._tasting = tasting
         self._cutting = cutting
         self.size = 0

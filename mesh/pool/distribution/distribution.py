@@ -14,15 +14,15 @@ from mesh.pool.common.ids import GroupId, Ticket
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.distribution.backlogs import Backlogs
-from mesh.pool.distribution.fetch_queue import WaitingRoom, with_more
+from mesh.pool.distribution.fetch_queue import FetchQueue, with_more
 from mesh.pool.distribution.obstacles import Obstacle, obstacle_of
-from mesh.pool.distribution.quarantine import Tasting
-from mesh.pool.distribution.reservations import PLENTY, Absences
-from mesh.pool.distribution.shares import Portions
-from mesh.pool.distribution.slicing import Cutting
-from mesh.pool.distribution.window_limits import Caps
+from mesh.pool.distribution.quarantine import Quarantine
+from mesh.pool.distribution.reservations import PLENTY, Reservations
+from mesh.pool.distribution.shares import Shares
+from mesh.pool.distribution.slicing import Slicing
+from mesh.pool.distribution.window_limits import WindowLimits
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Fetch, Lane, Partition
+from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
 from mesh.pool.state.window import Available
 from mesh.records.spans import ClusterName
 
@@ -39,13 +39,13 @@ class Distribution:
         settings: PoolSettings,
         timers: Timers,
         effects: list[Effect],
-        cutting: Cutting,
+        cutting: Slicing,
         unread: Callable[[], int],
         answer: Callable[[Fetch, float], None],
     ) -> None:
         self.fetches: dict[Ticket, Fetch] = {}
         self._answer = answer
-        self._room = WaitingRoom(settings.policy)
+        self._room = FetchQueue(settings.policy)
         self._served = 0
         self._freed: dict[Member, None] = {}
         self._came: dict[Partition, None] = {}
@@ -53,14 +53,14 @@ class Distribution:
         self._satisfied: dict[Fetch, int] = {}
         """Fetches that have what they asked for, and may have more of what this step brings; how many offsets of that
         each has had."""
-        self.caps = Caps(
+        self.caps = WindowLimits(
             group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, unread, self.refill
         )
-        self.tasting = Tasting(settings.redelivery)
+        self.tasting = Quarantine(settings.redelivery)
         self.backlogs = Backlogs(self.tasting, cutting)
         self.touched = self.backlogs.touched
-        self._portions = Portions(self.caps, self.tasting)
-        self.absences = Absences(
+        self._portions = Shares(self.caps, self.tasting)
+        self.absences = Reservations(
             settings,
             timers,
             self.caps,
@@ -90,7 +90,7 @@ class Distribution:
         """Those that are parked."""
         return [self.fetches[ticket] for ticket in member.parked]
 
-    def obstacle(self, member: Member, lane: Lane) -> Obstacle | None:
+    def obstacle(self, member: Member, lane: PartitionFetch) -> Obstacle | None:
         """What keeps a member from having any record of a partition that it asks for, whether there is one or not."""
         obstacle = self._obstacle_of(lane)
         if obstacle is None and self.caps.is_full(member):
@@ -130,7 +130,7 @@ class Distribution:
             if fetch.has_records:
                 fetch.member.asking = 0
 
-    def give_back(self, fetch: Fetch, lanes: Iterable[Lane]) -> list[Partition]:
+    def give_back(self, fetch: Fetch, lanes: Iterable[PartitionFetch]) -> list[Partition]:
         """What was collected for these lanes goes back to where it was taken from, as if it had never been taken."""
         changed: list[Partition] = []
         for lane in lanes:
@@ -190,7 +190,7 @@ class Distribution:
             self._offer_again(list(partition.aside), now)
         self.caps.grow_together_soon(now)
 
-    def _give(self, fetch: Fetch, lane: Lane, part: int, now: float) -> None:
+    def _give(self, fetch: Fetch, lane: PartitionFetch, part: int, now: float) -> None:
         """The oldest that it may have of a partition on which it waits, of a run an equal part at most.
 
         Once it has its part it is answered: others are at work, and have theirs when they ask. Until then it may have
@@ -273,7 +273,7 @@ class Distribution:
 
     # How
 
-    def _obstacle_of(self, lane: Lane) -> Obstacle | None:
+    def _obstacle_of(self, lane: PartitionFetch) -> Obstacle | None:
         """What keeps whoever asks from having any record of a partition, whatever it holds of others."""
         return obstacle_of(lane, self.is_stopped, self.withheld)
 
@@ -288,7 +288,7 @@ class Distribution:
             else:
                 self._admit(fetch, now)
 
-    def _fill_lane(self, fetch: Fetch, lane: Lane, now: float) -> bool:
+    def _fill_lane(self, fetch: Fetch, lane: PartitionFetch, now: float) -> bool:
         partition, member = lane.partition, fetch.member
         if partition is None or member is None or self.obstacle(member, lane) is not None:
             return False
@@ -300,7 +300,9 @@ class Distribution:
                 return True
         return False
 
-    def _take(self, fetch: Fetch, lane: Lane, available: Available, now: float, part: int | None = None) -> int:
+    def _take(
+        self, fetch: Fetch, lane: PartitionFetch, available: Available, now: float, part: int | None = None
+    ) -> int:
         """Give what there is room for of a batch, or of a run; how many offsets, none if there is no room.
 
         part: offsets; of a run that has more it gets no more, but for a batch that has.
@@ -329,7 +331,7 @@ class Distribution:
                 if other.member is not None and not self.caps.is_full(other.member):
                     self._wait(other, its_lane, now)
 
-    def _collect(self, fetch: Fetch, lane: Lane, available: Available, member: Member, now: float) -> None:
+    def _collect(self, fetch: Fetch, lane: PartitionFetch, available: Available, member: Member, now: float) -> None:
         self._served += 1
         member.served = self._served
         member.recent = with_more(member.recent, len(available), now)
@@ -362,7 +364,7 @@ class Distribution:
             else:
                 self._wait(fetch, lane, now)
 
-    def _wait(self, fetch: Fetch, lane: Lane, now: float) -> None:
+    def _wait(self, fetch: Fetch, lane: PartitionFetch, now: float) -> None:
         """Of a member that is not at its cap."""
         partition = lane.partition
         if partition is None or fetch in partition.waiting or self._obstacle_of(lane) is not None:

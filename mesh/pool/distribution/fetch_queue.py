@@ -10,7 +10,7 @@ import math
 from mesh.pool.common.settings import Policy
 from mesh.pool.distribution.ranking import Ranking
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Fetch, Lane, Partition, Rank, Violation
+from mesh.pool.state.partition import Fetch, Partition, PartitionFetch, Rank, Violation
 
 FEW = 8
 """So many waiters are compared directly; more are looked up in the order of the whole pool."""
@@ -18,7 +18,7 @@ HALF_LIFE = 5.0
 """Seconds after which what a member was given counts half."""
 
 
-class WaitingRoom:
+class FetchQueue:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._ranks: Ranking[Fetch] = Ranking()
@@ -27,7 +27,7 @@ class WaitingRoom:
         """How many Fetches may take a batch now."""
         return len(self._ranks)
 
-    def enter(self, fetch: Fetch, lane: Lane, now: float) -> None:
+    def enter(self, fetch: Fetch, lane: PartitionFetch, now: float) -> None:
         """It waits on the partition of this lane."""
         assert lane.partition is not None
         lane.partition.waiting[fetch] = lane
@@ -63,7 +63,7 @@ class WaitingRoom:
         fetch.waiting = 0
         self._lose_rank(fetch)
 
-    def leave_lane(self, fetch: Fetch, lane: Lane) -> None:
+    def leave_lane(self, fetch: Fetch, lane: PartitionFetch) -> None:
         """It does not wait on this partition any more."""
         assert lane.partition is not None
         del lane.partition.waiting[fetch]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from enum import Enum
 
-from mesh.pool.state.partition import Lane, Standing
+from mesh.pool.state.partition import Ownership, PartitionFetch
 from mesh.records.spans import ClusterName
 
 
@@ -20,7 +20,7 @@ class Obstacle(Enum):
     AT_CAP = "at its cap"
 
 
-def obstacle_of(lane: Lane, is_stopped: bool, withheld: Set[ClusterName]) -> Obstacle | None:
+def obstacle_of(lane: PartitionFetch, is_stopped: bool, withheld: Set[ClusterName]) -> Obstacle | None:
     """What keeps whoever asks from having any record of a partition, whatever it holds of others.
 
     is_stopped: whether nothing may be given at all. withheld: of which clusters nothing may.
@@ -32,6 +32,6 @@ def obstacle_of(lane: Lane, is_stopped: bool, withheld: Set[ClusterName]) -> Obs
         return Obstacle.NOT_ASSIGNED
     if withheld and partition.source.cluster in withheld:
         return Obstacle.WITHHELD
-    if partition.standing is not Standing.ACTIVE:
-        return Obstacle.NOT_ASSIGNED if partition.standing is Standing.ABSENT else Obstacle.REBALANCE
+    if partition.standing is not Ownership.ACTIVE:
+        return Obstacle.NOT_ASSIGNED if partition.standing is Ownership.ABSENT else Obstacle.REBALANCE
     return Obstacle.READ_AGAIN if lane.behind else None

@@ -14,7 +14,7 @@ IDLE = 5.0
 """Seconds after which a member that holds nothing and asks for nothing is not waited for."""
 
 
-class Tasting:
+class Quarantine:
     """The taster of one pool: the first that asks for a partition with something suspected.
 
     Until it is through with what it holds it gets nothing, then suspected spans only, until its partitions have none.

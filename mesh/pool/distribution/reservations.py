@@ -12,12 +12,12 @@ from mesh.pool.common.settings import Policy, PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.distribution.backlogs import Backlogs
 from mesh.pool.distribution.fetch_queue import FEW, rank_of
-from mesh.pool.distribution.quarantine import Tasting
+from mesh.pool.distribution.quarantine import Quarantine
 from mesh.pool.distribution.ranking import Ranking
-from mesh.pool.distribution.shares import Portions
-from mesh.pool.distribution.window_limits import Caps
+from mesh.pool.distribution.shares import Shares
+from mesh.pool.distribution.window_limits import WindowLimits
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Absence, Fetch, Lane, Partition, Rank
+from mesh.pool.state.partition import Absence, Fetch, Partition, PartitionFetch, Rank
 from mesh.pool.state.window import Available
 from mesh.records.runs import fitting
 
@@ -35,16 +35,16 @@ PLENTY = 128 << 10
 cut off for one makes an answer of its own (docs/decisions/0056)."""
 
 
-class Absences:
+class Reservations:
     """distribute: gives the backlog of a partition to those who wait, and keeps nothing of it."""
 
     def __init__(
         self,
         settings: PoolSettings,
         timers: Timers,
-        caps: Caps,
-        tasting: Tasting,
-        portions: Portions,
+        caps: WindowLimits,
+        tasting: Quarantine,
+        portions: Shares,
         backlogs: Backlogs,
         distribute: Callable[[Partition, float], None],
     ) -> None:
@@ -70,7 +70,7 @@ class Absences:
             if len(self._caps.members) > 1:
                 self._begin(member, now)
 
-    def came(self, member: Member, lanes: Iterable[Lane], now: float) -> list[Partition]:
+    def came(self, member: Member, lanes: Iterable[PartitionFetch], now: float) -> list[Partition]:
         """It asks for records of some partitions. Records kept for it go to the backlogs of those that are returned,
         and it takes them before other members are served.
 

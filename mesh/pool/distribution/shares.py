@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from mesh.pool.distribution.quarantine import Tasting
-from mesh.pool.distribution.window_limits import Caps
+from mesh.pool.distribution.quarantine import Quarantine
+from mesh.pool.distribution.window_limits import WindowLimits
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import NO_LIMIT
 from mesh.pool.state.window import Available
 from mesh.records.batch import is_compressed
 
 
-class Portions:
-    def __init__(self, caps: Caps, tasting: Tasting) -> None:
+class Shares:
+    def __init__(self, caps: WindowLimits, tasting: Quarantine) -> None:
         self._caps = caps
         self._tasting = tasting
 

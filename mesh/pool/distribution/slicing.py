@@ -17,7 +17,7 @@ from mesh.records.runs import keep_spans, singles
 from mesh.records.spans import Span
 
 
-class Cutting:
+class Slicing:
     def __init__(self, group: GroupId, effects: list[Effect]) -> None:
         self._group = group
         self._effects = effects

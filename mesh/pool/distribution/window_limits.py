@@ -23,7 +23,7 @@ TOGETHER_UNKNOWN = 0.005
 """The same while nobody has committed."""
 
 
-class Caps:
+class WindowLimits:
     """do_others_wait: whether somebody under its cap waits. waiting: how many offsets do. unread: how many stand in the
     logs behind those, as far as is known.
     refill: offers a member the backlog again, since it may hold more."""

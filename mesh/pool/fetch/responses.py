@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mesh.pool.common.delivery_events import Kind, Notes
+from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
 from mesh.pool.common.ids import GroupId
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.redelivery.rereads import Replays
 from mesh.pool.state.fetch import Delivered, FetchedPartition, FetchResult
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Fetch, Lane, Partition
+from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
 from mesh.pool.state.slots import Slots, slot_of
 from mesh.pool.state.window import Available, Window
 from mesh.records.batch import timestamps_of
@@ -18,9 +18,9 @@ from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
 
 
-class Answers:
+class Responses:
     def __init__(
-        self, group: GroupId, slots: Slots[Member], distribution: Distribution, replays: Replays, notes: Notes
+        self, group: GroupId, slots: Slots[Member], distribution: Distribution, replays: Replays, notes: DeliveryEvents
     ) -> None:
         self._group = group
         self._slots = slots
@@ -75,13 +75,13 @@ class Answers:
         self._replays.keep(window, delivery)
         if self._notes.is_kept:
             history = available.history
-            kind = Kind.REDELIVERED if history.was_sent else Kind.DELIVERED
+            kind = DeliveryEventType.REDELIVERED if history.was_sent else DeliveryEventType.DELIVERED
             _, produced = timestamps_of(available.batch)
             self._notes.add(kind, partition.source, [delivery.span], member.holder, history.count + 1, produced)
         return available.batch.data, delivery.end
 
 
-def _nothing(lane: Lane) -> FetchedPartition:
+def _nothing(lane: PartitionFetch) -> FetchedPartition:
     if lane.error is not ErrorCode.NONE:
         return FetchedPartition(lane.error, -1)
     more = lane.behind or (lane.partition is not None and lane.partition.has_more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
-from mesh.pool.common.delivery_events import Kind, Notes
+from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
 from mesh.pool.common.effects import Answer, Effect
 from mesh.pool.common.history import Cause
 from mesh.pool.common.ids import ConnectionId, GroupId, Ticket
@@ -13,14 +13,14 @@ from mesh.pool.common.settings import Acknowledge, PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.distribution.distribution import Distribution
-from mesh.pool.distribution.slicing import Cutting
-from mesh.pool.fetch.responses import Answers
+from mesh.pool.distribution.slicing import Slicing
+from mesh.pool.fetch.responses import Responses
 from mesh.pool.redelivery.dead_letters import DeadLetters
-from mesh.pool.redelivery.release import GivingUp
+from mesh.pool.redelivery.release import Releases
 from mesh.pool.redelivery.rereads import Owner, Replays, Rereads
-from mesh.pool.state.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.state.fetch import FetchedPartition, FetchParameters, FetchResult, RequestedPartition
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Fetch, Lane, Partition
+from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
 from mesh.pool.state.slots import Slots, SlotsExhausted
 from mesh.pool.state.window import Window
 from mesh.records.runs import from_offset, split
@@ -53,11 +53,11 @@ class Serving:
         self._parked = parked
         self._sequence = itertools.count(1)
         self.partitions: dict[UpstreamPartition, Partition] = {}
-        self.notes = Notes(group, settings.journal, effects.append)
-        self.cutting = Cutting(group, effects)
+        self.notes = DeliveryEvents(group, settings.journal, effects.append)
+        self.cutting = Slicing(group, effects)
         self.distribution = Distribution(group, settings, timers, effects, self.cutting, self._unread, self.answer)
         self.replays = Replays(settings.replay_budget)
-        self._answers = Answers(group, slots, self.distribution, self.replays, self.notes)
+        self._answers = Responses(group, slots, self.distribution, self.replays, self.notes)
         self.dead_letters = DeadLetters(group, settings.redelivery, timers, self.distribution, effects, self.notes)
         self.rereads = Rereads(
             group,
@@ -71,7 +71,7 @@ class Serving:
             self._read_again,
             self.dead_letters.put_back,
         )
-        self.giving_up = GivingUp(
+        self.giving_up = Releases(
             settings,
             timers,
             self.partitions,
@@ -90,7 +90,7 @@ class Serving:
     # A Fetch
 
     def fetch(
-        self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchRequest, now: float
+        self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchParameters, now: float
     ) -> None:
         member.heard = member.fetched = now
         if not member.has_fetched:
@@ -168,7 +168,7 @@ class Serving:
         if spans:
             highest = max(window.acknowledged[0] if window.acknowledged else -1, *(span.last for span in spans))
             window.acknowledged = (highest, partition.ledger.version)
-            self.notes.add(Kind.ACKNOWLEDGED, source, spans, member.holder)
+            self.notes.add(DeliveryEventType.ACKNOWLEDGED, source, spans, member.holder)
         count = sum(len(span) for span in spans)
         self.distribution.free(member, count)
         self.distribution.touched.add(partition)
@@ -246,21 +246,21 @@ class Serving:
         """Offsets that stand in the logs and have not come yet."""
         return sum(max(each.end - each.ledger.received, 0) for each in self.partitions.values() if each.is_active)
 
-    def _lanes(self, member: Member, request: FetchRequest, now: float) -> list[Lane]:
+    def _lanes(self, member: Member, request: FetchParameters, now: float) -> list[PartitionFetch]:
         seen: set[tuple[TopicName, int]] = set()
-        lanes: list[Lane] = []
+        lanes: list[PartitionFetch] = []
         for asked in request.partitions:
             if asked.topic is None:
-                lanes.append(Lane(asked.offset, asked.maximum, error=ErrorCode.UNKNOWN_TOPIC_ID))
+                lanes.append(PartitionFetch(asked.offset, asked.maximum, error=ErrorCode.UNKNOWN_TOPIC_ID))
             elif (asked.topic, asked.partition) in seen:
-                lanes.append(Lane(asked.offset, asked.maximum, error=ErrorCode.INVALID_REQUEST))
+                lanes.append(PartitionFetch(asked.offset, asked.maximum, error=ErrorCode.INVALID_REQUEST))
             else:
                 seen.add((asked.topic, asked.partition))
                 lanes.append(self._lane(member, asked.topic, asked, now))
         return lanes
 
-    def _lane(self, member: Member, topic: TopicName, asked: FetchPartition, now: float) -> Lane:
-        lane = Lane(asked.offset, asked.maximum)
+    def _lane(self, member: Member, topic: TopicName, asked: RequestedPartition, now: float) -> PartitionFetch:
+        lane = PartitionFetch(asked.offset, asked.maximum)
         source = self._topics.partition(topic, asked.partition)
         if source is None:
             lane.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -300,7 +300,7 @@ class Serving:
         window.move(start)
         return ErrorCode.NONE
 
-    def _replay(self, fetch: Fetch, lane: Lane) -> None:
+    def _replay(self, fetch: Fetch, lane: PartitionFetch) -> None:
         """What the client was sent and asks for again is sent again, at the same offsets."""
         if lane.partition is None or lane.window is None or not lane.behind:
             return

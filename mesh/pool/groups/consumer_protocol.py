@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.effects import Answer, Effect, RefreshTopics
 from mesh.pool.common.ids import ConnectionId, MemberId, Ticket
 from mesh.pool.common.results import ConsumerHeartbeatResult
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import VirtualTopics
-from mesh.pool.groups.coordinator import Coordinator
+from mesh.pool.groups.coordinator import GroupCoordinator
 from mesh.pool.groups.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, Subscription
 from mesh.pool.groups.patterns import MatchingTopics
 from mesh.records.spans import TopicName
@@ -54,7 +54,7 @@ class ConsumerHeartbeat:
     pattern: str | None = None
     assignor: str | None
     owned: Mapping[TopicName, frozenset[int]] | None
-    client: Client
+    client: ClientIdentity
     sees: Callable[[TopicName], bool] = lambda _: True
 
     @property
@@ -90,10 +90,10 @@ class ConsumerHeartbeat:
 
 
 class ConsumerProtocol:
-    """Beside the classic protocol: both kinds of members are in the one `Coordinator`."""
+    """Beside the classic protocol: both kinds of members are in the one `GroupCoordinator`."""
 
     def __init__(
-        self, coordinator: Coordinator, topics: VirtualTopics, settings: PoolSettings, effects: list[Effect]
+        self, coordinator: GroupCoordinator, topics: VirtualTopics, settings: PoolSettings, effects: list[Effect]
     ) -> None:
         self._coordinator = coordinator
         self._topics = topics

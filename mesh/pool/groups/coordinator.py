@@ -23,7 +23,7 @@ PROMISE = 10.0
 """Seconds within which a client must come back with the member id it was given. They do so at once."""
 
 
-class Coordinator:
+class GroupCoordinator:
     """The members of one group.
 
     admitted: called when a member becomes one (or joins again); gone: when it is not one any more, and why.

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from itertools import islice
 from typing import Final
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.state.member import Member
 
 MOST_LOOKED_AT: Final = 64
@@ -34,12 +34,12 @@ class _Members:
             kind.pop(member, None)
 
 
-class Clients:
+class MemberIndex:
     """All members of a virtual cluster that are alive, by client. Every method takes the same few steps, however many
     there are."""
 
     def __init__(self) -> None:
-        self._by_client: dict[Client, _Members] = {}
+        self._by_client: dict[ClientIdentity, _Members] = {}
         self._by_member: dict[Member, _Members] = {}
         self.looked_at = 0
         """Members that `about_to_fetch` has looked at in its life."""
@@ -72,7 +72,7 @@ class Clients:
             del members.fetching[member]
             members.stopped[member] = None
 
-    def about_to_fetch(self, client: Client, hung_since: float) -> Member | None:
+    def about_to_fetch(self, client: ClientIdentity, hung_since: float) -> Member | None:
         """One that is connected and fetches nowhere; rather one that never has. At last one that has not fetched since
         `hung_since`, and so may have lost its connection without our having noticed."""
         members = self._by_client.get(client)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.history import Cause
 from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
 from mesh.pool.common.settings import Acknowledge, PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.fetch.serving import Serving
-from mesh.pool.groups.member_index import Clients
+from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.groups.membership import Membership
 from mesh.pool.state.flow import Flow
 from mesh.pool.state.member import Member
@@ -33,7 +33,7 @@ class Members:
         settings: PoolSettings,
         acknowledge: Acknowledge,
         slots: Slots[Member],
-        clients: Clients,
+        clients: MemberIndex,
         serving: Serving,
         timers: Timers,
         effects: list[Effect],
@@ -64,7 +64,7 @@ class Members:
 
     # They come
 
-    def add_groupless(self, client: Client, now: float) -> Member:
+    def add_groupless(self, client: ClientIdentity, now: float) -> Member:
         """A consumer that fetches without having joined the group, or is about to; if it does not, it is forgotten."""
         member = self._add(MemberId(""), client, now)
         self.groupless.add(member)
@@ -87,7 +87,7 @@ class Members:
             window.is_forfeited = False
         member.connections.add(connection)
 
-    def _add(self, id: MemberId, client: Client, now: float) -> Member:
+    def _add(self, id: MemberId, client: ClientIdentity, now: float) -> Member:
         flow = Flow(self._settings.initial_window, self._settings.maximum_window)
         member = Member(self._group, id, self._slots, client, self.acknowledge, flow, now)
         self._clients.add(member)

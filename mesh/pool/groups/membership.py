@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from struct import error as StructError
 from struct import unpack_from
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.ids import MemberId, Ticket
 from mesh.pool.common.timers import Timer
 from mesh.records.spans import TopicName
@@ -36,7 +36,7 @@ class JoinRequest:
     session_timeout: float
     rebalance_timeout: float
     must_know_id: bool
-    client: Client
+    client: ClientIdentity
 
     @property
     def topics(self) -> bytes:

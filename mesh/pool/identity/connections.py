@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from mesh.pool.common.client import Client
-from mesh.pool.common.delivery_events import Kind
+from mesh.pool.common.client import ClientIdentity
+from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import VirtualTopics
-from mesh.pool.groups.member_index import Clients
+from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.pool import Pool
 from mesh.pool.pools import Pools
-from mesh.pool.state.fetch import FetchRequest
+from mesh.pool.state.fetch import FetchParameters
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch
 from mesh.pool.state.slots import SEQUENCE_BITS, Slots, is_end, slot_of
@@ -41,7 +41,7 @@ class Connection:
     """
 
     id: ConnectionId
-    client: Client
+    client: ClientIdentity
     fetching: Member | None = None
     guessed: bool = False
     barred: Member | None = None
@@ -65,7 +65,7 @@ class Connection:
 
 class Connections:
     def __init__(
-        self, topics: VirtualTopics, slots: Slots[Member], clients: Clients, pools: Pools, settings: PoolSettings
+        self, topics: VirtualTopics, slots: Slots[Member], clients: MemberIndex, pools: Pools, settings: PoolSettings
     ) -> None:
         self._topics = topics
         self._slots = slots
@@ -84,7 +84,7 @@ class Connections:
     def __len__(self) -> int:
         return len(self._connections)
 
-    def open(self, connection: ConnectionId, client: Client) -> None:
+    def open(self, connection: ConnectionId, client: ClientIdentity) -> None:
         self._connections[connection] = Connection(connection, client)
 
     def close(self, connection: ConnectionId) -> Connection | None:
@@ -101,7 +101,7 @@ class Connections:
         member = pool.members.by_id.get(MemberId(member_id)) if pool is not None else None
         return member is not None and not self._connections[connection].may_be(member)
 
-    def fetching_member(self, state: Connection, request: FetchRequest, now: float) -> tuple[Member | None, bool]:
+    def fetching_member(self, state: Connection, request: FetchParameters, now: float) -> tuple[Member | None, bool]:
         """Whose Fetch this is, and whether that is a guess: its offsets tell; then its connection; then who is known to
         be about to fetch. None while that has to be waited for, or nobody is let in. Raises SlotsExhausted."""
         guessed = False
@@ -185,7 +185,7 @@ class Connections:
         if fetch.connection in self._connections:
             self._connections[fetch.connection].strangers.discard(fetch)
 
-    def _owner_of_offsets(self, state: Connection, request: FetchRequest) -> Member | None:
+    def _owner_of_offsets(self, state: Connection, request: FetchParameters) -> Member | None:
         """The member to whom an offset of the request belongs: one in its window, or where a new window begins."""
         for asked in request.partitions:
             owner = self._slots.owner(slot_of(asked.offset)) if asked.offset >= 0 else None
@@ -255,7 +255,7 @@ class Connections:
         for member in (one, other):
             for source, window in member.windows.items():
                 held = [delivery.span for delivery in window]
-                pool.serving.notes.add(Kind.CORRECTED, source, held, member.holder)
+                pool.serving.notes.add(DeliveryEventType.CORRECTED, source, held, member.holder)
         pool.members.by_id[one.id], pool.members.by_id[other.id] = one, other
 
 
@@ -267,7 +267,7 @@ def _discard(connections: dict[Member, set[Connection]], member: Member, state: 
             del connections[member]
 
 
-def is_of_an_earlier_run(request: FetchRequest) -> bool:
+def is_of_an_earlier_run(request: FetchParameters) -> bool:
     """Whether all offsets look like virtual ones, given that none of them belongs to anybody."""
     return bool(request.partitions) and all(
         asked.offset >> SEQUENCE_BITS > 0 and not is_end(asked.offset) for asked in request.partitions

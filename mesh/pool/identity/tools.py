@@ -16,7 +16,7 @@ from __future__ import annotations
 import fnmatch
 from typing import Final
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.identity.connections import Connection
 
 TOOL_CLIENT_IDS: Final = ("adminclient-*", "GetOffsetShell")
@@ -29,17 +29,17 @@ MOST_REMEMBERED: Final = 1_000
 
 class Tools:
     def __init__(self) -> None:
-        self._asked: dict[Client, float] = {}
+        self._asked: dict[ClientIdentity, float] = {}
         """When a client last asked for what only tools ask; oldest first."""
 
-    def noticed(self, client: Client, now: float) -> None:
+    def noticed(self, client: ClientIdentity, now: float) -> None:
         """It has just asked for what only tools ask."""
         self._asked.pop(client, None)
         self._asked[client] = now
         if len(self._asked) > MOST_REMEMBERED:
             del self._asked[next(iter(self._asked))]
 
-    def is_tool(self, state: Connection, client: Client, now: float) -> bool:
+    def is_tool(self, state: Connection, client: ClientIdentity, now: float) -> bool:
         if state.members:
             return False
         if any(fnmatch.fnmatchcase(client.id, pattern) for pattern in TOOL_CLIENT_IDS):

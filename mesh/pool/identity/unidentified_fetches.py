@@ -8,12 +8,12 @@ from mesh.pool.common.effects import Answer, Effect
 from mesh.pool.common.ids import Ticket
 from mesh.pool.common.timers import Timers
 from mesh.pool.identity.connections import Connection, Connections
-from mesh.pool.state.fetch import FetchedPartition, FetchRequest, FetchResult
-from mesh.pool.state.partition import Fetch, Lane
+from mesh.pool.state.fetch import FetchedPartition, FetchParameters, FetchResult
+from mesh.pool.state.partition import Fetch, PartitionFetch
 from mesh.wire.errors import ErrorCode
 
 
-class Strangers:
+class UnidentifiedFetches:
     """They wait as long as they asked to, and are answered with nothing.
 
     parked: every Fetch that waits, of all pools too.
@@ -26,8 +26,8 @@ class Strangers:
         self._sequence = itertools.count(1)
         self.timers = Timers()
 
-    def park(self, state: Connection, ticket: Ticket, request: FetchRequest, now: float) -> None:
-        lanes = [Lane(asked.offset, asked.maximum) for asked in request.partitions]
+    def park(self, state: Connection, ticket: Ticket, request: FetchParameters, now: float) -> None:
+        lanes = [PartitionFetch(asked.offset, asked.maximum) for asked in request.partitions]
         stranger = Fetch(ticket, state.id, None, lanes, request, next(self._sequence), now)
         self._parked[ticket] = stranger
         state.strangers.add(stranger)

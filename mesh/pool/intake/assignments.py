@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from mesh.pool.common.delivery_events import Kind
+from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.effects import Effect, Gone, HurryUpstream, Report, SubscribeUpstream
 from mesh.pool.common.history import History
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.fetch.serving import Serving
-from mesh.pool.intake.backpressure import Demand
+from mesh.pool.intake.backpressure import Backpressure
 from mesh.pool.intake.truncation import highest_known, truncate
 from mesh.pool.leases.service import Leases
 from mesh.pool.offsets.commits import Commits
@@ -22,7 +22,7 @@ from mesh.pool.offsets.metadata import ForeignMetadata, Unpacked, unpack
 from mesh.pool.state.incarnations import UNKNOWN, Shared
 from mesh.pool.state.ledger import Ledger
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Partition, Standing
+from mesh.pool.state.partition import Ownership, Partition
 from mesh.pool.state.window import Available
 from mesh.records.batch import Batch
 from mesh.records.runs import count_with, singles
@@ -44,7 +44,7 @@ class Assignment:
     end: int = 0
 
 
-class Inflow:
+class Intake:
     """members: all that live, since each may hold something of a partition that goes away."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Inflow:
         serving: Serving,
         commits: Commits,
         leases: Leases,
-        demand: Demand,
+        demand: Backpressure,
         members: Iterable[Member],
         effects: list[Effect],
     ) -> None:
@@ -113,7 +113,7 @@ class Inflow:
         """Join the upstream groups again."""
         self._is_away = False
         for partition in self._serving.partitions.values():
-            partition.is_awaited = partition.standing is Standing.ABSENT
+            partition.is_awaited = partition.standing is Ownership.ABSENT
         self.topics_changed()
 
     def leave(self, cluster: ClusterName) -> None:
@@ -141,17 +141,17 @@ class Inflow:
         """The whole assignment on one cluster after a rebalance."""
         kept = {assignment.partition for assignment in assignments}
         for source, partition in self._serving.partitions.items():
-            if source.cluster == cluster and source not in kept and partition.standing is not Standing.ABSENT:
+            if source.cluster == cluster and source not in kept and partition.standing is not Ownership.ABSENT:
                 self._lose(partition)
         for assignment in assignments:
             source = assignment.partition
             partition = self._serving.partition(source)
-            if not (assignment.resumed and partition.standing is not Standing.ABSENT):
-                if partition.standing is not Standing.ABSENT:
+            if not (assignment.resumed and partition.standing is not Ownership.ABSENT):
+                if partition.standing is not Ownership.ABSENT:
                     self._lose(partition)
                 self._begin(partition, assignment, now)
             partition.end = max(assignment.end, partition.end if assignment.resumed else 0)
-            partition.standing = Standing.ACTIVE
+            partition.standing = Ownership.ACTIVE
             partition.is_unopened = False
             self._demand.forget(partition)
             self._serving.distribution.activate(partition, now)
@@ -177,13 +177,13 @@ class Inflow:
             partition = self._serving.partitions.get(source)
             if partition is not None and partition.is_active:
                 self._serving.distribution.suspend(partition)
-                partition.standing = Standing.SUSPENDED
+                partition.standing = Ownership.SUSPENDED
 
     def lost(self, sources: Iterable[UpstreamPartition]) -> None:
         """Others own these already."""
         for source in sources:
             partition = self._serving.partitions.get(source)
-            if partition is not None and partition.standing is not Standing.ABSENT:
+            if partition is not None and partition.standing is not Ownership.ABSENT:
                 self._lose(partition)
 
     def engine_failed(self, cluster: ClusterName) -> None:
@@ -195,7 +195,7 @@ class Inflow:
     def received(self, source: UpstreamPartition, batches: Sequence[Batch], now: float, gap: Gap = Gap.UNKNOWN) -> None:
         """gap: what offsets are that none of the batches has."""
         partition = self._serving.partitions.get(source)
-        if partition is None or partition.standing is Standing.ABSENT:
+        if partition is None or partition.standing is Ownership.ABSENT:
             return
         fresh: list[Available] = []
         for batch in batches:
@@ -239,7 +239,7 @@ class Inflow:
     def reached_end(self, source: UpstreamPartition, offset: int, gap: Gap = Gap.UNKNOWN) -> None:
         """gap: what those offsets below this one are that did not come."""
         partition = self._serving.partitions.get(source)
-        if partition is not None and partition.standing is not Standing.ABSENT:
+        if partition is not None and partition.standing is not Ownership.ABSENT:
             if offset > partition.ledger.received:
                 self._passed(partition, offset, gap)
             partition.ledger.reach(offset, partition.is_leased)
@@ -250,10 +250,10 @@ class Inflow:
         source, first, last = partition.source, partition.ledger.received, offset - 1
         match gap:
             case Gap.EMPTY:
-                self._serving.notes.add(Kind.EMPTY, source, [Span(first, last)])
+                self._serving.notes.add(DeliveryEventType.EMPTY, source, [Span(first, last)])
             case Gap.DELETED:
                 spans = partition.ledger.unsettled(first, last)
-                self._serving.notes.add(Kind.DELETED, source, spans)
+                self._serving.notes.add(DeliveryEventType.DELETED, source, spans)
                 if count := sum(map(len, spans)):
                     self._effects.append(Gone(self.group, source, Span(first, last), count, was_read=False))
                 partition.ledger.reach(offset, at_once=True)
@@ -281,23 +281,23 @@ class Inflow:
         """The offsets of a partition begin anew: what was known of it is void, also what is stored upstream, how far
         its log went, and the id of its topic."""
         partition = self._serving.partitions.get(source)
-        if partition is None or partition.standing is Standing.ABSENT:
+        if partition is None or partition.standing is Ownership.ABSENT:
             return
         fields = {"group": self.group, "partition": str(source), "start": start, "reason": reason}
         self._effects.append(Report("an upstream partition begins anew", fields, "warning"))
         self._demand.begin_anew(partition)
-        self._lose(partition, Kind.RESET)
+        self._lose(partition, DeliveryEventType.RESET)
         partition.ledger, partition.end = Ledger(start), start
         self._topic_ids.pop((source.cluster, source.topic), None)
         partition.live_on(Shared(0, is_certain=True), None)
         self._serving.notes.began(source, start, ())
-        partition.standing = Standing.ACTIVE
+        partition.standing = Ownership.ACTIVE
         self._serving.distribution.activate(partition, now)
 
     def truncated(self, source: UpstreamPartition, offset: int, now: float) -> None:
         """The log is the one that was read, or that the stored leader epoch speaks of, only up to `offset`."""
         partition = self._serving.partitions.get(source)
-        if partition is None or partition.standing is Standing.ABSENT:
+        if partition is None or partition.standing is Ownership.ABSENT:
             return
         # What stands above it is not known before it is told anew.
         partition.end = min(partition.end, offset)
@@ -308,7 +308,7 @@ class Inflow:
         fields = {"group": self.group, "partition": str(source), "span": str(Span(offset, known))}
         event = "records and acknowledgements discarded: an upstream log was truncated"
         self._effects.append(Report(event, fields, "warning"))
-        self._serving.notes.add(Kind.TRUNCATED, source, [Span(offset, known)])
+        self._serving.notes.add(DeliveryEventType.TRUNCATED, source, [Span(offset, known)])
         truncate(partition, offset, self._serving, self._members)
         if partition.is_active:
             self._serving.distribution.activate(partition, now)
@@ -361,10 +361,10 @@ class Inflow:
         """Its engine is gone, and tells no more if a topic is another one."""
         self._topic_ids = {topic: topic_id for topic, topic_id in self._topic_ids.items() if topic[0] != cluster}
 
-    def _lose(self, partition: Partition, kind: Kind = Kind.REVOKED) -> None:
+    def _lose(self, partition: Partition, kind: DeliveryEventType = DeliveryEventType.REVOKED) -> None:
         self._serving.notes.void(kind, partition.source)
         self._serving.void(partition, self._members)
-        partition.standing = Standing.ABSENT
+        partition.standing = Ownership.ABSENT
         self._commits.gone([partition.source])
         self._demand.forget(partition)
 

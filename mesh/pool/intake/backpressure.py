@@ -17,7 +17,7 @@ from mesh.pool.state.partition import Partition
 from mesh.records.spans import ClusterName
 
 
-class Demand:
+class Backpressure:
     def __init__(self, group: GroupId, settings: PoolSettings, shared: MemoryBudget, effects: list[Effect]) -> None:
         self._group = group
         self._settings = settings

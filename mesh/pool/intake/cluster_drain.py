@@ -13,15 +13,15 @@ from mesh.pool.common.effects import Effect, LeaveUpstream, Report
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.timers import Timer, Timers
 from mesh.pool.fetch.serving import Serving
-from mesh.pool.intake.assignments import Inflow
-from mesh.pool.intake.backpressure import Demand
+from mesh.pool.intake.assignments import Intake
+from mesh.pool.intake.backpressure import Backpressure
 from mesh.pool.offsets.commits import Commits
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Partition
 from mesh.records.spans import ClusterName
 
 
-class Leaving:
+class ClusterDrain:
     """members: all that live."""
 
     def __init__(
@@ -30,8 +30,8 @@ class Leaving:
         timers: Timers,
         serving: Serving,
         commits: Commits,
-        inflow: Inflow,
-        demand: Demand,
+        inflow: Intake,
+        demand: Backpressure,
         members: Iterable[Member],
         effects: list[Effect],
     ) -> None:

@@ -14,13 +14,13 @@ from mesh.pool.common.effects import Effect, LeaveUpstream, Report
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.timers import Timer, Timers
 from mesh.pool.fetch.serving import Serving
-from mesh.pool.intake.assignments import Inflow
-from mesh.pool.intake.backpressure import Demand
+from mesh.pool.intake.assignments import Intake
+from mesh.pool.intake.backpressure import Backpressure
 from mesh.pool.offsets.commits import Commits
 from mesh.pool.state.member import Member
 
 
-class Duty(Enum):
+class DrainState(Enum):
     """What a pool does now."""
 
     SERVING = "serving"
@@ -28,7 +28,7 @@ class Duty(Enum):
     DRAINED = "drained"
 
 
-class Draining:
+class PoolDrain:
     """members: all that live."""
 
     def __init__(
@@ -37,8 +37,8 @@ class Draining:
         timers: Timers,
         serving: Serving,
         commits: Commits,
-        inflow: Inflow,
-        demand: Demand,
+        inflow: Intake,
+        demand: Backpressure,
         members: Iterable[Member],
         effects: list[Effect],
     ) -> None:
@@ -51,7 +51,7 @@ class Draining:
         self._members = members
         self._effects = effects
         self._deadline: Timer | None = None
-        self.duty = Duty.SERVING
+        self.duty = DrainState.SERVING
 
     @property
     def held(self) -> int:
@@ -60,9 +60,9 @@ class Draining:
 
     def begin(self, grace: float, now: float) -> None:
         """Give nothing any more; members have `grace` seconds to commit what they hold."""
-        if self.duty is not Duty.SERVING:
+        if self.duty is not DrainState.SERVING:
             return
-        self.duty = Duty.DRAINING
+        self.duty = DrainState.DRAINING
         distribution = self._serving.distribution
         distribution.is_stopped = self._demand.is_stopped = True
         for partition in self._serving.partitions.values():
@@ -76,24 +76,24 @@ class Draining:
 
     def begin_away(self) -> None:
         """A pool that begins while its group is drained here: it does not even join upstream."""
-        self.duty = Duty.DRAINED
+        self.duty = DrainState.DRAINED
         self._serving.distribution.is_stopped = self._demand.is_stopped = True
         self._inflow.withdraw()
 
     def go_on(self, now: float) -> None:
         """At the end of each step: leave as soon as there is nothing to wait for."""
-        if self.duty is not Duty.DRAINING or not self._commits.is_idle or self.held:
+        if self.duty is not DrainState.DRAINING or not self._commits.is_idle or self.held:
             return
         if not any(partition.dying for partition in self._serving.partitions.values()):
             self._leave(now)
 
     def cancel(self, now: float) -> None:
         """Serve again."""
-        if self.duty is Duty.SERVING:
+        if self.duty is DrainState.SERVING:
             return
         if self._deadline is not None:
             self._deadline.cancel()
-        self.duty = Duty.SERVING
+        self.duty = DrainState.SERVING
         distribution = self._serving.distribution
         distribution.is_stopped = self._demand.is_stopped = False
         self._inflow.come_back()
@@ -104,11 +104,11 @@ class Draining:
         self._effects.append(Report("a pool is not drained any more", {"group": self._group}))
 
     def _leave(self, now: float) -> None:
-        if self.duty is not Duty.DRAINING:
+        if self.duty is not DrainState.DRAINING:
             return
         if self._deadline is not None:
             self._deadline.cancel()
-        self.duty = Duty.DRAINED
+        self.duty = DrainState.DRAINED
         forfeited = self.held
         self._effects.append(LeaveUpstream(self._group, self._commits.unstored(self._serving.partitions.values())))
         self._inflow.withdraw()

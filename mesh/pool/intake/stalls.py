@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.timers import Timers
-from mesh.pool.state.partition import Partition, Standing
+from mesh.pool.state.partition import Ownership, Partition
 from mesh.records.spans import ClusterName, UpstreamPartition
 
 STALLED = 30.0
@@ -38,7 +38,7 @@ class Stalls:
         self._is_down = is_down
         self._timers = timers
         self._effects = effects
-        self._since: dict[UpstreamPartition, tuple[tuple[Standing, int], float]] = {}
+        self._since: dict[UpstreamPartition, tuple[tuple[Ownership, int], float]] = {}
         """How each partition that should bring something stood, and since when it stands like that."""
         self._told: set[UpstreamPartition] = set()
         timers.at(now + LOOK, self._look)
@@ -65,11 +65,11 @@ class Stalls:
         if self._is_down(partition.source.cluster):
             return False
         match partition.standing:
-            case Standing.ACTIVE:
+            case Ownership.ACTIVE:
                 return bool(partition.waiting) and partition.ledger.received < partition.end
-            case Standing.SUSPENDED:
+            case Ownership.SUSPENDED:
                 return bool(partition.parked)
-            case Standing.ABSENT:
+            case Ownership.ABSENT:
                 return bool(partition.parked) and partition.is_awaited
 
     def _tell(self, partition: Partition, seconds: float) -> None:

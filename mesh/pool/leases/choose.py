@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.leases.acquire import available_spans
-from mesh.pool.leases.held import Holdings
+from mesh.pool.leases.held import HeldLeases
 from mesh.pool.offsets.commits import Commits
 from mesh.pool.state.leases import Lease, LeaseRequest, Range
 from mesh.pool.state.partition import Partition
@@ -25,8 +25,8 @@ USUAL_SIZE = 1_000.0
 """Bytes of a record of which nothing is known."""
 
 
-class Choosing:
-    def __init__(self, serving: Serving, commits: Commits, held: Holdings) -> None:
+class LeaseChoice:
+    def __init__(self, serving: Serving, commits: Commits, held: HeldLeases) -> None:
         self._serving = serving
         self._commits = commits
         self._held = held

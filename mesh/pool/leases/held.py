@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mesh.pool.common.delivery_events import Kind
+from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.history import UNSENT, Cause
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import VirtualTopics
@@ -15,7 +15,7 @@ from mesh.pool.offsets.commits import Commits
 from mesh.pool.offsets.metadata import size_of_leases
 from mesh.pool.state.incarnations import shared
 from mesh.pool.state.leases import HolderId, Lease, Leased, LeaseId, NoRoom, Range, holder_of, stored_leases
-from mesh.pool.state.partition import Partition, Standing
+from mesh.pool.state.partition import Ownership, Partition
 from mesh.pool.state.window import Delivery
 from mesh.records.span_lists import apart, at_or_above, below, joined, within, without
 from mesh.records.spans import Span, TopicName, UpstreamPartition
@@ -42,7 +42,7 @@ class Named:
         return [Range(self.partition.source, span, self.topic_id) for span in spans]
 
 
-class Holdings:
+class HeldLeases:
     def __init__(self, settings: PoolSettings, topics: VirtualTopics, serving: Serving, commits: Commits) -> None:
         self._settings = settings
         self._topics = topics
@@ -57,7 +57,7 @@ class Holdings:
         taken = acquire(self._serving.distribution, partition, spans, now)
         for part, history in taken:
             partition.leased[part.first] = Leased(part, history, lease)
-            self._notes.add(Kind.LEASED, partition.source, [part], holder_of(lease), history.count + 1)
+            self._notes.add(DeliveryEventType.LEASED, partition.source, [part], holder_of(lease), history.count + 1)
         if taken:
             lease.lives[partition.source] = partition.life
         self._changed(partition)
@@ -89,7 +89,7 @@ class Holdings:
     @staticmethod
     def _is_absent(lease: Lease, partition: Partition, topic_id: str | None) -> bool:
         """Also a partition that has just come, while nobody has said of which topic it is."""
-        if partition.standing is Standing.ABSENT:
+        if partition.standing is Ownership.ABSENT:
             return True
         same = shared(lease.lives.get(partition.source), partition.life, topic_id)
         return topic_id is not None and not same.is_certain and partition.life.topic_id is None
@@ -136,7 +136,7 @@ class Holdings:
                 partition.leased[rest.first] = Leased(rest, leased.history, lease)
             for part in within([leased.span], [each.span]):
                 partition.ledger.settle(part.first, part.last)
-                self._notes.add(Kind.ACKNOWLEDGED, partition.source, [part], holder_of(lease))
+                self._notes.add(DeliveryEventType.ACKNOWLEDGED, partition.source, [part], holder_of(lease))
             self._changed(partition)
 
     def give_back(self, lease: Lease, cause: Cause, now: float) -> None:
@@ -155,7 +155,7 @@ class Holdings:
         for span, history in partition.ahead.take(spans):
             partition.leased[span.first] = Leased(span, history, lease)
             lease.lives[partition.source] = partition.life
-            self._notes.add(Kind.LEASED, partition.source, [span], holder_of(lease), history.count + 1)
+            self._notes.add(DeliveryEventType.LEASED, partition.source, [span], holder_of(lease), history.count + 1)
 
     def changed(self, lease: Lease) -> None:
         """Something of it that is stored with each of its partitions."""

@@ -18,10 +18,10 @@ from mesh.pool.common.timers import Timers
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.leases.acquire import available_spans
-from mesh.pool.leases.choose import Choosing, Chosen
-from mesh.pool.leases.held import Holdings, Named
+from mesh.pool.leases.choose import Chosen, LeaseChoice
+from mesh.pool.leases.held import HeldLeases, Named
 from mesh.pool.leases.presence import Presence
-from mesh.pool.leases.store import Needed, Storing
+from mesh.pool.leases.store import LeaseStore, Needed
 from mesh.pool.offsets.commits import Commits
 from mesh.pool.state.incarnations import EndedLeases
 from mesh.pool.state.leases import (
@@ -74,13 +74,13 @@ class Leases:
         self._group = group
         self._settings = settings
         self._serving = serving
-        self._held = Holdings(settings, topics, serving, commits)
-        self._choosing = Choosing(serving, commits, self._held)
+        self._held = HeldLeases(settings, topics, serving, commits)
+        self._choosing = LeaseChoice(serving, commits, self._held)
         self._timers = timers
         self._effects = effects
         self._leases: dict[LeaseId, Lease] = {}
         self._ended = EndedLeases()
-        self._storing = Storing(settings.commit_timeout, timers, effects)
+        self._storing = LeaseStore(settings.commit_timeout, timers, effects)
         self._presence = Presence(settings.presence, timers)
         self._weighed: set[TopicName] = set()
         """Of which somebody wanted leases in bytes."""

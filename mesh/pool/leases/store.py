@@ -38,7 +38,7 @@ class _Request:
     undo: Callable[[float], None]
 
 
-class Storing:
+class LeaseStore:
     """timeout: seconds."""
 
     def __init__(self, timeout: float, timers: Timers, effects: list[Effect]) -> None:

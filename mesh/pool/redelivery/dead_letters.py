@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mesh.pool.common.delivery_events import Holder, Kind, Notes
+from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType, Holder
 from mesh.pool.common.effects import DeadLetterUpstream, Effect, Report
 from mesh.pool.common.history import Redelivery
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.timers import Timers
 from mesh.pool.distribution.distribution import Distribution
-from mesh.pool.state.partition import Partition, Standing
+from mesh.pool.state.partition import Ownership, Partition
 from mesh.pool.state.window import Available
 from mesh.records.spans import Span
 
@@ -24,7 +24,7 @@ class DeadLetters:
         timers: Timers,
         distribution: Distribution,
         effects: list[Effect],
-        notes: Notes,
+        notes: DeliveryEvents,
     ) -> None:
         self._group = group
         self._redelivery = redelivery
@@ -52,7 +52,7 @@ class DeadLetters:
     def ended(self, partition: Partition, offset: int, error: str, now: float) -> None:
         """An attempt to write the record at an upstream offset; error: why it failed, "" if it did not."""
         available = partition.dying.get(offset)
-        if available is None or partition.standing is Standing.ABSENT:
+        if available is None or partition.standing is Ownership.ABSENT:
             return
         fields: dict[str, object] = {"group": self._group, "partition": str(partition.source), "offset": offset}
         if error:
@@ -64,7 +64,9 @@ class DeadLetters:
         partition.ledger.settle(offset, available.batch.last)
         self._distribution.touched.add(partition)
         history, span = available.history, Span(offset, available.batch.last)
-        self._notes.add(Kind.DEAD_LETTERED, partition.source, [span], Holder(history.member), history.count)
+        self._notes.add(
+            DeliveryEventType.DEAD_LETTERED, partition.source, [span], Holder(history.member), history.count
+        )
         fields["member"] = history.member
         self._effects.append(Report("a record was given up as a dead letter", fields, "warning"))
 

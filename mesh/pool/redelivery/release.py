@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from mesh.pool.common.delivery_events import Notes
+from mesh.pool.common.delivery_events import DeliveryEvents
 from mesh.pool.common.history import Cause, History
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.distribution.distribution import Distribution
-from mesh.pool.distribution.slicing import Cutting, can_be_cut
+from mesh.pool.distribution.slicing import Slicing, can_be_cut
 from mesh.pool.redelivery.dead_letters import DeadLetters
 from mesh.pool.redelivery.rereads import Rereads
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Partition, Released, Standing
+from mesh.pool.state.partition import Ownership, Partition, Released
 from mesh.pool.state.slots import Slot
 from mesh.pool.state.window import Available, Delivery
 from mesh.records.runs import singles
 from mesh.records.spans import Span, UpstreamPartition
 
 
-class GivingUp:
+class Releases:
     def __init__(
         self,
         settings: PoolSettings,
         timers: Timers,
         partitions: Mapping[UpstreamPartition, Partition],
         distribution: Distribution,
-        cutting: Cutting,
+        cutting: Slicing,
         rereads: Rereads,
         dead_letters: DeadLetters,
-        notes: Notes,
+        notes: DeliveryEvents,
     ) -> None:
         self._redelivery = settings.redelivery
         self._others_first = settings.others_first
@@ -60,7 +60,7 @@ class GivingUp:
             deliveries = member.windows[source].release()
             for delivery in deliveries:
                 self._distribution.free(member, len(delivery))
-                if partition.standing is not Standing.ABSENT:
+                if partition.standing is not Ownership.ABSENT:
                     is_first = delivery is deliveries[0]
                     if self._notes.is_kept:
                         count = delivery.history.count + 1

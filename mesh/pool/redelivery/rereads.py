@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mesh.pool.common.delivery_events import Kind, Notes
+from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
 from mesh.pool.common.effects import Effect, Gone, Report, RereadUpstream
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.distribution.distribution import Distribution
-from mesh.pool.distribution.slicing import Cutting
+from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Partition, Released
 from mesh.pool.state.window import Available, Delivery, Window
@@ -77,7 +77,7 @@ class Owner:
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class RereadRequest:
     """A span that is being read again: for a member's replay (delivery, in window), or for anybody (released).
 
     token: names it to the engine. What comes for another token was asked for before its partition was lost, or by way
@@ -100,10 +100,10 @@ class Rereads:
         settings: PoolSettings,
         timers: Timers,
         distribution: Distribution,
-        cutting: Cutting,
+        cutting: Slicing,
         replays: Replays,
         effects: list[Effect],
-        notes: Notes,
+        notes: DeliveryEvents,
         ready: Callable[[Window, float], None],
         put_back: Callable[[Partition, Available], None],
     ) -> None:
@@ -117,7 +117,7 @@ class Rereads:
         self._notes = notes
         self._ready = ready
         self._put_back = put_back
-        self._under_way: dict[UpstreamPartition, Request] = {}
+        self._under_way: dict[UpstreamPartition, RereadRequest] = {}
         self._wanted: dict[UpstreamPartition, dict[Delivery, Owner]] = {}
         self._tokens = itertools.count(1)
         self._resting: set[UpstreamPartition] = set()
@@ -197,17 +197,17 @@ class Rereads:
         self._resting.discard(partition.source)
         self.pump(partition)
 
-    def _next(self, partition: Partition) -> Request | None:
+    def _next(self, partition: Partition) -> RereadRequest | None:
         wanted = self._wanted.get(partition.source, {})
         while wanted:
             delivery, owner = next(iter(wanted.items()))
             del wanted[delivery]
             if delivery.held and delivery.batch is None:
-                return Request(next(self._tokens), _chunk(Span(delivery.first, delivery.last)), (owner, delivery))
+                return RereadRequest(next(self._tokens), _chunk(Span(delivery.first, delivery.last)), (owner, delivery))
         has_room = partition.backlog_bytes * 2 < self._settings.partition_budget
         if partition.released and (has_room or partition.is_full):  # what fills it may not be given before these
             released: Released = partition.released.peekitem(0)[1]
-            return Request(next(self._tokens), _chunk(released.span), released)
+            return RereadRequest(next(self._tokens), _chunk(released.span), released)
         return None
 
     def _back_to_backlog(
@@ -216,7 +216,7 @@ class Rereads:
         released: Released,
         span: Span,
         covered: list[Batch],
-        request: Request,
+        request: RereadRequest,
         now: float,
     ) -> None:
         if partition.released.get(released.span.first) is not released:
@@ -237,7 +237,7 @@ class Rereads:
         delivery: Delivery,
         span: Span,
         covered: list[Batch],
-        request: Request,
+        request: RereadRequest,
         now: float,
     ) -> None:
         if not delivery.held or delivery.batch is not None:
@@ -265,7 +265,7 @@ class Rereads:
             if part.batch is not None and part.held:
                 self._replays.keep(owner.window, part)
 
-    def _skip_empty(self, partition: Partition, span: Span, covered: list[Batch], request: Request) -> None:
+    def _skip_empty(self, partition: Partition, span: Span, covered: list[Batch], request: RereadRequest) -> None:
         """Where no record is left upstream there is nothing to process: it counts as settled. What was deleted is told;
         gaps that compaction left, and the markers of transactions, are usual."""
         self._distribution.touched.add(partition)
@@ -278,7 +278,7 @@ class Rereads:
             gone = cut_out(gone, Span(batch.base, batch.last))
         for each in empty:
             partition.ledger.settle_empty(each.first, each.last)
-        self._notes.add(Kind.GONE, partition.source, empty)
+        self._notes.add(DeliveryEventType.GONE, partition.source, empty)
         if count := sum(map(len, gone)):
             self._effects.append(Gone(self._group, partition.source, span, count, was_read=True))
 

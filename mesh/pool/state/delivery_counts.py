@@ -23,7 +23,7 @@ class Counted:
     count: int
 
 
-class Counts:
+class DeliveryCounts:
     def __init__(self, counted: Iterable[Counted] = ()) -> None:
         self._spans: SortedDict[int, tuple[int, int]] = SortedDict()
         for each in counted:

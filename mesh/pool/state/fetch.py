@@ -16,7 +16,7 @@ from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
 
 
-class FetchPartition(NamedTuple):
+class RequestedPartition(NamedTuple):
     """One partition of a Fetch request, in virtual terms. maximum: partition_max_bytes."""
 
     topic: TopicName | None
@@ -26,10 +26,10 @@ class FetchPartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchParameters:
     """maximum: max_bytes; minimum: min_bytes; wait: seconds (max_wait_ms)."""
 
-    partitions: Sequence[FetchPartition]
+    partitions: Sequence[RequestedPartition]
     minimum: int
     maximum: int
     wait: float

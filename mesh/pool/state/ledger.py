@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sortedcontainers import SortedDict, SortedSet
 
-from mesh.pool.state.delivery_counts import Counted, Counts
+from mesh.pool.state.delivery_counts import Counted, DeliveryCounts
 from mesh.records.batch import Batch
 from mesh.records.runs import MOST_EMPTY, keep_spans
 from mesh.records.sorted_spans import around, before
@@ -69,7 +69,7 @@ class Ledger:
         self._empty_from: int | None = None
         """Where the offsets without records begin that end at `received`, and count with what comes next."""
         self._covered: int | None = None
-        self._counts = Counts(counts)
+        self._counts = DeliveryCounts(counts)
         for span in settled:
             self.settle(span.first, span.last)
         self._stored_version = self.version if stored.offset >= position else -1
@@ -213,7 +213,7 @@ class Ledger:
     # What was delivered in vain
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> DeliveryCounts:
         """Of what is not settled."""
         return self._counts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.delivery_events import Holder
 from mesh.pool.common.ids import ConnectionId, GroupId, MemberId, Ticket
 from mesh.pool.common.settings import Acknowledge
@@ -68,7 +68,7 @@ class Member:
         group: GroupId,
         id: MemberId,
         slots: Slots[Member],
-        client: Client,
+        client: ClientIdentity,
         acknowledge: Acknowledge,
         flow: Flow,
         now: float,

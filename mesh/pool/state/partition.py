@@ -15,12 +15,12 @@ from sortedcontainers import SortedDict
 from mesh.pool.common.history import History
 from mesh.pool.common.ids import ConnectionId, Ticket
 from mesh.pool.common.timers import Timer
-from mesh.pool.state.fetch import FetchRequest
+from mesh.pool.state.fetch import FetchParameters
 from mesh.pool.state.incarnations import Life, Shared
 from mesh.pool.state.leases import Leased
 from mesh.pool.state.ledger import Ledger
 from mesh.pool.state.member import Member
-from mesh.pool.state.released_unread import Ahead
+from mesh.pool.state.released_unread import ReleasedUnread
 from mesh.pool.state.slots import Slot
 from mesh.pool.state.window import Available, Window
 from mesh.records.batch import Batch
@@ -40,7 +40,7 @@ class Violation(Exception):
     """The state of a pool contradicts itself. Its pool is closed, loudly; the process and the other pools go on."""
 
 
-class Standing(Enum):
+class Ownership(Enum):
     """ABSENT: another process's, or not assigned yet. SUSPENDED: revoked, and may come back. ACTIVE: ours."""
 
     ABSENT = "absent"
@@ -104,7 +104,7 @@ class Partition:
 
     def __init__(self, source: UpstreamPartition) -> None:
         self.source = source
-        self.standing = Standing.ABSENT
+        self.standing = Ownership.ABSENT
         self.ledger = Ledger(0)
         self.life = Life()
         self.end = 0
@@ -119,11 +119,11 @@ class Partition:
         self.released: SortedDict[int, Released] = SortedDict()
         self.dying: dict[int, Available] = {}
         self.leased: SortedDict[int, Leased] = SortedDict()
-        self.ahead = Ahead()
+        self.ahead = ReleasedUnread()
         self.resting: SortedDict[int, Released] = SortedDict()
-        self.parked: dict[Fetch, Lane] = {}
-        self.waiting: dict[Fetch, Lane] = {}
-        self.aside: dict[Fetch, Lane] = {}
+        self.parked: dict[Fetch, PartitionFetch] = {}
+        self.waiting: dict[Fetch, PartitionFetch] = {}
+        self.aside: dict[Fetch, PartitionFetch] = {}
         self.keepers: dict[Absence, None] = {}
         self.given = -1
 
@@ -145,15 +145,15 @@ class Partition:
 
     @property
     def is_active(self) -> bool:
-        return self.standing is Standing.ACTIVE
+        return self.standing is Ownership.ACTIVE
 
     @property
     def has_more(self) -> bool:
         """Whether records are known to be there that no member holds, or may be: a client must not take what it was
         given for all there is. What another process has of the topic does not count."""
-        if self.standing is Standing.ABSENT:
+        if self.standing is Ownership.ABSENT:
             return self.is_awaited or self.is_unopened
-        if self.standing is not Standing.ACTIVE or self.ledger.received < self.end:
+        if self.standing is not Ownership.ACTIVE or self.ledger.received < self.end:
             return True
         return bool(self.backlog or self.released or self.keepers)
 
@@ -250,7 +250,7 @@ class Absence:
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class PartitionFetch:
     """One partition of one Fetch.
 
     partition, window: None where the Fetch only waits (an unknown topic, or a client of an earlier run).
@@ -305,8 +305,8 @@ class Fetch:
         ticket: Ticket,
         connection: ConnectionId,
         member: Member | None,
-        lanes: list[Lane],
-        request: FetchRequest,
+        lanes: list[PartitionFetch],
+        request: FetchParameters,
         sequence: int,
         now: float,
     ) -> None:
@@ -338,20 +338,20 @@ class Fetch:
         would ask again at once, thousands of times a second. A replay does not wait for more to come with it."""
         return self.size > 0 and (self.size >= self.minimum or self.replays)
 
-    def fitting(self, lane: Lane, batch: Batch, offsets: int = NO_LIMIT) -> int:
+    def fitting(self, lane: PartitionFetch, batch: Batch, offsets: int = NO_LIMIT) -> int:
         """How many batches of a run there is room for, of those that begin within the first `offsets` offsets. A first
         batch above the limits is sent all the same (KIP-74)."""
         room = min(self.maximum - self.size, lane.maximum - lane.size)
         return fitting(batch, room, offsets) or int(self.size == 0)
 
-    def collect(self, lane: Lane, available: Available) -> None:
+    def collect(self, lane: PartitionFetch, available: Available) -> None:
         if lane.collected is None:
             lane.collected = []
         lane.collected.append(available)
         lane.size += available.size
         self.size += available.size
 
-    def replay(self, lane: Lane, batch: Batch, end: int) -> None:
+    def replay(self, lane: PartitionFetch, batch: Batch, end: int) -> None:
         """end: the virtual offset behind it."""
         if lane.replay is None:
             lane.replay = []

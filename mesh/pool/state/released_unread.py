@@ -13,7 +13,7 @@ from mesh.records.sorted_spans import around
 from mesh.records.spans import Span
 
 
-class Ahead:
+class ReleasedUnread:
     """Of one partition; no offset is in two of them. O(log spans) for each span."""
 
     __slots__ = ("_spans",)

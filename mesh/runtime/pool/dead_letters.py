@@ -14,7 +14,7 @@ Ended: TypeAlias = Callable[[str], None]
 Bury: TypeAlias = Callable[[DeadLetterUpstream, Ended], None]
 
 
-class DeadLetterOffice:
+class DeadLetterForwarder:
     """topic: in which {topic} stands for that of the record. writer: of a cluster."""
 
     def __init__(self, topic: str, writer: Callable[[ClusterName], DeadLetterWriter]) -> None:

@@ -7,14 +7,14 @@ from typing import TypeAlias, assert_never
 
 from mesh.pool.common.effects import DeadLetterUpstream, Effect
 from mesh.pool.common.ids import GroupId
-from mesh.pool.core import VirtualCluster
+from mesh.pool.core import PoolCore
 from mesh.pool.intake.assignments import Assignment
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName
 from mesh.runtime.pool.engines import Engines
 from mesh.telemetry.metrics import Metrics
-from mesh.telemetry.problem_watch import TroubleWatch
-from mesh.telemetry.upstream_health import Troubles
+from mesh.telemetry.problem_watch import ProblemWatch
+from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.engine import (
     Assigned,
     Committed,
@@ -45,22 +45,22 @@ OfAssignment: TypeAlias = Assigned | Unopened | Revoked | Lost
 OfSource: TypeAlias = SourceDown | SourceUp | GroupDown | GroupUp | ReadingDown | ReadingUp | EngineFailed
 
 
-class UpstreamEvents:
+class EngineEvents:
     """now: seconds. carry_out: what the pools decide."""
 
     def __init__(
         self,
-        cluster: VirtualCluster,
+        cluster: PoolCore,
         engines: Engines,
         metrics: Metrics,
-        troubles: Troubles,
+        troubles: UpstreamHealth,
         now: Callable[[], float],
         carry_out: Callable[[Sequence[Effect]], None],
     ) -> None:
         self._cluster = cluster
         self._engines = engines
         self._metrics = metrics
-        self._watch = TroubleWatch(cluster.name, troubles, metrics)
+        self._watch = ProblemWatch(cluster.name, troubles, metrics)
         self._now = now
         self._carry_out = carry_out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.pool.common.effects import Gone, Report
 from mesh.telemetry.journal import Journal
 from mesh.telemetry.logs import get_logger
@@ -13,7 +13,7 @@ from mesh.telemetry.metrics import Metrics
 log = get_logger(__name__)
 
 
-class Telling:
+class Reports:
     """name: of the virtual cluster. journal: None where none is kept."""
 
     def __init__(self, name: str, metrics: Metrics, journal: Journal | None) -> None:
@@ -21,9 +21,9 @@ class Telling:
         self._metrics = metrics
         self._journal = journal
 
-    def tell(self, effect: Note | Gone | Report) -> None:
+    def tell(self, effect: DeliveryEvent | Gone | Report) -> None:
         match effect:
-            case Note():
+            case DeliveryEvent():
                 if self._journal is not None:
                     self._journal.add(self._name, effect)
             case Gone(group, partition, span, offsets, was_read):

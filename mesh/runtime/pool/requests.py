@@ -14,13 +14,13 @@ from mesh.apis import TABLE
 from mesh.apis.api import Authentication, Context, Endpoint, HandlerEffect
 from mesh.apis.dispatch import Work, begin
 from mesh.listener.admission import Admission
-from mesh.listener.audit import Audit
+from mesh.listener.audit import AuditLog
 from mesh.listener.connection import DownstreamConnection
 from mesh.pool.common.effects import Answer
 from mesh.pool.common.results import CommitResult
-from mesh.pool.core import VirtualCluster
+from mesh.pool.core import PoolCore
 from mesh.pool.state.fetch import Delivered, FetchResult
-from mesh.runtime.pool.step_loop import Steps
+from mesh.runtime.pool.step_loop import StepLoop
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.response_errors import error_of
@@ -51,14 +51,14 @@ class Requests:
     answer."""
 
     def __init__(
-        self, cluster: VirtualCluster, endpoint: Endpoint, metrics: Metrics, admission: Admission, steps: Steps
+        self, cluster: PoolCore, endpoint: Endpoint, metrics: Metrics, admission: Admission, steps: StepLoop
     ) -> None:
         self._cluster = cluster
         self.endpoint = endpoint
         self._metrics = metrics
         self._admission = admission
         self._steps = steps
-        self._audit = Audit(cluster.name, metrics)
+        self._audit = AuditLog(cluster.name, metrics)
         self._served = {key: api.versions for key, api in TABLE.items()}
         self._in_work: dict[Request, _InWork] = {}
 

@@ -18,7 +18,7 @@ from mesh.listener.authentication import Authenticator
 from mesh.listener.connection import DownstreamConnection
 from mesh.listener.limits import Descriptors, Gate, Limits
 from mesh.listener.security import ListenerSecurity
-from mesh.pool.common.delivery_events import Note
+from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.pool.common.effects import (
     Answer,
     AskUpstream,
@@ -31,21 +31,21 @@ from mesh.pool.common.effects import (
     SubscribeUpstream,
 )
 from mesh.pool.common.ids import ConnectionId, GroupId, Ticket
-from mesh.pool.core import VirtualCluster
+from mesh.pool.core import PoolCore
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.runtime.pool.administration import Administration
 from mesh.runtime.pool.dead_letters import Bury, bury_nothing
-from mesh.runtime.pool.engine_events import UpstreamEvents
+from mesh.runtime.pool.engine_events import EngineEvents
 from mesh.runtime.pool.engines import EngineFactory, Engines
-from mesh.runtime.pool.reports import Telling
+from mesh.runtime.pool.reports import Reports
 from mesh.runtime.pool.requests import Requests
-from mesh.runtime.pool.step_loop import Steps
-from mesh.runtime.pool.tool_queries import Questions
+from mesh.runtime.pool.step_loop import StepLoop
+from mesh.runtime.pool.tool_queries import ToolQueries
 from mesh.telemetry.journal import Journal
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
-from mesh.telemetry.upstream_health import Troubles
+from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.engine import Isolation
 from mesh.wire.connection import Request
 from mesh.wire.errors import ErrorCode
@@ -53,18 +53,18 @@ from mesh.wire.errors import ErrorCode
 log = get_logger(__name__)
 
 
-class VirtualClusterServer:
+class PoolRuntime:
     """create: makes the engine of a pool on an upstream cluster. refresh: look upstream for topics soon. bury: write a
     dead letter. journal: keeps one, if pools leave notes. isolation: by which the engines read."""
 
     def __init__(
         self,
-        cluster: VirtualCluster,
+        cluster: PoolCore,
         endpoint: Endpoint,
         metrics: Metrics,
         create: EngineFactory,
         refresh: Callable[[], None],
-        troubles: Troubles,
+        troubles: UpstreamHealth,
         administration: Administration,
         bury: Bury = bury_nothing,
         journal: Journal | None = None,
@@ -81,15 +81,15 @@ class VirtualClusterServer:
         self.versions = {key: (api.versions.lowest, api.versions.highest) for key, api in TABLE.items()}
         self._loop = asyncio.get_running_loop()
         self.admission = Admission(self.name, gate or Gate(Limits(), Descriptors(1 << 20)), metrics, self._loop.time)
-        self._steps = Steps(cluster, self._do, lambda connection: self._requests.work(connection))
+        self._steps = StepLoop(cluster, self._do, lambda connection: self._requests.work(connection))
         self._requests = Requests(cluster, endpoint, metrics, self.admission, self._steps)
         self.authenticator = Authenticator(self.name, metrics, self._requests.answer)
         self.engines = Engines(create, lambda pool, name, event: self._upstream.happened(pool, name, event))
-        self._upstream = UpstreamEvents(cluster, self.engines, metrics, troubles, self.now, self._steps.carry_out)
+        self._upstream = EngineEvents(cluster, self.engines, metrics, troubles, self.now, self._steps.carry_out)
         self._refresh = refresh
         self._bury = bury
-        self._telling = Telling(self.name, metrics, journal)
-        self.questions = Questions(administration, self._steps.carry_out)
+        self._telling = Reports(self.name, metrics, journal)
+        self.questions = ToolQueries(administration, self._steps.carry_out)
         self._connections: dict[ConnectionId, DownstreamConnection] = {}
         self._ids = itertools.count(1)
         self._draining = False
@@ -166,7 +166,7 @@ class VirtualClusterServer:
 
     # Changes, and the end
 
-    def step(self, step: Callable[[VirtualCluster, float], Sequence[Effect]]) -> None:
+    def step(self, step: Callable[[PoolCore, float], Sequence[Effect]]) -> None:
         """Let an operator do a step, at this time."""
         self._steps.carry_out(step(self.cluster, self.now()))
 
@@ -242,7 +242,7 @@ class VirtualClusterServer:
                 connection = self._requests.connection(ticket)
                 if connection is not None:
                     self.authenticator.carry_out(connection, effect)
-            case Note() | Gone() | Report():
+            case DeliveryEvent() | Gone() | Report():
                 self._telling.tell(effect)
             case _:
                 self.engines.command(effect)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mesh.pool.inspection import holding_commits
 from mesh.pool.pool import Pool
-from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.telemetry.metric_definitions import (
     BACKLOG_BYTES,
     BACKLOG_RECORDS,
@@ -28,7 +28,7 @@ from mesh.telemetry.metric_definitions import (
 )
 
 
-def samples_of(server: VirtualClusterServer) -> Iterator[Sample]:
+def samples_of(server: PoolRuntime) -> Iterator[Sample]:
     pools = server.cluster.pools
     yield Sample(CONNECTIONS, (server.name,), server.connections)
     yield Sample(UNREAD_BYTES, (server.name,), server.admission.unread)

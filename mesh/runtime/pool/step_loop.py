@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 
 from mesh.apis.api import HandlerEffect
 from mesh.listener.connection import DownstreamConnection
-from mesh.pool.core import VirtualCluster
+from mesh.pool.core import PoolCore
 
 
-class Steps:
+class StepLoop:
     """do: carries out one effect. work: lets a connection take up its next request. Both may cause further steps."""
 
     def __init__(
         self,
-        cluster: VirtualCluster,
+        cluster: PoolCore,
         do: Callable[[HandlerEffect], None],
         work: Callable[[DownstreamConnection], None],
     ) -> None:

@@ -14,7 +14,7 @@ from mesh.wire.connection import Request
 AT_A_TIME = 16
 
 
-class Questions:
+class ToolQueries:
     """Those of one virtual cluster. carry_out: takes the answers."""
 
     def __init__(self, administration: Administration, carry_out: Callable[[Sequence[HandlerEffect]], None]) -> None:

@@ -25,8 +25,8 @@ from mesh.wire.client.groups import (
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
     STABLE,
-    DescribedGroup,
     GroupAnswer,
+    GroupDescription,
     GroupMember,
     TopicPartition,
 )
@@ -56,7 +56,7 @@ class Groups(Protocol):
 
     most_rejoins: int
 
-    def describe(self, group: str) -> Future[DescribedGroup]:
+    def describe(self, group: str) -> Future[GroupDescription]:
         """Who is in it. Fails with Undescribed."""
         ...
 
@@ -76,7 +76,7 @@ class GroupsByLinks:
         self._nodes = nodes
         self._loop = loop
 
-    def describe(self, group: str) -> Future[DescribedGroup]:
+    def describe(self, group: str) -> Future[GroupDescription]:
         return self._on_loop(describe(self._nodes, group))
 
     def nobodys(self, group: str, topics: Collection[TopicName], ours: Partitions) -> Future[Partitions]:
@@ -92,7 +92,7 @@ class GroupsByLinks:
             return failed
 
 
-async def describe(nodes: Nodes, group: str) -> DescribedGroup:
+async def describe(nodes: Nodes, group: str) -> GroupDescription:
     """Asks the coordinator, and looks for it again while it moves. Raises Undescribed."""
     reason, rest = "nobody answers", REST
     try:
@@ -149,7 +149,7 @@ def _knows(nodes: Nodes, broker: Broker) -> bool:
     return known is not None and known.broker == broker
 
 
-_NOBODY: Final = DescribedGroup("", "", ())
+_NOBODY: Final = GroupDescription("", "", ())
 
 
 class GroupsByLibrdkafka:
@@ -161,7 +161,7 @@ class GroupsByLibrdkafka:
     def __init__(self, admin: Callable[[], AdminClient]) -> None:
         self._admin = admin
 
-    def describe(self, group: str) -> Future[DescribedGroup]:
+    def describe(self, group: str) -> Future[GroupDescription]:
         """If the coordinator dies before it has answered, the process ends. So this is asked for what cannot go on
         without it: by who was fenced, or refused for its assignor."""
         asked = self._admin().describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT)
@@ -196,7 +196,7 @@ def _then(asked: Collection[Future[Any]], make: Callable[[list[Any]], Answer]) -
     return made
 
 
-def _described(answer: Any) -> DescribedGroup:
+def _described(answer: Any) -> GroupDescription:
     members = tuple(
         GroupMember(
             each.group_instance_id,
@@ -205,4 +205,4 @@ def _described(answer: Any) -> DescribedGroup:
         for each in answer.members
     )
     state = STABLE if answer.state is ConsumerGroupState.STABLE else str(answer.state.name)
-    return DescribedGroup(state, answer.partition_assignor or "", members)
+    return GroupDescription(state, answer.partition_assignor or "", members)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from mesh.upstream.groups.descriptions import Undescribed
-from mesh.wire.client.groups import DescribedGroup
+from mesh.wire.client.groups import GroupDescription
 
 INTERVAL = 10.0
 BLIND = 120.0
@@ -19,10 +19,10 @@ class Fence:
     """Asks every `INTERVAL` seconds who is in the group, and waits for nothing. describe: its answer fails with
     Undescribed."""
 
-    def __init__(self, describe: Callable[[], Future[DescribedGroup]], instance_id: str | None) -> None:
+    def __init__(self, describe: Callable[[], Future[GroupDescription]], instance_id: str | None) -> None:
         self._describe = describe
         self._instance_id = instance_id
-        self._answer: Future[DescribedGroup] | None = None
+        self._answer: Future[GroupDescription] | None = None
         self._ask_at = 0.0
         self._since = 0.0
 

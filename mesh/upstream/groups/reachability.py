@@ -20,8 +20,8 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.engine import EngineEvent, GroupDown, GroupUp, ReadingDown, ReadingUp, SourceDown, SourceUp
 from mesh.upstream.groups.descriptions import Undescribed
 from mesh.upstream.librdkafka_properties import COOPERATIVE, EAGER, Properties
-from mesh.upstream.problems import CONNECTION, OF_TOPICS, Cause, Trouble, trouble_of
-from mesh.wire.client.groups import DescribedGroup
+from mesh.upstream.problems import CONNECTION, OF_TOPICS, ProblemCause, UpstreamProblem, trouble_of
+from mesh.wire.client.groups import GroupDescription
 
 log = structlog.get_logger(__name__)
 
@@ -42,15 +42,15 @@ class Reachability:
         cluster: ClusterName,
         properties: Properties,
         put: Callable[[EngineEvent], None],
-        describe: Callable[[], Future[DescribedGroup]],
+        describe: Callable[[], Future[GroupDescription]],
     ) -> None:
         self._cluster = cluster
         self._properties = properties
         self._put = put
         self.is_fatal = False
-        self._suspicion = Cause()
-        self._down: Trouble | None = None
-        self._group_down: Trouble | None = None
+        self._suspicion = ProblemCause()
+        self._down: UpstreamProblem | None = None
+        self._group_down: UpstreamProblem | None = None
         self._told: dict[str, float] = {}
         self._refused: set[TopicName] = set()
         """Topics that may not be read."""
@@ -58,7 +58,7 @@ class Reachability:
         self._assignor: str | None = None
         self._describe = describe
         self._is_assignor_wanted = False
-        self._described: Future[DescribedGroup] | None = None
+        self._described: Future[GroupDescription] | None = None
 
     @property
     def is_suspected(self) -> bool:
@@ -68,7 +68,7 @@ class Reachability:
     @property
     def is_fenced(self) -> bool:
         """Whether another member with our instance id has taken our place in the group."""
-        return self._group_down is Trouble.FENCED
+        return self._group_down is UpstreamProblem.FENCED
 
     def suspect(self, error: KafkaError, topic: TopicName | None = None) -> None:
         """librdkafka complains, of a topic or of something else."""
@@ -79,7 +79,7 @@ class Reachability:
             self._is_assignor_wanted = True
         elif trouble in CONNECTION:
             self._suspicion.add(trouble, error.str(), error.code())
-        elif trouble is Trouble.FENCED:
+        elif trouble is UpstreamProblem.FENCED:
             group, instance = self._properties["group.id"], self._properties.get("group.instance.id")
             self._refuse_us(f"in group {group} another member took over the group.instance.id {instance}", trouble)
         elif trouble is not None and error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -87,7 +87,7 @@ class Reachability:
         elif trouble is not None and topic is not None:
             self._refuse_topic(topic, error.str())
         elif is_fatal:
-            self.refuse(error.str(), Trouble.UNREACHABLE)
+            self.refuse(error.str(), UpstreamProblem.UNREACHABLE)
         elif error.code() not in OF_TOPICS:
             self._warn(error.str(), time.monotonic())
 
@@ -99,11 +99,11 @@ class Reachability:
     def complain(self, reason: str) -> None:
         """Something of ours does not work."""
         if not self._suspicion:
-            self._suspicion.add(Trouble.UNREACHABLE, reason)
+            self._suspicion.add(UpstreamProblem.UNREACHABLE, reason)
 
-    def refuse(self, reason: str, trouble: Trouble) -> None:
+    def refuse(self, reason: str, trouble: UpstreamProblem) -> None:
         """The cluster cannot be used, for a reason that needs no confirmation."""
-        if self._down is None or (self._down is not trouble and trouble is not Trouble.UNREACHABLE):
+        if self._down is None or (self._down is not trouble and trouble is not UpstreamProblem.UNREACHABLE):
             self._down = trouble
             self._put(SourceDown(reason, trouble))
 
@@ -123,7 +123,7 @@ class Reachability:
 
     def stored(self) -> None:
         """The group stored a commit."""
-        if self._group_down is Trouble.NOT_AUTHORIZED:
+        if self._group_down is UpstreamProblem.NOT_AUTHORIZED:
             self._take_us()
 
     def allows(self, topic: TopicName) -> None:
@@ -159,11 +159,11 @@ class Reachability:
         group = self._properties["group.id"]
         self._refuse_us(
             f"the members of group {group} use the assignor {assignor!r}; the mesh can join {EAGER} or {COOPERATIVE}",
-            Trouble.ASSIGNOR,
+            UpstreamProblem.ASSIGNOR,
         )
         return False
 
-    def _refuse_us(self, reason: str, trouble: Trouble) -> None:
+    def _refuse_us(self, reason: str, trouble: UpstreamProblem) -> None:
         if self._group_down is not trouble:
             self._group_down = trouble
             self._put(GroupDown(reason, trouble))
@@ -175,7 +175,7 @@ class Reachability:
 
     def _refuse_topic(self, topic: TopicName, reason: str) -> None:
         if not self._refused:
-            self._put(ReadingDown(f"{topic}: {reason}", Trouble.NOT_AUTHORIZED))
+            self._put(ReadingDown(f"{topic}: {reason}", UpstreamProblem.NOT_AUTHORIZED))
         self._refused.add(topic)
 
     def _keep_refused(self, topics: set[TopicName]) -> None:
@@ -193,7 +193,7 @@ class Reachability:
             del self._told[next(iter(self._told))]
         log.warning("an upstream cluster complains", cluster=self._cluster, reason=reason)
 
-    def _look_for_assignor(self, described: Future[DescribedGroup]) -> None:
+    def _look_for_assignor(self, described: Future[GroupDescription]) -> None:
         if not described.done():
             return
         self._described, self._is_assignor_wanted = None, False

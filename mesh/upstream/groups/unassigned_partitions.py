@@ -24,7 +24,7 @@ MOST_REST: Final = 60.0
 the next question comes later each time, too, so that the leader of the group has had time to divide."""
 
 
-class Coverage:
+class UnassignedPartitions:
     """Everything runs on the consumer's thread, and waits for nothing. is_static: dynamic members need not ask, since a
     group is divided anew whenever one of them joins."""
 

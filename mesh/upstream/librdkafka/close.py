@@ -9,7 +9,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaException
 
 from mesh.records.spans import CommitPosition, UpstreamPartition
-from mesh.upstream.librdkafka.commit_queue import REQUEST_TIMED_OUT, Commits, Errors
+from mesh.upstream.librdkafka.commit_queue import REQUEST_TIMED_OUT, CommitQueue, Errors
 
 POLL = 0.002
 LAST_COMMIT = 3.0
@@ -18,7 +18,7 @@ LEAVE = 2.0
 
 def commit_at_last(
     consumer: Consumer,
-    commits: Commits,
+    commits: CommitQueue,
     assigned: Mapping[UpstreamPartition, int],
     positions: Mapping[UpstreamPartition, CommitPosition],
 ) -> Mapping[UpstreamPartition, int]:

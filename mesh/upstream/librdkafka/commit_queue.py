@@ -47,7 +47,7 @@ class _Commit:
     sent: dict[tuple[str, int, int], UpstreamPartition] = field(default_factory=dict)
 
 
-class Commits:
+class CommitQueue:
     """Everything runs on the consumer's thread; `on_commit` is called by librdkafka, inside of a poll.
 
     librdkafka tells one error for all partitions of a commit, whichever the coordinator has not stored (2.16). So when

@@ -31,17 +31,17 @@ from mesh.upstream.events import EventChannel
 from mesh.upstream.groups.descriptions import Groups, GroupsByLibrdkafka
 from mesh.upstream.groups.fencing import Fence
 from mesh.upstream.groups.reachability import Reachability
-from mesh.upstream.groups.unassigned_partitions import Coverage
+from mesh.upstream.groups.unassigned_partitions import UnassignedPartitions
 from mesh.upstream.librdkafka.close import commit_at_last, leave
-from mesh.upstream.librdkafka.commit_queue import COMMIT_TIMEOUT, REQUEST_TIMED_OUT, Commits, Errors
-from mesh.upstream.librdkafka.message_reader import Intake
+from mesh.upstream.librdkafka.commit_queue import COMMIT_TIMEOUT, REQUEST_TIMED_OUT, CommitQueue, Errors
+from mesh.upstream.librdkafka.message_reader import MessageReader
 from mesh.upstream.librdkafka.pausing import Pausing
 from mesh.upstream.librdkafka.positions.assignment import Assignment
 from mesh.upstream.librdkafka.positions.bounds import LogBounds
 from mesh.upstream.librdkafka.positions.log_ends import LogEnds
 from mesh.upstream.librdkafka.positions.topic_ids import TopicIds
 from mesh.upstream.librdkafka_properties import COOPERATIVE, EAGER, Properties
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 
 EAGER_POLL = 0.002
 IDLE_POLL = 0.05
@@ -76,19 +76,19 @@ class ConsumerThread(threading.Thread):
         self._channel = channel
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._consumer: Consumer | None = None
-        self._commits = Commits()
+        self._commits = CommitQueue()
         self._admin = LazyAdmin(properties)
         self._assignment = Assignment(
             cluster, start, False, self._put, lambda: LogBounds(self._admin, properties["isolation.level"]), self._store
         )
         groups = groups or GroupsByLibrdkafka(self._admin.client)
         self._reachability = Reachability(cluster, properties, channel.put, lambda: groups.describe(group))
-        self._coverage = Coverage(cluster, groups, group, instance_id is not None)
+        self._coverage = UnassignedPartitions(cluster, groups, group, instance_id is not None)
         self._topic_ids = TopicIds(self._admin.client, channel.put)
         self._log_ends = LogEnds(
             self._admin.client, properties["isolation.level"], channel.put, self._reachability.unanswered
         )
-        self._intake = Intake(
+        self._intake = MessageReader(
             cluster,
             self._assignment,
             self._put,
@@ -340,7 +340,7 @@ class ConsumerThread(threading.Thread):
         try:
             consumer = Consumer({**self._properties, **own})
         except KafkaException as problem:
-            self._reachability.refuse(problem.args[0].str(), Trouble.PROPERTIES)
+            self._reachability.refuse(problem.args[0].str(), UpstreamProblem.PROPERTIES)
             return None
         self._reachability.is_fatal = False
         self._coverage.begin()

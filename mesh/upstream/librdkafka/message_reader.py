@@ -12,7 +12,7 @@ from mesh.upstream.librdkafka.message_runs import OffsetsFellBack, batches_of, o
 from mesh.upstream.librdkafka.positions.assignment import Assignment
 
 
-class Intake:
+class MessageReader:
     """complain: told what librdkafka complains about in place of a record; allowed: from which topics something came;
     fell_back: which partitions are read from their very beginning again."""
 

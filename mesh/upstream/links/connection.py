@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from mesh.security.client_properties import PLAIN, SCRAM
 from mesh.security.scram_client import ScramClient, ScramRefused
-from mesh.upstream.links.connection_settings import Access
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.wire.client import messages
 from mesh.wire.client.connection import ClientConnection, ClientRequest, ClientResponse
 from mesh.wire.client.messages import VersionRange
@@ -122,7 +122,7 @@ class BrokerLink:
     Responses are whole frames in buffers that `allocate` gives, valid for as long as somebody holds on to them.
     """
 
-    def __init__(self, host: str, port: int, access: Access, allocate: Allocate = bytearray) -> None:
+    def __init__(self, host: str, port: int, access: ConnectionSettings, allocate: Allocate = bytearray) -> None:
         self.address: Final = f"{host}:{port}" if ":" not in host else f"[{host}]:{port}"
         self._host = host
         self._port = port

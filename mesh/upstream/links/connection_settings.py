@@ -15,7 +15,7 @@ _FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Access:
+class ConnectionSettings:
     """tls, mechanism (of SASL): None for none. family: of addresses, AF_UNSPEC for any. rack: ours, "" for none. Times
     in seconds."""
 
@@ -32,14 +32,14 @@ class Access:
     rack: str = ""
 
 
-def access_of(properties: Mapping[str, str]) -> Access:
+def access_of(properties: Mapping[str, str]) -> ConnectionSettings:
     """For properties with no `reason_against`. Raises OSError or ssl.SSLError for files that cannot be used."""
     protocol = protocol_of(properties)
 
     def seconds(name: str, default: int) -> float:
         return float(properties.get(name, default)) / 1_000
 
-    return Access(
+    return ConnectionSettings(
         tls=_tls(properties) if protocol.endswith("ssl") else None,
         mechanism=mechanism_of(properties) if protocol.startswith("sasl") else None,
         username=properties.get("sasl.username", ""),
@@ -54,7 +54,7 @@ def access_of(properties: Mapping[str, str]) -> Access:
     )
 
 
-def own_access(properties: Mapping[str, str]) -> Access | str:
+def own_access(properties: Mapping[str, str]) -> ConnectionSettings | str:
     """How our own connections are made with these; or why they cannot be, and all of it is left to librdkafka."""
     if (reason := reason_against(properties)) is not None:
         return reason

@@ -10,7 +10,7 @@ import structlog
 
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.links.connection import Allocate, BrokerLink, Unreachable
-from mesh.upstream.links.connection_settings import Access
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.wire.client import messages
 from mesh.wire.client.connection import ClientRequest, ClientResponse
 from mesh.wire.client.messages import Broker, ClusterLayout, VersionRange
@@ -33,7 +33,7 @@ class Node:
     fetching: for the Fetch that is parked at the broker. asking: for all that is to be answered at once.
     """
 
-    def __init__(self, broker: Broker, access: Access, allocate: Allocate) -> None:
+    def __init__(self, broker: Broker, access: ConnectionSettings, allocate: Allocate) -> None:
         self.broker: Final = broker
         self._access = access
         self._allocate = allocate
@@ -71,7 +71,7 @@ class Nodes:
     """
 
     def __init__(
-        self, cluster: ClusterName, bootstrap_servers: str, access: Access, allocate: Allocate = bytearray
+        self, cluster: ClusterName, bootstrap_servers: str, access: ConnectionSettings, allocate: Allocate = bytearray
     ) -> None:
         self.name: Final = cluster
         self.rack: Final = access.rack

@@ -24,7 +24,7 @@ from mesh.upstream.engine import EndReached, EngineEvent, Received, Together
 from mesh.upstream.links.buffers import ReceiveBuffers
 from mesh.upstream.links.connection import BrokerLink, Unreachable
 from mesh.upstream.links.nodes import Nodes
-from mesh.upstream.problems import Trouble, name_of
+from mesh.upstream.problems import UpstreamProblem, name_of
 from mesh.upstream.raw.health import Health
 from mesh.upstream.raw.lanes import LARGEST_ANSWER, LARGEST_PART, Lane
 from mesh.upstream.raw.leaders import Leaders
@@ -41,7 +41,7 @@ from mesh.upstream.raw.reading import (
     Progress,
     ReadElsewhere,
     Reading,
-    Truncated,
+    TruncationFound,
     outcome_of,
     says_nothing,
 )
@@ -210,7 +210,7 @@ class Fetching:
         now = self._loop.time()
         for reading in self._release(asked):
             self._rest(reading, REST)
-            self.health.failed(reading.source, now, f"{link.address}: {reason}", Trouble.UNREADABLE)
+            self.health.failed(reading.source, now, f"{link.address}: {reason}", UpstreamProblem.UNREADABLE)
             self.lost(reading)
 
     def _choose(self, node_id: int, lane: Lane) -> dict[Reading, int]:
@@ -278,7 +278,7 @@ class Fetching:
             try:
                 outcome = outcome_of(fetched, reading_.position, self._read_committed, copied)
             except CorruptBatch as problem:
-                self.health.failed(reading_.source, self._loop.time(), str(problem), Trouble.UNREADABLE)
+                self.health.failed(reading_.source, self._loop.time(), str(problem), UpstreamProblem.UNREADABLE)
                 self._rest(reading_, REFUSED_REST)
                 continue
             self._apply(reading_, outcome, events)
@@ -296,14 +296,16 @@ class Fetching:
                 self._progress(reading, before, events)
                 log.warning("a partition of an old record format is left to librdkafka", partition=str(reading.source))
                 self._delegate(reading)
-            case OutOfRange() | Truncated():
+            case OutOfRange() | TruncationFound():
                 self._reset(reading, outcome, events)
             case ReadElsewhere(node_id):
                 reading.replica, reading.replica_until = node_id, self._loop.time() + REPLICA_FOR
                 self._elsewhere(reading)
             case NotTheLeader(newer, is_missing):
                 if not is_missing:  # told by whoever looks at the topics of the cluster
-                    self.health.failed(reading.source, self._loop.time(), "its leader moves", Trouble.UNREADABLE)
+                    self.health.failed(
+                        reading.source, self._loop.time(), "its leader moves", UpstreamProblem.UNREADABLE
+                    )
                 self._rest(reading, REST if newer is None else 0.0)
                 self.lost(reading, newer)
             case NotNow(rest, error):
@@ -314,7 +316,9 @@ class Fetching:
             case _:
                 assert_never(outcome)
 
-    def _reset(self, reading: Reading, outcome: OutOfRange | Truncated, events: list[Received | EndReached]) -> None:
+    def _reset(
+        self, reading: Reading, outcome: OutOfRange | TruncationFound, events: list[Received | EndReached]
+    ) -> None:
         assert self._resets is not None
         self._tell_together(events)  # what came of other partitions of this answer
         events.clear()
@@ -323,7 +327,7 @@ class Fetching:
         match outcome:
             case OutOfRange():
                 self._resets.out_of_range(reading)
-            case Truncated(end):
+            case TruncationFound(end):
                 self._resets.truncated(reading, end)
 
     def _tell_together(self, events: Sequence[Received | EndReached]) -> None:
@@ -341,7 +345,7 @@ class Fetching:
 
     def _refused(self, reading: Reading, error: int) -> None:
         forbidden = error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        trouble = Trouble.NOT_AUTHORIZED if forbidden else Trouble.UNREADABLE
+        trouble = UpstreamProblem.NOT_AUTHORIZED if forbidden else UpstreamProblem.UNREADABLE
         self.health.failed(reading.source, self._loop.time(), f"the broker answers with {name_of(error)}", trouble)
         self._rest(reading, REFUSED_REST)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from mesh.records.spans import UpstreamPartition
 from mesh.upstream.engine import ReadingDown, ReadingUp
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 
 PATIENCE: Final = 10.0
 
@@ -21,7 +21,7 @@ PATIENCE: Final = 10.0
 class _Failure:
     since: float
     reason: str
-    trouble: Trouble
+    trouble: UpstreamProblem
 
 
 class Health:
@@ -30,13 +30,13 @@ class Health:
     def __init__(self, tell: Callable[[ReadingDown | ReadingUp], None]) -> None:
         self._tell = tell
         self._failing: dict[UpstreamPartition, _Failure] = {}
-        self._told: Trouble | None = None
+        self._told: UpstreamProblem | None = None
         self.is_cluster_down = False
         """Whether that is told anyway."""
         self.of_group: ReadingDown | None = None
         """What librdkafka's side says may not be read."""
 
-    def failed(self, source: UpstreamPartition, now: float, reason: str, trouble: Trouble) -> None:
+    def failed(self, source: UpstreamPartition, now: float, reason: str, trouble: UpstreamProblem) -> None:
         failure = self._failing.get(source)
         if failure is None:
             self._failing[source] = _Failure(now, reason, trouble)
@@ -65,12 +65,14 @@ class Health:
         lasting = {
             source: failure
             for source, failure in self._failing.items()
-            if failure.trouble is Trouble.NOT_AUTHORIZED or now - failure.since >= PATIENCE
+            if failure.trouble is UpstreamProblem.NOT_AUTHORIZED or now - failure.since >= PATIENCE
         }
         if not lasting:
             return self.of_group
-        source, worst = min(lasting.items(), key=lambda each: (each[1].trouble is not Trouble.NOT_AUTHORIZED, each[0]))
-        if self.of_group is not None and worst.trouble is not Trouble.NOT_AUTHORIZED:
+        source, worst = min(
+            lasting.items(), key=lambda each: (each[1].trouble is not UpstreamProblem.NOT_AUTHORIZED, each[0])
+        )
+        if self.of_group is not None and worst.trouble is not UpstreamProblem.NOT_AUTHORIZED:
             return self.of_group
         others = f", and {len(lasting) - 1} partitions more" if len(lasting) > 1 else ""
         return ReadingDown(f"{source}: {worst.reason}{others}", worst.trouble)

@@ -10,7 +10,7 @@ from uuid import UUID
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.upstream.links.connection import Unreachable
 from mesh.upstream.links.nodes import Nodes
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.raw.health import Health
 from mesh.upstream.raw.reading import NO_LEADER, Reading
 from mesh.wire.client.messages import TopicLeaders
@@ -100,7 +100,9 @@ class Leaders:
         self._doubted = {each for each in self._doubted if self._readings.get(each.source) is each}
         return [*self._leaderless(), *self._doubted]
 
-    def _blame(self, readings: Collection[Reading], reason: str, trouble: Trouble = Trouble.UNREADABLE) -> None:
+    def _blame(
+        self, readings: Collection[Reading], reason: str, trouble: UpstreamProblem = UpstreamProblem.UNREADABLE
+    ) -> None:
         now = asyncio.get_running_loop().time()
         for reading in readings:
             self._health.failed(reading.source, now, reason, trouble)
@@ -119,7 +121,7 @@ class Leaders:
                 self._take(reading, (partition.leader, partition.epoch), topic.topic_id)
         if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             ours = [each for each in self._readings.values() if each.source.topic == topic.name]
-            self._blame(ours, "its topic may not be described", Trouble.NOT_AUTHORIZED)
+            self._blame(ours, "its topic may not be described", UpstreamProblem.NOT_AUTHORIZED)
             return True
         # That it is not there is told by whoever looks at the topics of the cluster.
         return topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -114,7 +114,7 @@ class ReadElsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncated:
+class TruncationFound:
     """The leader's log has something else in front of the position; both go the same way up to `end`."""
 
     end: int
@@ -128,7 +128,7 @@ class NotNow:
     error: int = 0
 
 
-Outcome: TypeAlias = Progress | OldFormat | OutOfRange | NotTheLeader | ReadElsewhere | Truncated | NotNow
+Outcome: TypeAlias = Progress | OldFormat | OutOfRange | NotTheLeader | ReadElsewhere | TruncationFound | NotNow
 
 _ELSEWHERE: Final = frozenset(
     {
@@ -167,7 +167,7 @@ def outcome_of(fetched: Fetched, position: int, read_committed: bool, copied: bo
     if error:
         return NotNow(REFUSED_REST, error)
     if fetched.diverging is not None:
-        return Truncated(fetched.diverging)
+        return TruncationFound(fetched.diverging)
     if fetched.preferred_replica >= 0:
         return ReadElsewhere(fetched.preferred_replica)
     aborted = [(each.producer_id, each.first_offset) for each in fetched.aborted] if read_committed else []

@@ -50,7 +50,7 @@ class GroupMember:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedGroup:
+class GroupDescription:
     """state: `Dead` for a group that does not exist. assignor: "" unless the state is `STABLE`."""
 
     state: str
@@ -63,7 +63,7 @@ class GroupAnswer:
     """group: of no meaning with an error."""
 
     error_code: int
-    group: DescribedGroup
+    group: GroupDescription
 
 
 def find_coordinator_request(group: str, served: VersionRange | None) -> ClientRequest:
@@ -121,7 +121,7 @@ def _group(cursor: Cursor, version: int, flexible: bool) -> GroupAnswer:
         cursor.int32()
     if flexible:
         cursor.skip_tagged_fields()
-    return GroupAnswer(error, DescribedGroup(state, assignor, members))
+    return GroupAnswer(error, GroupDescription(state, assignor, members))
 
 
 def _member(cursor: Cursor, version: int, flexible: bool, consumes: bool) -> GroupMember:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.demo.display.keys import Key, Press, presses
+from mesh.demo.display.keys import KeyPress, Press, presses
 
 
 @pytest.mark.parametrize(
     ("sent", "meant"),
     [
-        ("a", [Key.ADD]),
-        ("K", [Key.KILL]),
-        ("2f", [2, Key.FREEZE]),
-        ("\x1b[A\x1b[B", [Key.UP, Key.DOWN]),
-        ("\x1bOA", [Key.UP]),
-        ("\x1b[Cq", [Key.QUIT]),
+        ("a", [KeyPress.ADD]),
+        ("K", [KeyPress.KILL]),
+        ("2f", [2, KeyPress.FREEZE]),
+        ("\x1b[A\x1b[B", [KeyPress.UP, KeyPress.DOWN]),
+        ("\x1bOA", [KeyPress.UP]),
+        ("\x1b[Cq", [KeyPress.QUIT]),
         ("x\x00é²\n", []),
         ("\x1b", []),
         ("", []),

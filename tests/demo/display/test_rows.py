@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mesh.demo.display.rows import SPAN, MemberRow, Recent, member_rows
 from mesh.demo.processes.seen import SeenTopic
-from mesh.demo.stage import GROUP, Standing
+from mesh.demo.stage import GROUP, StageState
 from tests.demo.seeing import member, seen
 
-RUNNING, FROZEN, KILLED = Standing.RUNNING, Standing.FROZEN, Standing.KILLED
+RUNNING, FROZEN, KILLED = StageState.RUNNING, StageState.FROZEN, StageState.KILLED
 
 
 def test_own_consumers_first_then_those_of_others() -> None:

@@ -10,19 +10,19 @@ from rich.console import Console
 
 from mesh.demo.display.rows import MemberRow, TopicRow
 from mesh.demo.display.screen import Scene, screen
-from mesh.demo.display.story import Event
+from mesh.demo.display.story import StoryEvent
 from mesh.demo.processes.seen import SeenTopic
-from mesh.demo.stage import GROUP, Standing
+from mesh.demo.stage import GROUP, StageState
 from tests.demo.seeing import member
 
 ATTACHING = ("kcat -b 127.0.0.1:1 -G demo orders", "", "from confluent_kafka import Consumer", "two", "three")
 ROWS = (
-    MemberRow("fast-1", GROUP, Standing.RUNNING, member("a", 12_345, 40, 7, reason="no backlog"), 0.7),
-    MemberRow("slow", GROUP, Standing.FROZEN, member("b", 500, 100, committed=None), 0.3),
-    MemberRow("fast-2", GROUP, Standing.RUNNING, None, None),
+    MemberRow("fast-1", GROUP, StageState.RUNNING, member("a", 12_345, 40, 7, reason="no backlog"), 0.7),
+    MemberRow("slow", GROUP, StageState.FROZEN, member("b", 500, 100, committed=None), 0.3),
+    MemberRow("fast-2", GROUP, StageState.RUNNING, None, None),
 )
 TOPICS = (TopicRow(SeenTopic("orders", {"eu": 7_000, "us": 6_000}, 12_845, 155), {"eu": 200.4, "us": 199.6}, 398.0),)
-EVENTS = tuple(Event(100.0 + number, f"event {number}") for number in range(60))
+EVENTS = tuple(StoryEvent(100.0 + number, f"event {number}") for number in range(60))
 
 
 def shown(
@@ -72,9 +72,11 @@ def test_groups_are_told_apart_where_there_are_several() -> None:
 
 
 def test_why_a_member_gets_nothing_where_that_says_something() -> None:
-    at_cap = MemberRow("slow", GROUP, Standing.RUNNING, member("b", reason="at its cap; no backlog"), None)
+    at_cap = MemberRow("slow", GROUP, StageState.RUNNING, member("b", reason="at its cap; no backlog"), None)
     assert "at its cap" in line(shown([at_cap]), "▸1")
-    usual = MemberRow("slow", GROUP, Standing.RUNNING, member("b", reason="no backlog; records are on their way"), None)
+    usual = MemberRow(
+        "slow", GROUP, StageState.RUNNING, member("b", reason="no backlog; records are on their way"), None
+    )
     assert "running" in line(shown([usual]), "▸1")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mesh.demo.processes.feeder import order
-from mesh.demo.processes.journal import Counter, Entry, Journal, Record, RecordId, read
+from mesh.demo.processes.journal import Counter, DemoJournal, Entry, JournalRecord, RecordId, read
 from mesh.demo.processes.member import Fault, receipts
 
 ORDER = order("eu", 7, 1_700_000_000_000)
@@ -36,7 +36,7 @@ def test_the_same_record_has_the_same_entry() -> None:
         replace(ORDER, timestamp=ORDER.timestamp + 1),
     ],
 )
-def test_whatever_is_altered_shows(altered: Record) -> None:
+def test_whatever_is_altered_shows(altered: JournalRecord) -> None:
     assert Entry.of(altered).id == Entry.of(ORDER).id
     assert Entry.of(altered).fingerprint != Entry.of(ORDER).fingerprint
 
@@ -52,7 +52,7 @@ def test_a_journal_is_read_while_it_grows(tmp_path: Path) -> None:
     counter = Counter(path)
     assert (counter.count(), list(read(path))) == (0, [])
     first, second = Entry(RecordId("eu-1"), "a"), Entry(RecordId("us-2"), "b")
-    with Journal(path) as journal:
+    with DemoJournal(path) as journal:
         journal.write([first])
         journal.flush()
         assert (counter.count(), list(read(path))) == (1, [first])

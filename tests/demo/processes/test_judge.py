@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.demo.processes.journal import Entry, RecordId
-from mesh.demo.processes.judge import Verdict, judge
+from mesh.demo.processes.judge import JudgeVerdict, judge
 
 
 def entry(number: int, fingerprint: str = "f") -> Entry:
     return Entry(RecordId(f"eu-{number}"), fingerprint)
 
 
-def judged(folder: Path, fed: list[Entry], received: Mapping[str, list[Entry]]) -> Verdict:
+def judged(folder: Path, fed: list[Entry], received: Mapping[str, list[Entry]]) -> JudgeVerdict:
     journals = {name: folder / name for name in ("fed", *received)}
     for name, entries in {"fed": fed, **received}.items():
         journals[name].write_text("".join(f"{each.id} {each.fingerprint}\n" for each in entries))
@@ -26,7 +26,7 @@ def judged(folder: Path, fed: list[Entry], received: Mapping[str, list[Entry]]) 
 
 def test_each_record_delivered_once_to_one_of_the_members(tmp_path: Path) -> None:
     verdict = judged(tmp_path, [entry(1), entry(2), entry(3)], {"a": [entry(3)], "b": [entry(1), entry(2)]})
-    assert verdict == Verdict(fed=3, delivered=3, missing=(), repeated=(), altered=(), unknown=())
+    assert verdict == JudgeVerdict(fed=3, delivered=3, missing=(), repeated=(), altered=(), unknown=())
     assert verdict.exactly_once
     assert list(verdict.lines()) == [
         "3 records fed, 3 delivered",

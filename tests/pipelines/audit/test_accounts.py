@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pipelines.audit.accounts import Deviation, Found, Happened, Rules, State, account
+from mesh.pipelines.audit.accounts import AuditRules, AuditState, Deviation, Found, Happened, account
 from mesh.pipelines.audit.intervals import Runs, common, length, repeated, union, without
 
 RUNS = st.lists(
@@ -69,7 +69,7 @@ def landing(*more: Happened, **changes: object) -> Found:
 
 
 def test_everything_is_accounted_for() -> None:
-    found = account(State(), landing(), Rules())
+    found = account(AuditState(), landing(), AuditRules())
     assert not found.deviations
     assert found.waiting == 0
     assert found.counts == {
@@ -80,7 +80,7 @@ def test_everything_is_accounted_for() -> None:
 
 
 def test_a_record_that_was_acknowledged_and_did_not_land() -> None:
-    found = account(State(), landing(landed=[(0, 41), (43, 99)]), Rules())
+    found = account(AuditState(), landing(landed=[(0, 41), (43, 99)]), AuditRules())
     (deviation,) = found.deviations
     assert (deviation.kind, deviation.first, deviation.last, deviation.window) == ("not_landed", 42, 42, 0)
     assert [line.split()[1:4] for line in deviation.story] == [
@@ -88,14 +88,18 @@ def test_a_record_that_was_acknowledged_and_did_not_land() -> None:
         ["acknowledged", "0..99", "job"],
     ]
     assert deviation.fails
-    assert not account(found.state, landing(events=[], exists=[], landed=[]), Rules()).deviations, "it is told once"
+    assert not account(found.state, landing(events=[], exists=[], landed=[]), AuditRules()).deviations, (
+        "it is told once"
+    )
 
 
 def test_a_record_that_landed_twice_also_much_later() -> None:
-    twice = account(State(), landing(landed=[(0, 99), (42, 42)]), Rules())
+    twice = account(AuditState(), landing(landed=[(0, 99), (42, 42)]), AuditRules())
     assert kinds(twice.deviations) == [("landed_twice", 42, 42)]
     later = account(
-        account(State(), landing(), Rules()).state, Found(landed=[(7, 8)], end=100, claimed=[(0, 99)]), Rules()
+        account(AuditState(), landing(), AuditRules()).state,
+        Found(landed=[(7, 8)], end=100, claimed=[(0, 99)]),
+        AuditRules(),
     )
     assert kinds(later.deviations) == [("landed_twice", 7, 8)]
 
@@ -108,34 +112,38 @@ def test_a_record_that_the_group_passed_over() -> None:
         given_to("m", 0, 41, "acknowledged"),
         given_to("m", 43, 99, "acknowledged"),
     ]
-    found = account(State(), landing(events=events, landed=[]), Rules())
+    found = account(AuditState(), landing(events=events, landed=[]), AuditRules())
     assert kinds(found.deviations) == [("missing", 42, 42)]
     assert totals(dict(found.counts))["missing"] == 1
 
 
 def test_an_acknowledgement_of_what_was_never_held() -> None:
     events = [known(), given_to("m", 0, 41), given_to("m", 43, 99), given_to("m", 0, 99, "acknowledged")]
-    found = account(State(), landing(events=events, landed=[]), Rules())
+    found = account(AuditState(), landing(events=events, landed=[]), AuditRules())
     assert kinds(found.deviations) == [("not_held", 42, 42)]
 
 
 def test_an_acknowledgement_of_what_another_holds() -> None:
     events = [known(), given_to("a", 0, 49), given_to("b", 50, 99), given_to("a", 0, 99, "acknowledged")]
-    assert kinds(account(State(), landing(events=events, landed=[]), Rules()).deviations) == [("not_held", 50, 99)]
+    assert kinds(account(AuditState(), landing(events=events, landed=[]), AuditRules()).deviations) == [
+        ("not_held", 50, 99)
+    ]
 
 
 def test_what_is_not_there_upstream_is_not_expected() -> None:
     """Compacted, or a marker of a transaction."""
-    found = account(State(), landing(exists=[(0, 9, 0), (20, 98, 0)], landed=[(0, 9), (20, 98)]), Rules())
+    found = account(AuditState(), landing(exists=[(0, 9, 0), (20, 98, 0)], landed=[(0, 9), (20, 98)]), AuditRules())
     assert not found.deviations
     assert totals(dict(found.counts))["expected"] == 89
-    beyond = account(State(), landing(exists=[(0, 9, 0), (20, 98, 0)], landed=[(0, 10), (20, 98)]), Rules())
+    beyond = account(AuditState(), landing(exists=[(0, 9, 0), (20, 98, 0)], landed=[(0, 10), (20, 98)]), AuditRules())
     assert kinds(beyond.deviations) == [("not_upstream", 10, 10)]
 
 
 def test_what_was_deleted_before_anybody_acknowledged_it() -> None:
     events = [known(), given_to("m", 0, 19), given_to("m", 0, 9, "acknowledged")]
-    found = account(State(), Found(events=events, exists=[(20, 99, 0)], start=20, end=100), Rules(lands=False))
+    found = account(
+        AuditState(), Found(events=events, exists=[(20, 99, 0)], start=20, end=100), AuditRules(lands=False)
+    )
     assert kinds(found.deviations) == [("deleted", 10, 19)]
     assert found.waiting == 80
 
@@ -152,20 +160,24 @@ def test_what_had_no_record_when_the_mesh_read_it_is_not_said_to_be_deleted() ->
         given_to("m", 16, 19),
         *(given_to("m", *run, "acknowledged") for run in ((0, 3), (5, 9), (16, 19))),
     ]
-    found = account(State(), Found(events=events, exists=[(20, 99, 0)], start=20, end=100), Rules(lands=False))
+    found = account(
+        AuditState(), Found(events=events, exists=[(20, 99, 0)], start=20, end=100), AuditRules(lands=False)
+    )
     assert kinds(found.deviations) == [("deleted", 15, 15)]
     assert any("deleted 15..15" in each for each in found.deviations[0].story)
 
 
 def test_what_the_mesh_says_was_empty_is_missing_if_the_log_has_it() -> None:
     events = [known(), given_to("m", 0, 9), given_to("m", 0, 9, "acknowledged"), Happened("empty", 1, 10, 19)]
-    found = account(State(), Found(events=events, exists=[(0, 19, 0)], end=20, claimed=[(0, 19)]), Rules(lands=False))
+    found = account(
+        AuditState(), Found(events=events, exists=[(0, 19, 0)], end=20, claimed=[(0, 19)]), AuditRules(lands=False)
+    )
     assert kinds(found.deviations) == [("missing", 10, 19)]
 
 
 def test_what_was_acknowledged_is_nobodys_also_where_the_journal_has_holes() -> None:
     events = [known(), given_to("m", 0, 9), given_to("m", 0, 4, "acknowledged")]
-    found = account(State(), Found(events=events, exists=EXISTS, end=100), Rules(lands=False, is_whole=False))
+    found = account(AuditState(), Found(events=events, exists=EXISTS, end=100), AuditRules(lands=False, is_whole=False))
     assert [each[2:4] for each in found.state.held] == [[5, 9]]
 
 
@@ -174,33 +186,38 @@ WAITS = Found(events=[known()], exists=[(0, 9, 0)], end=10)
 
 def test_what_was_compacted_while_it_waited_is_told_and_no_loss() -> None:
     """0 to 3 still have a record, 4 to 9 have none any more, of which 8 and 9 are held."""
-    first = account(State(), replace(WAITS, is_compacted=True), Rules(lands=False))
+    first = account(AuditState(), replace(WAITS, is_compacted=True), AuditRules(lands=False))
     assert first.waiting == 10
     events = [given_to("m", 0, 2), given_to("m", 8, 9), given_to("m", 0, 2, "acknowledged")]
     then = Found(events=events, end=10, claimed=[(0, 7)], is_compacted=True, still=[(0, 3)])
-    found = account(first.state, then, Rules(lands=False))
+    found = account(first.state, then, AuditRules(lands=False))
     assert kinds(found.deviations) == [("compacted", 4, 7), ("missing", 3, 3)]
     assert [each.fails for each in found.deviations] == [False, True]
     assert (totals(dict(found.counts))["missing"], found.waiting) == (1, 2)
     after = [given_to("m", 8, 9, "acknowledged")]
-    last = account(found.state, Found(events=after, end=10, claimed=[(0, 9)], is_compacted=True), Rules(lands=False))
+    last = account(
+        found.state, Found(events=after, end=10, claimed=[(0, 9)], is_compacted=True), AuditRules(lands=False)
+    )
     assert (last.deviations, last.waiting) == ([], 0)
 
 
 def test_what_was_deleted_while_it_waited_is_not_missing() -> None:
-    first = account(State(), WAITS, Rules(lands=False))
+    first = account(AuditState(), WAITS, AuditRules(lands=False))
     events = [given_to("m", 0, 1), given_to("m", 4, 9), given_to("m", 4, 9, "acknowledged")]
-    found = account(first.state, Found(events=events, start=4, end=10, claimed=[(0, 9)]), Rules(lands=False))
+    found = account(first.state, Found(events=events, start=4, end=10, claimed=[(0, 9)]), AuditRules(lands=False))
     assert kinds(found.deviations) == [("deleted", 2, 3), ("missing", 0, 1)], "the group went past what a member holds"
     assert totals(dict(found.counts))["missing"] == 2
 
 
 def test_what_was_compacted_after_it_landed_is_upstream_no_more() -> None:
     found = landing(exists=[(0, 9, 0), (20, 98, 0)], landed=[(0, 99)])
-    assert kinds(account(State(), found, Rules()).deviations) == [("not_upstream", 10, 19), ("not_upstream", 99, 99)]
-    assert not account(State(), replace(found, is_compacted=True), Rules()).deviations
+    assert kinds(account(AuditState(), found, AuditRules()).deviations) == [
+        ("not_upstream", 10, 19),
+        ("not_upstream", 99, 99),
+    ]
+    assert not account(AuditState(), replace(found, is_compacted=True), AuditRules()).deviations
     beyond = replace(found, is_compacted=True, events=[known(), lease("leased", 0, 9), lease("acknowledged", 0, 9)])
-    assert kinds(account(State(), beyond, Rules()).deviations)[-2:] == [
+    assert kinds(account(AuditState(), beyond, AuditRules()).deviations)[-2:] == [
         ("not_upstream", 10, 19),
         ("not_upstream", 99, 99),
     ]
@@ -217,7 +234,7 @@ def test_redelivered_and_dead_letters_are_counted_and_accounted_for() -> None:
         given_to("b", 11, 99, "redelivered"),
         given_to("b", 11, 99, "acknowledged"),
     ]
-    found = account(State(), landing(events=events, landed=[]), Rules())
+    found = account(AuditState(), landing(events=events, landed=[]), AuditRules())
     assert not found.deviations
     counted = totals(dict(found.counts))
     assert (counted["redelivered"], counted["dead_lettered"], counted["acknowledged"]) == (99, 1, 99)
@@ -225,10 +242,12 @@ def test_redelivered_and_dead_letters_are_counted_and_accounted_for() -> None:
 
 def test_a_killed_process_took_some_of_the_journal_with_it() -> None:
     events = [known(), given_to("a", 0, 99), known(50), given_to("a", 50, 99), given_to("a", 50, 99, "acknowledged")]
-    found = account(State(), landing(events=events, landed=[]), Rules())
+    found = account(AuditState(), landing(events=events, landed=[]), AuditRules())
     assert kinds(found.deviations) == [("unjournalled", 0, 49)]
     in_order = [*events[:2], Happened("revoked", 2, 0, -1), *events[2:]]
-    assert kinds(account(State(), landing(events=in_order, landed=[]), Rules()).deviations) == [("missing", 0, 49)]
+    assert kinds(account(AuditState(), landing(events=in_order, landed=[]), AuditRules()).deviations) == [
+        ("missing", 0, 49)
+    ]
 
 
 def test_what_was_known_of_a_log_that_was_truncated_is_not_expected() -> None:
@@ -236,12 +255,14 @@ def test_what_was_known_of_a_log_that_was_truncated_is_not_expected() -> None:
     first = [known(), given_to("a", 0, 99), given_to("a", 0, 79, "acknowledged")]
     second = [Happened("truncated", 2, 50, 99), given_to("b", 50, 69), given_to("b", 50, 69, "acknowledged")]
     log = Found(events=[*first, *second], exists=[(0, 69, 0)], end=70, claimed=[(0, 69)])
-    found = account(State(), log, Rules(lands=False))
+    found = account(AuditState(), log, AuditRules(lands=False))
     assert not found.deviations
     assert (found.waiting, totals(dict(found.counts))["acknowledged"]) == (0, 70)
-    before = account(State(), replace(log, events=first, exists=[(0, 99, 0)], end=100, claimed=[]), Rules(lands=False))
+    before = account(
+        AuditState(), replace(log, events=first, exists=[(0, 99, 0)], end=100, claimed=[]), AuditRules(lands=False)
+    )
     assert before.waiting == 20
-    after = account(before.state, replace(log, events=second, exists=[]), Rules(lands=False))
+    after = account(before.state, replace(log, events=second, exists=[]), AuditRules(lands=False))
     assert not after.deviations
     assert (after.waiting, after.state.seen) == (0, 70)
 
@@ -249,15 +270,15 @@ def test_what_was_known_of_a_log_that_was_truncated_is_not_expected() -> None:
 def test_what_was_settled_before_the_journal_is_not_expected() -> None:
     events = [known(30), Happened("known", 0, 40, 49), lease("leased", 30, 39), lease("leased", 50, 99)]
     events += [lease("acknowledged", 30, 39), lease("acknowledged", 50, 99)]
-    found = account(State(), landing(events=events, landed=[(0, 39), (50, 99)]), Rules())
+    found = account(AuditState(), landing(events=events, landed=[(0, 39), (50, 99)]), AuditRules())
     assert not found.deviations
     assert totals(dict(found.counts))["expected"] == 60
 
 
 def test_what_members_acknowledge_lands_only_if_that_is_asked() -> None:
     events = [known(), given_to("m", 0, 99), given_to("m", 0, 99, "acknowledged")]
-    assert not account(State(), landing(events=events, landed=[]), Rules()).deviations
-    found = account(State(), landing(events=events, landed=[]), Rules(leases_only=False))
+    assert not account(AuditState(), landing(events=events, landed=[]), AuditRules()).deviations
+    found = account(AuditState(), landing(events=events, landed=[]), AuditRules(leases_only=False))
     assert kinds(found.deviations) == [("not_landed", 0, 99)]
 
 
@@ -294,7 +315,7 @@ def test_several_audits_find_what_one_finds(
         position = last + 1 + gap
     found: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    state = State()
+    state = AuditState()
     claimed = -1
     ends = [*sorted(cut for cut in cuts if cut < len(told)), len(told)]
     begin = 0
@@ -312,7 +333,7 @@ def test_several_audits_find_what_one_finds(
                 claimed=[(0, claimed)] if claimed >= 0 else [],
                 landed=[each for kind, each in part if kind == "landed"],  # type: ignore[misc]
             ),
-            Rules(),
+            AuditRules(),
         )
         state = result.state
         found.update({each.kind: each.last - each.first + 1 for each in result.deviations})

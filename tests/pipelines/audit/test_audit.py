@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mesh.pipelines.audit.audit import audit
-from mesh.pipelines.audit.records import Memory, Verdict
+from mesh.pipelines.audit.records import AuditVerdict, Memory
 from tests.pipelines.generated import (
     DUPLICATE,
     FALSE,
@@ -28,14 +28,14 @@ PLANTED = {("not_landed", *LOSS), ("landed_twice", *DUPLICATE), ("not_held", *FA
 EACH = 15_000
 
 
-def found_by(verdict: Verdict) -> set[tuple[str, int, int]]:
+def found_by(verdict: AuditVerdict) -> set[tuple[str, int, int]]:
     for _, each in verdict.deviations:
         assert each.first == each.last
         assert each.story
     return {(each.kind, partition, each.first) for (_, _, partition), each in verdict.deviations}
 
 
-def check_planted(verdict: Verdict, each: int) -> None:
+def check_planted(verdict: AuditVerdict, each: int) -> None:
     assert found_by(verdict) == PLANTED
     assert not verdict.holds
     totals = verdict.totals
@@ -47,7 +47,7 @@ def check_planted(verdict: Verdict, each: int) -> None:
     assert any("FAILS not landed: eu/orders-1 1234" in line for line in verdict.lines())
 
 
-def check_clean(verdict: Verdict, each: int) -> None:
+def check_clean(verdict: AuditVerdict, each: int) -> None:
     assert found_by(verdict) == set()
     assert verdict.holds
     assert verdict.totals["expected"] == each * PARTITIONS
@@ -68,7 +68,7 @@ def test_what_was_planted_is_found_and_the_next_audit_looks_at_what_is_new(tmp_p
         assert Memory.load(tmp_path) == memory
 
 
-def of_spark(spark: Any, folder: Path, begin: int, end: int, planted: bool = True) -> Verdict:
+def of_spark(spark: Any, folder: Path, begin: int, end: int, planted: bool = True) -> AuditVerdict:
     from mesh.pipelines.audit import landed as table
 
     config = config_of(folder)

@@ -11,10 +11,10 @@ import yaml
 from typer.testing import CliRunner
 
 from mesh.cli import app
-from mesh.pipelines.audit.accounts import Account, Deviation, State
+from mesh.pipelines.audit.accounts import Account, AuditState, Deviation
 from mesh.pipelines.audit.job import WrongAudit, load
-from mesh.pipelines.audit.records import Holes, Memory, Verdict
-from mesh.pool.common.delivery_events import Kind
+from mesh.pipelines.audit.records import AuditVerdict, Holes, Memory
+from mesh.pool.common.delivery_events import DeliveryEventType
 from tests.documents import ROOT, blocks
 
 NEEDED: dict[str, Any] = {
@@ -65,9 +65,9 @@ def test_the_command_refuses_a_wrong_file(tmp_path: Path) -> None:
     assert "state" in done.output
 
 
-def verdict_of(*deviations: Deviation) -> Verdict:
+def verdict_of(*deviations: Deviation) -> AuditVerdict:
     counts = {0: Counter(expected=10, acknowledged=9)}
-    state = State(
+    state = AuditState(
         baseline=3,
         seen=10,
         floor=4,
@@ -76,7 +76,7 @@ def verdict_of(*deviations: Deviation) -> Verdict:
         held=[["leased", 1, 4, 6, "m", "c", "", "L", 1]],
     )
     place = "eu", "orders", 1
-    return Verdict.of({place: Account(counts, deviations, state, 1)}, Holes(), Memory())
+    return AuditVerdict.of({place: Account(counts, deviations, state, 1)}, Holes(), Memory())
 
 
 def test_what_is_remembered_is_read_again(tmp_path: Path) -> None:
@@ -128,4 +128,4 @@ def test_each_exception_is_documented() -> None:
     for kind in ("acknowledged_twice", "compacted"):
         assert f"| `{kind}` | no |" in page
     assert all(f"`{name}`" in page for name in COLUMNS)
-    assert Kind.ACKNOWLEDGED.value == "acknowledged"
+    assert DeliveryEventType.ACKNOWLEDGED.value == "acknowledged"

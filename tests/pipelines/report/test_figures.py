@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.pipelines.audit.accounts import Happened
-from mesh.pipelines.report.figures import Figures, Person, Tally, tallies, window_of
+from mesh.pipelines.report.figures import Figures, Person, TallyOfTime, tallies, window_of
 
 PEOPLE = {"a": Person("client-a", "10.0.0.1"), "job": Person("job", "", is_lease=True)}
 
@@ -64,10 +64,10 @@ def test_what_was_before_is_known_and_not_counted() -> None:
 
 
 def test_rates_are_of_everything_that_was_delivered() -> None:
-    tally = Tally()
+    tally = TallyOfTime()
     tally.counts.update(delivered=90, redelivered=10, dead_lettered=5)
     assert (tally.rate("redelivered"), tally.rate("dead_lettered")) == (0.1, 0.05)
-    assert Tally().rate("redelivered") == 0
+    assert TallyOfTime().rate("redelivered") == 0
 
 
 @pytest.mark.parametrize(

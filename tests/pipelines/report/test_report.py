@@ -11,11 +11,11 @@ import yaml
 from typer.testing import CliRunner
 
 from mesh.cli import app
-from mesh.pipelines.audit.job import Audit, load
+from mesh.pipelines.audit.job import AuditJob, load
 from mesh.pipelines.audit.records import Holes
 from mesh.pipelines.report.figures import COUNTS, Figures
 from mesh.pipelines.report.page import page
-from mesh.pipelines.report.report import Report, figures_of
+from mesh.pipelines.report.report import ReportJob, figures_of
 from tests.admin.test_page import asked_for, look
 from tests.admin.test_page import browser as browser
 from tests.documents import ROOT, blocks
@@ -29,8 +29,8 @@ needs_browser = pytest.mark.skipif(
 )
 
 
-def config_of(folder: Path) -> Audit:
-    return Audit.model_validate(NEEDED | {"state": str(folder / "audit")})
+def config_of(folder: Path) -> AuditJob:
+    return AuditJob.model_validate(NEEDED | {"state": str(folder / "audit")})
 
 
 def busy(events: Any, folder: Path, holes: Holes = Holes()) -> Figures:  # noqa: B008  # it is frozen
@@ -70,7 +70,7 @@ def test_the_same_on_spark(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_report_says_who_is_stuck(tmp_path: Path) -> None:
-    lines = list(Report(busy(Rows(rows(SECONDS)), tmp_path), tmp_path / "report.html").lines())
+    lines = list(ReportJob(busy(Rows(rows(SECONDS)), tmp_path), tmp_path / "report.html").lines())
     assert f"stuck: {STUCK}" in lines
     assert lines[-1] == f"page: {tmp_path / 'report.html'}"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pool.common.deadlines import Agenda
+from mesh.pool.common.deadlines import DeadlineQueue
 from mesh.pool.common.timers import Timer, Timers
 
 
@@ -19,12 +19,12 @@ class FakePool:
 
 
 def test_an_empty_agenda_has_nothing_to_do() -> None:
-    assert Agenda[FakePool]().next() is None
-    assert Agenda[FakePool]().take(1e9) is None
+    assert DeadlineQueue[FakePool]().next() is None
+    assert DeadlineQueue[FakePool]().take(1e9) is None
 
 
 def test_a_pool_is_taken_when_its_time_has_come() -> None:
-    agenda, pool = Agenda[FakePool](), FakePool()
+    agenda, pool = DeadlineQueue[FakePool](), FakePool()
     pool.timers.at(5.0, lambda _: None)
     agenda.note(pool)
     assert agenda.take(4.9) is None
@@ -33,7 +33,7 @@ def test_a_pool_is_taken_when_its_time_has_come() -> None:
 
 
 def test_a_pool_that_has_ended_is_forgotten() -> None:
-    agenda, pool = Agenda[FakePool](), FakePool()
+    agenda, pool = DeadlineQueue[FakePool](), FakePool()
     pool.timers.at(5.0, lambda _: None)
     agenda.note(pool)
     agenda.forget(pool)
@@ -52,7 +52,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 def test_nothing_is_ever_late_and_nothing_is_forgotten(steps: list[tuple[str, int, int]]) -> None:
-    agenda, now = Agenda[FakePool](), 0.0
+    agenda, now = DeadlineQueue[FakePool](), 0.0
     pools = [FakePool() for _ in range(5)]
     timers: dict[int, list[Timer]] = {index: [] for index in range(5)}
     for kind, index, number in steps:

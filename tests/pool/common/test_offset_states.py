@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mesh.pool.common.offset_states import SETTLED, TRANSITIONS, Happening, State, drawn, picture
+from mesh.pool.common.offset_states import SETTLED, TRANSITIONS, OffsetEvent, OffsetState, drawn, picture
 from tests.pool.checks import reachable
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "how-it-works.md"
@@ -22,6 +22,6 @@ def test_what_is_settled_stays_so() -> None:
 
 
 def test_everything_is_settled_at_last_and_every_word_is_used() -> None:
-    assert all(reachable(state) & SETTLED for state in State)
-    assert reachable(State.AVAILABLE) == set(State)
-    assert {happening for _, happening in TRANSITIONS} == set(Happening)
+    assert all(reachable(state) & SETTLED for state in OffsetState)
+    assert reachable(OffsetState.AVAILABLE) == set(OffsetState)
+    assert {happening for _, happening in TRANSITIONS} == set(OffsetEvent)

@@ -9,8 +9,8 @@ import pytest
 from mesh.pool.common.history import History, Redelivery
 from mesh.pool.common.ids import GroupId
 from mesh.pool.distribution.backlogs import Backlogs
-from mesh.pool.distribution.quarantine import Tasting
-from mesh.pool.distribution.slicing import Cutting
+from mesh.pool.distribution.quarantine import Quarantine
+from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.state.partition import Partition
 from mesh.pool.state.window import Available
 from mesh.records.runs import join_runs
@@ -22,7 +22,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.partition = Partition(source(0))
-        self.backlogs = Backlogs(Tasting(Redelivery(limit=3)), Cutting(GroupId("billing"), []))
+        self.backlogs = Backlogs(Quarantine(Redelivery(limit=3)), Slicing(GroupId("billing"), []))
 
     def batch(self, first: int, last: int, history: History | None = None) -> Available:
         return Available(batch_of(self.partition.source, first, last), history or History())

@@ -6,7 +6,7 @@ import pytest
 
 from mesh.pool.common.history import UNSENT, History, Redelivery
 from mesh.pool.common.settings import PoolSettings
-from mesh.pool.distribution.shares import Portions
+from mesh.pool.distribution.shares import Shares
 from mesh.pool.state.partition import NO_LIMIT
 from mesh.pool.state.window import Available
 from tests.pool.harness import Consumer, World, batch_of, source
@@ -14,14 +14,14 @@ from tests.pool.harness import Consumer, World, batch_of, source
 CAP = 10
 
 
-def begin(members: int, settings: PoolSettings | None = None) -> tuple[Portions, list[Consumer], World]:
+def begin(members: int, settings: PoolSettings | None = None) -> tuple[Shares, list[Consumer], World]:
     """Members that ask for records."""
     world = World(settings or PoolSettings(initial_window=CAP))
     consumers = [world.consumer() for _ in range(members)]
     for consumer in consumers:
         consumer.fetch()
     distribution = world.pool.serving.distribution
-    return Portions(distribution.caps, distribution.tasting), consumers, world
+    return Shares(distribution.caps, distribution.tasting), consumers, world
 
 
 def available(count: int, size: int | None = None, history: History = UNSENT) -> Available:

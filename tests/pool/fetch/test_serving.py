@@ -6,16 +6,18 @@ import pytest
 
 from mesh.pool.common.effects import Answer
 from mesh.pool.common.settings import PoolSettings
-from mesh.pool.state.fetch import Delivered, FetchedPartition, FetchPartition, FetchRequest, FetchResult
+from mesh.pool.state.fetch import Delivered, FetchedPartition, FetchParameters, FetchResult, RequestedPartition
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, MAXIMUM, ORDERS, Consumer, World, source
 
 
-def ask(consumer: Consumer, partitions: list[FetchPartition], wait: float = 0.5) -> tuple[FetchedPartition, ...] | None:
+def ask(
+    consumer: Consumer, partitions: list[RequestedPartition], wait: float = 0.5
+) -> tuple[FetchedPartition, ...] | None:
     """Send a Fetch as it is; its answer if there is one at once."""
     world, ticket = consumer.world, object()
-    request = FetchRequest(partitions, 1, MAXIMUM, wait)
+    request = FetchParameters(partitions, 1, MAXIMUM, wait)
     effects = world.cluster.fetch(consumer.fetching, consumer.name, ticket, request, world.now)
     world.note(effects)
     for effect in effects:
@@ -25,8 +27,8 @@ def ask(consumer: Consumer, partitions: list[FetchPartition], wait: float = 0.5)
     return None
 
 
-def at(consumer: Consumer, index: int, topic: TopicName | None = ORDERS) -> FetchPartition:
-    return FetchPartition(topic, index, consumer.positions.get(index, 0), MAXIMUM)
+def at(consumer: Consumer, index: int, topic: TopicName | None = ORDERS) -> RequestedPartition:
+    return RequestedPartition(topic, index, consumer.positions.get(index, 0), MAXIMUM)
 
 
 def test_it_is_parked_until_records_come() -> None:

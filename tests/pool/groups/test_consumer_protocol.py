@@ -74,7 +74,7 @@ class ConsumerProtocolMachine(RuleBasedStateMachine):
             pattern=client.pattern if full or joins else None,
             assignor=None,
             owned={} if joins else owned if full else None,
-            client=clients.Client(str(client.member_id), HOST),
+            client=clients.ClientIdentity(str(client.member_id), HOST),
         )
         assert heartbeat.problem is None
         world, ticket = self.world, self.world.ticket()

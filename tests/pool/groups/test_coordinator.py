@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mesh.pool.common.client import Client
+from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import MemberId
 from mesh.pool.common.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
@@ -340,7 +340,7 @@ def test_a_protocol_of_another_member_is_not_its_own() -> None:
     second = world.consumer("b", joined=False)
     ticket = world.ticket()
     request = world.pool.coordinator.members[first.member_id].request
-    other = replace(request, protocols=(("roundrobin", b""),), client=Client("b", HOST))
+    other = replace(request, protocols=(("roundrobin", b""),), client=ClientIdentity("b", HOST))
     world.do(world.cluster.groups.join(second.coordinator, ticket, GROUP, other, world.now))
     world.advance(0.2)
     result = world.answer(ticket, JoinResult)

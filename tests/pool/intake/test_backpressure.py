@@ -9,7 +9,7 @@ from mesh.memory import MemoryBudget
 from mesh.pool.common.effects import ConsumeUpstream, Effect, PauseUpstream, ResumeUpstream
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
-from mesh.pool.intake.backpressure import Demand
+from mesh.pool.intake.backpressure import Backpressure
 from mesh.pool.state.partition import Partition
 from tests.pool.harness import EU, US, Consumer, World, source
 
@@ -23,7 +23,7 @@ class Bench:
         self.effects: list[Effect] = []
         self.shared = shared or MemoryBudget(1 << 30)
         settings = PoolSettings(partition_budget=partition, pool_budget=pool)
-        self.demand = Demand(GROUP, settings, self.shared, self.effects)
+        self.demand = Backpressure(GROUP, settings, self.shared, self.effects)
         self.demand.add_cluster(EU)
         self.demand.add_cluster(US)
         self.partitions = [Partition(source(index)) for index in range(4)]

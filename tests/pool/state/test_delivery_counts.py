@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pool.state.delivery_counts import Counted, Counts
+from mesh.pool.state.delivery_counts import Counted, DeliveryCounts
 from mesh.records.spans import Span
 
 LENGTH = 40
@@ -18,7 +18,7 @@ SPANS = st.tuples(st.integers(0, LENGTH - 1), st.integers(0, 12)).map(
 
 @given(st.lists(st.tuples(SPANS, st.integers(0, 5))))
 def test_the_last_word_counts(noted: list[tuple[Span, int]]) -> None:
-    counts, known = Counts(), dict.fromkeys(range(LENGTH), 0)
+    counts, known = DeliveryCounts(), dict.fromkeys(range(LENGTH), 0)
     for span, count in noted:
         counts.note(span, count)
         known |= dict.fromkeys(range(span.first, span.last + 1), count)
@@ -32,4 +32,4 @@ def test_the_last_word_counts(noted: list[tuple[Span, int]]) -> None:
 
 def test_what_was_read_is_what_was_told() -> None:
     told = [Counted(Span(3, 9), 2), Counted(Span(12, 12), 4)]
-    assert list(Counts(told)) == told
+    assert list(DeliveryCounts(told)) == told

@@ -12,7 +12,7 @@ from mesh.pool.common.settings import PoolSettings
 from mesh.pool.offsets.metadata import pack
 from mesh.pool.state.delivery_counts import Counted
 from mesh.pool.state.leases import HolderId, LeaseId, LeaseSettled, StoredLease
-from mesh.pool.state.released_unread import Ahead
+from mesh.pool.state.released_unread import ReleasedUnread
 from mesh.records.spans import Span
 from tests.pool.harness import GROUP, World, source
 from tests.pool.leases.test_service import SPARK, ask, expected, lease, values
@@ -35,7 +35,7 @@ def offsets(span: Span) -> range:
 
 @given(st.lists(STEPS))
 def test_each_offset_is_there_once_and_the_worst_of_it_counts(steps: list[tuple[str, Span, History | None]]) -> None:
-    ahead, model = Ahead(), dict.fromkeys(range(LENGTH), UNSENT)
+    ahead, model = ReleasedUnread(), dict.fromkeys(range(LENGTH), UNSENT)
     for what, span, history in steps:
         if history is not None:
             ahead.note(span, history)

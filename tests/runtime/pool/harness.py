@@ -29,15 +29,15 @@ from mesh.pool.common.queries import (
 )
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
-from mesh.pool.core import VirtualCluster
+from mesh.pool.core import PoolCore
 from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.runtime.pool.administration import Answer
 from mesh.runtime.pool.dead_letters import Ended
-from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.runtime.pool.samples import samples_of
 from mesh.telemetry.metrics import Metrics
-from mesh.telemetry.upstream_health import Troubles
+from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
@@ -130,7 +130,7 @@ class FakeTransport(asyncio.Transport):
 class Peer(Conversation):
     """A client on one connection."""
 
-    def __init__(self, server: VirtualClusterServer, client_id: str = "c", host: str = "10.0.0.1") -> None:
+    def __init__(self, server: PoolRuntime, client_id: str = "c", host: str = "10.0.0.1") -> None:
         super().__init__(client_id)
         self.protocol = server.accept()
         self.transport = FakeTransport(self.protocol, host)
@@ -295,9 +295,7 @@ class Bench:
     ) -> None:
         memory = memory or MemoryBudget(1 << 30)
         topics = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(EU, ORDERS), Source(US, ORDERS)))], [])
-        cluster = VirtualCluster(
-            "vc", topics, rules or GroupRules(), settings or PoolSettings(), memory, random.Random(7)
-        )
+        cluster = PoolCore("vc", topics, rules or GroupRules(), settings or PoolSettings(), memory, random.Random(7))
         self.store_at_once = store_at_once
         self.leave_at_once = leave_at_once
         self.engines: list[FakeEngine] = []
@@ -305,12 +303,12 @@ class Bench:
         self.refreshed = 0
         self.dead_letters: list[tuple[DeadLetterUpstream, Ended]] = []
         self.metrics = Metrics()
-        self.troubles = Troubles((EU, US), asyncio.get_running_loop().time)
+        self.troubles = UpstreamHealth((EU, US), asyncio.get_running_loop().time)
         self.metrics.add_collector(self.troubles.samples)
         self.gate = Gate(
             limits or Limits(request_rate=1 << 40, request_rate_per_address=1 << 40), Descriptors(descriptors), memory
         )
-        self.server = VirtualClusterServer(
+        self.server = PoolRuntime(
             cluster,
             ENDPOINT,
             self.metrics,

@@ -24,7 +24,7 @@ from mesh.upstream.engine import (
     Unopenable,
     Unopened,
 )
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from mesh.wire.errors import ErrorCode
 from tests.fake_time import in_fake_time
 from tests.pool.harness import EU, US, source
@@ -150,7 +150,7 @@ async def test_a_group_that_refuses_us_leaves_the_cluster_up() -> None:
     await consuming(bench)
     us = bench.engine(US)
     us.deliver(SourceUp())
-    for trouble in (Trouble.NOT_AUTHORIZED, Trouble.FENCED, Trouble.ASSIGNOR):
+    for trouble in (UpstreamProblem.NOT_AUTHORIZED, UpstreamProblem.FENCED, UpstreamProblem.ASSIGNOR):
         us.deliver(GroupDown("no", trouble))
         us.deliver(SourceUp())
         assert set(bench.metric("kafka_mesh_upstream_trouble_seconds")) == {("us", trouble.value)}
@@ -173,7 +173,7 @@ async def test_partitions_that_cannot_be_read_are_told_and_keep_no_commit_from_b
     # What the group's own side tells is about something else.
     us.deliver(SourceUp())
     assert standing() == {("us", "unreadable")}
-    us.deliver(ReadingDown("us/orders-1: TOPIC_AUTHORIZATION_FAILED", Trouble.NOT_AUTHORIZED))
+    us.deliver(ReadingDown("us/orders-1: TOPIC_AUTHORIZATION_FAILED", UpstreamProblem.NOT_AUTHORIZED))
     assert standing() == {("us", "not_authorized")}
     assert bench.metric("kafka_mesh_upstream_up")[("us",)] == 1
     (pool,) = bench.server.cluster.pools.values()
@@ -301,7 +301,7 @@ async def test_nothing_is_made_for_a_pool_that_left_while_its_engine_rested() ->
 # What is assigned and cannot be opened
 
 
-def unopened(*indexes: int, trouble: Trouble = Trouble.UNREADABLE, lasts: bool = True) -> Unopened:
+def unopened(*indexes: int, trouble: UpstreamProblem = UpstreamProblem.UNREADABLE, lasts: bool = True) -> Unopened:
     return Unopened({source(index): Unopenable("no leader", trouble, lasts) for index in indexes})
 
 
@@ -347,7 +347,7 @@ async def test_what_may_not_be_opened_is_another_trouble_than_what_has_no_leader
     bench = Bench()
     await consuming(bench)
     engine = bench.engine(EU)
-    engine.deliver(unopened(0, trouble=Trouble.NOT_AUTHORIZED))
+    engine.deliver(unopened(0, trouble=UpstreamProblem.NOT_AUTHORIZED))
     assert [each["trouble"] for each in bench.troubles.described()] == ["not_authorized"]
     engine.deliver(unopened(0))
     assert [each["trouble"] for each in bench.troubles.described()] == ["unreadable"]
@@ -361,7 +361,7 @@ async def test_the_first_of_many_that_cannot_be_opened_stand_for_all() -> None:
     bench = Bench()
     await consuming(bench)
     many = [UpstreamPartition(EU, TopicName("orders"), number) for number in range(1_000)]
-    why = Unopenable("no leader", Trouble.UNREADABLE, lasts=True)
+    why = Unopenable("no leader", UpstreamProblem.UNREADABLE, lasts=True)
     bench.engine(EU).deliver(Unopened(dict.fromkeys(many, why)))
     (described,) = bench.troubles.described()
     assert str(described["reason"]).endswith("eu/orders-4: no leader; and 995 partitions more")

@@ -18,7 +18,7 @@ from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.state.flow import OVERDUE
 from mesh.records.spans import CommitPosition, Gap
-from mesh.runtime.pool.runtime import VirtualClusterServer
+from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.telemetry.labels import OTHER
 from mesh.upstream.engine import EndReached, Revoked
 from mesh.wire.apis import ApiKey
@@ -52,8 +52,8 @@ async def test_a_request_is_taken_up_when_all_that_was_decided_before_is_done() 
     """Two JoinGroups are answered in one step; what waits behind the first comes after both."""
     with pytest.MonkeyPatch.context() as patch:
         happened: list[str] = []
-        do, work = VirtualClusterServer._do, DownstreamConnection.work
-        patch.setattr(VirtualClusterServer, "_do", _noted(do, "done", happened))
+        do, work = PoolRuntime._do, DownstreamConnection.work
+        patch.setattr(PoolRuntime, "_do", _noted(do, "done", happened))
         patch.setattr(DownstreamConnection, "work", _noted(work, "taken up", happened))
         bench = Bench()
         first, second = bench.peer(), bench.peer()

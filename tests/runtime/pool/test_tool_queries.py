@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint
 from mesh.apis.api import HandlerEffect
 from mesh.pool.common.effects import Answer
 from mesh.pool.common.queries import DeleteGroups, GroupsDeleted, Question
-from mesh.runtime.pool.tool_queries import AT_A_TIME, Questions
+from mesh.runtime.pool.tool_queries import AT_A_TIME, ToolQueries
 from mesh.wire.apis import ApiKey
 from mesh.wire.connection import Request
 
@@ -51,7 +51,7 @@ async def settle() -> None:
 
 async def test_a_few_at_a_time() -> None:
     upstream, answered = Asked(), list[HandlerEffect]()
-    questions = Questions(upstream, answered.extend)
+    questions = ToolQueries(upstream, answered.extend)
     requests = [request(number) for number in range(AT_A_TIME + 1)]
     for each in requests:
         questions.ask(each, QUESTION)
@@ -67,7 +67,7 @@ async def test_a_few_at_a_time() -> None:
 
 async def test_they_are_asked_elsewhere_from_a_change_on() -> None:
     older, newer, answered = Asked(), Asked(), list[HandlerEffect]()
-    questions = Questions(older, answered.extend)
+    questions = ToolQueries(older, answered.extend)
     questions.change(newer)
     questions.ask(request(1), QUESTION)
     await settle()
@@ -80,7 +80,7 @@ async def test_they_are_asked_elsewhere_from_a_change_on() -> None:
 
 async def test_nothing_is_answered_after_the_end() -> None:
     upstream, answered = Asked(), list[HandlerEffect]()
-    questions = Questions(upstream, answered.extend)
+    questions = ToolQueries(upstream, answered.extend)
     questions.ask(request(1), QUESTION)
     await settle()
     questions.close()

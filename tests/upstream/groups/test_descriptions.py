@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.groups import descriptions as module
 from mesh.upstream.groups.descriptions import GroupsByLibrdkafka, GroupsByLinks, Undescribed, describe, nobodys
-from mesh.upstream.links.connection_settings import Access
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.nodes import Nodes
 from mesh.wire.client import groups
 from mesh.wire.client.groups import GroupMember
@@ -41,7 +41,7 @@ async def asked(partitions: int = 4, coordinator: int = 2) -> AsyncIterator[tupl
     """A cluster of three nodes, and what knows the first of them."""
     async with fake_cluster(partitions, nodes=(1, 2, 3)) as cluster:
         cluster.coordinator = coordinator
-        access = Access(request_timeout=60.0, setup_timeout=60.0, backoff=0.001, most_backoff=0.01)
+        access = ConnectionSettings(request_timeout=60.0, setup_timeout=60.0, backoff=0.001, most_backoff=0.01)
         nodes = Nodes(ClusterName("eu"), f"127.0.0.1:{cluster.ports[1]}", access)
         try:
             yield cluster, nodes
@@ -219,7 +219,7 @@ def test_by_librdkafka_a_group_is_described_alike() -> None:
     admin.group.set_result(
         SimpleNamespace(state=ConsumerGroupState.STABLE, partition_assignor="range", members=[member])
     )
-    assert described.result() == groups.DescribedGroup(
+    assert described.result() == groups.GroupDescription(
         "Stable", "range", (GroupMember("one", frozenset({(TOPIC, 3)})),)
     )
 

@@ -6,18 +6,18 @@ from concurrent.futures import Future
 
 from mesh.upstream.groups.descriptions import Undescribed
 from mesh.upstream.groups.fencing import BLIND, INTERVAL, Fence
-from mesh.wire.client.groups import DescribedGroup, GroupMember
+from mesh.wire.client.groups import GroupDescription, GroupMember
 
 
 class Group:
     """It is described when a test says so."""
 
     def __init__(self) -> None:
-        self.asked: list[Future[DescribedGroup]] = []
+        self.asked: list[Future[GroupDescription]] = []
         self.fence = Fence(self.describe, "ours")
         self.fence.fenced(0.0)
 
-    def describe(self) -> Future[DescribedGroup]:
+    def describe(self) -> Future[GroupDescription]:
         self.asked.append(Future())
         return self.asked[-1]
 
@@ -31,7 +31,7 @@ class Group:
             self.asked[-1].set_exception(Undescribed("error 30"))
         else:
             members = tuple(GroupMember(each, frozenset()) for each in instance_ids)
-            self.asked[-1].set_result(DescribedGroup("Stable", "range", members))
+            self.asked[-1].set_result(GroupDescription("Stable", "range", members))
         return self.fence.is_open(now)
 
 

@@ -11,8 +11,8 @@ from mesh.records.spans import TopicName
 from mesh.upstream.engine import EngineEvent, GroupDown, GroupUp, ReadingDown, ReadingUp, SourceDown, SourceUp
 from mesh.upstream.groups.descriptions import Undescribed
 from mesh.upstream.groups.reachability import PROBE_INTERVAL, Reachability
-from mesh.upstream.problems import Trouble
-from mesh.wire.client.groups import DescribedGroup
+from mesh.upstream.problems import UpstreamProblem
+from mesh.wire.client.groups import GroupDescription
 from tests.upstream.harness import CLUSTER
 
 
@@ -24,10 +24,10 @@ class Bed:
         self.works = True
         self.probes = 0
         self.now = 0.0
-        self.described: list[Future[DescribedGroup]] = []
+        self.described: list[Future[GroupDescription]] = []
         self.reachability = Reachability(CLUSTER, {"group.id": "group"}, self.told.append, self.describe)
 
-    def describe(self) -> Future[DescribedGroup]:
+    def describe(self) -> Future[GroupDescription]:
         self.described.append(Future())
         return self.described[-1]
 
@@ -35,7 +35,7 @@ class Bed:
         """The group refuses our assignors, and tells its own."""
         self.reachability.suspect(KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
         self.probe()
-        self.described[-1].set_result(DescribedGroup("Stable", assignor, ()))
+        self.described[-1].set_result(GroupDescription("Stable", assignor, ()))
         self.probe()
 
     def list_topics(self, topic: str, timeout: float) -> None:
@@ -94,7 +94,7 @@ def test_a_group_with_other_assignors_is_asked_for_them_and_not_waited_for() -> 
         bed.reachability.suspect(KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
         assert not bed.reachability.wants(cooperative=True)
     (described,) = bed.described
-    described.set_result(DescribedGroup("Stable", "cooperative-sticky", ()))
+    described.set_result(GroupDescription("Stable", "cooperative-sticky", ()))
     bed.probe()
     assert bed.reachability.wants(cooperative=True)
     bed.probe()
@@ -109,7 +109,7 @@ def test_an_assignor_that_we_do_not_have_is_told() -> None:
     assert not bed.reachability.wants(cooperative=True)
     (told,) = bed.told
     assert isinstance(told, GroupDown)
-    assert told.trouble is Trouble.ASSIGNOR
+    assert told.trouble is UpstreamProblem.ASSIGNOR
 
 
 def test_a_group_that_rebalances_or_is_not_described_is_asked_again_when_it_refuses_again() -> None:
@@ -138,7 +138,7 @@ def test_a_topic_that_may_not_be_read_is_no_trouble_of_the_group() -> None:
         bed.reachability.suspect(TOPIC_REFUSED, topic)
     (down,) = bed.told
     assert isinstance(down, ReadingDown)
-    assert (down.trouble, down.reason) == (Trouble.NOT_AUTHORIZED, f"orders: {TOPIC_REFUSED.str()}")
+    assert (down.trouble, down.reason) == (UpstreamProblem.NOT_AUTHORIZED, f"orders: {TOPIC_REFUSED.str()}")
     bed.reachability.stored()
     bed.reachability.answered()
     bed.reachability.allows(ORDERS)
@@ -161,7 +161,7 @@ def test_a_group_that_is_refused_is_no_trouble_of_the_cluster() -> None:
     bed = Bed()
     bed.reachability.suspect(GROUP_REFUSED)
     bed.reachability.suspect(GROUP_REFUSED)
-    down = GroupDown(GROUP_REFUSED.str(), Trouble.NOT_AUTHORIZED)
+    down = GroupDown(GROUP_REFUSED.str(), UpstreamProblem.NOT_AUTHORIZED)
     assert bed.told == [down]
     bed.reachability.answered()
     assert bed.told == [down], "that it answers is another matter"

@@ -9,8 +9,8 @@ import pytest
 
 from mesh.records.spans import TopicName
 from mesh.upstream.groups.descriptions import Partitions, Undescribed
-from mesh.upstream.groups.unassigned_partitions import MOST_REST, REST, Coverage
-from mesh.wire.client.groups import DescribedGroup
+from mesh.upstream.groups.unassigned_partitions import MOST_REST, REST, UnassignedPartitions
+from mesh.wire.client.groups import GroupDescription
 from tests.upstream.harness import CLUSTER, source
 
 TOPIC = TopicName("orders")
@@ -25,10 +25,10 @@ class Bed:
     def __init__(self, is_static: bool = True) -> None:
         self.asked: list[Future[Partitions]] = []
         self.now = 0.0
-        self.coverage = Coverage(CLUSTER, self, "group", is_static)
+        self.coverage = UnassignedPartitions(CLUSTER, self, "group", is_static)
         self.coverage.begin()
 
-    def describe(self, group: str) -> Future[DescribedGroup]:
+    def describe(self, group: str) -> Future[GroupDescription]:
         raise AssertionError
 
     def nobodys(self, group: str, topics: Collection[TopicName], ours: Partitions) -> Future[Partitions]:

@@ -7,7 +7,7 @@ from math import inf
 from confluent_kafka import KafkaError, TopicPartition
 
 from mesh.records.spans import CommitPosition, UpstreamPartition
-from mesh.upstream.librdkafka.commit_queue import LONGEST_REST, SHORTEST_REST, Commits, Errors
+from mesh.upstream.librdkafka.commit_queue import LONGEST_REST, SHORTEST_REST, CommitQueue, Errors
 from tests.upstream.fakes import FakeConsumer, place
 from tests.upstream.harness import source
 
@@ -16,7 +16,7 @@ OURS = {source("orders", 0), source("orders", 1)}
 
 class Bed:
     def __init__(self) -> None:
-        self.commits = Commits()
+        self.commits = CommitQueue()
         self.fake = FakeConsumer()
         self.answers: list[Errors] = []
 

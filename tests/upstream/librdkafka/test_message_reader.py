@@ -6,7 +6,7 @@ from confluent_kafka import KafkaError
 
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together, Truncated
-from mesh.upstream.librdkafka.message_reader import Intake
+from mesh.upstream.librdkafka.message_reader import MessageReader
 from mesh.upstream.librdkafka.positions.assignment import Assignment
 from mesh.upstream.librdkafka.positions.bounds import LogBounds
 from tests.upstream.fakes import FakeAdmin, message
@@ -26,7 +26,7 @@ class Bed:
         )
         self.assignment.positions = {source("orders", int(name[1:])): at for name, at in positions.items()}
         self.allowed: list[TopicName] = []
-        self.intake = Intake(
+        self.intake = MessageReader(
             CLUSTER, self.assignment, self.events.append, self._complain, self.allowed.append, self.fallen.append
         )
 

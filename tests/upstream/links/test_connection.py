@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mesh.upstream.links.connection import BrokerLink, Unreachable
-from mesh.upstream.links.connection_settings import Access
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.wire.client.connection import ClientRequest
 from tests.upstream.harness import run
 from tests.upstream.scripted_broker import Answer, Conversation, ScriptedBroker, scripted_broker
 
 KEY = 60
-QUICK = Access(request_timeout=20.0, setup_timeout=20.0, backoff=0.001, most_backoff=0.004)
+QUICK = ConnectionSettings(request_timeout=20.0, setup_timeout=20.0, backoff=0.001, most_backoff=0.004)
 
 
 def request() -> ClientRequest:
@@ -28,7 +28,7 @@ def echo(conversation: Conversation, key: int, correlation_id: int) -> None:
 
 
 @asynccontextmanager
-async def linked(broker: ScriptedBroker, access: Access = QUICK) -> AsyncIterator[BrokerLink]:
+async def linked(broker: ScriptedBroker, access: ConnectionSettings = QUICK) -> AsyncIterator[BrokerLink]:
     link = BrokerLink("127.0.0.1", broker.port, access)
     try:
         yield link
@@ -96,7 +96,7 @@ def test_what_breaks_a_connection_fails_what_is_under_way_and_the_next_request_m
 
 def test_a_request_that_is_not_answered_in_time_takes_the_connection_with_it() -> None:
     async def test() -> None:
-        access = Access(request_timeout=0.1, setup_timeout=20.0, backoff=0.001)
+        access = ConnectionSettings(request_timeout=0.1, setup_timeout=20.0, backoff=0.001)
         async with scripted_broker(lambda *_: None) as broker, linked(broker, access) as link:
             with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
                 await link.request(request())
@@ -135,7 +135,7 @@ def test_attempts_are_further_and_further_apart_up_to_a_bound_until_a_request_is
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
 
     async def test() -> None:
-        access = Access(request_timeout=20.0, setup_timeout=20.0, backoff=1.0, most_backoff=3.0)
+        access = ConnectionSettings(request_timeout=20.0, setup_timeout=20.0, backoff=1.0, most_backoff=3.0)
         async with scripted_broker(closed) as broker, linked(broker, access) as link:
             for _ in range(5):  # each lets itself in, and gets no answer: that is no success
                 with pytest.raises(Unreachable):
@@ -155,7 +155,7 @@ def test_attempts_are_further_and_further_apart_up_to_a_bound_until_a_request_is
 
 def test_before_a_session_ends_new_requests_go_over_another_connection() -> None:
     async def test() -> None:
-        access = Access(
+        access = ConnectionSettings(
             mechanism="PLAIN", username="u", password="p", request_timeout=20.0, setup_timeout=20.0, backoff=0.001
         )
         held: list[tuple[Conversation, int]] = []

@@ -10,13 +10,13 @@ import pytest
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.links import nodes as module
 from mesh.upstream.links.connection import Unreachable
-from mesh.upstream.links.connection_settings import Access
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.nodes import Nodes, _address
 from tests.upstream.harness import run
 from tests.upstream.raw.fake_broker import TOPIC, FakeCluster, fake_cluster
 
 TOPICS = [TopicName(TOPIC)]
-PATIENT = Access(request_timeout=60.0, setup_timeout=60.0, backoff=0.001, most_backoff=0.01)
+PATIENT = ConnectionSettings(request_timeout=60.0, setup_timeout=60.0, backoff=0.001, most_backoff=0.01)
 
 
 @asynccontextmanager

@@ -25,9 +25,9 @@ from mesh.upstream.engine import (
 )
 from mesh.upstream.links import nodes as nodes_module
 from mesh.upstream.links.buffers import ReceiveBuffers
-from mesh.upstream.links.connection_settings import Access
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.nodes import Nodes
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.raw import fetching as fetching_module
 from mesh.upstream.raw import health as health_module
 from mesh.upstream.raw.fetching import Fetching
@@ -50,7 +50,7 @@ def source(partition: int) -> UpstreamPartition:
 
 
 class Reader:
-    def __init__(self, cluster: FakeCluster, access: Access) -> None:
+    def __init__(self, cluster: FakeCluster, access: ConnectionSettings) -> None:
         self.told: list[EngineEvent] = []
         self.events: list[EngineEvent] = []
         """What was told together, one by one."""
@@ -95,8 +95,8 @@ class Reader:
 
 
 @asynccontextmanager
-async def reading(cluster: FakeCluster, access: Access | None = None) -> AsyncIterator[Reader]:
-    reader = Reader(cluster, access or Access(request_timeout=2.0, backoff=0.01, most_backoff=0.05))
+async def reading(cluster: FakeCluster, access: ConnectionSettings | None = None) -> AsyncIterator[Reader]:
+    reader = Reader(cluster, access or ConnectionSettings(request_timeout=2.0, backoff=0.01, most_backoff=0.05))
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(reader.fetching.run(tasks)), tasks.create_task(reader.rereading.run())]
         reader.fetching.look_for_leaders()
@@ -205,7 +205,7 @@ def test_a_new_leader_is_found() -> None:
 def test_a_broker_that_hangs_is_left_for_the_new_leader() -> None:
     async def test() -> None:
         async with fake_cluster(1, nodes=(1, 2)) as cluster:
-            access = Access(request_timeout=0.3, setup_timeout=0.3, backoff=0.01, most_backoff=0.05)
+            access = ConnectionSettings(request_timeout=0.3, setup_timeout=0.3, backoff=0.01, most_backoff=0.05)
             async with reading(cluster, access) as reader:
                 await cluster.append(0, 1)
                 await reader.until(lambda: reader.offsets(0) == [0])
@@ -417,7 +417,7 @@ def test_a_leader_that_hangs_is_left_before_its_time_is_over(monkeypatch: pytest
 
     async def test() -> None:
         async with fake_cluster(2, nodes=(1, 2, 3)) as cluster:
-            access = Access(request_timeout=60.0, setup_timeout=60.0, backoff=0.01, most_backoff=0.05)
+            access = ConnectionSettings(request_timeout=60.0, setup_timeout=60.0, backoff=0.01, most_backoff=0.05)
             async with reading(cluster, access) as reader:
                 await cluster.append(0, 1)
                 await reader.until_read(0, 1)
@@ -600,7 +600,7 @@ def test_what_may_not_be_read_is_told_and_when_that_is_over() -> None:
                 await reader.until_read(1, 1)
                 await reader.until(lambda: any(isinstance(event, ReadingDown) for event in reader.events))
                 (down,) = [event for event in reader.events if isinstance(event, ReadingDown)]
-                assert down.trouble is Trouble.NOT_AUTHORIZED
+                assert down.trouble is UpstreamProblem.NOT_AUTHORIZED
                 assert "TOPIC_AUTHORIZATION_FAILED" in down.reason
                 await reader.until(lambda: ReadingUp() in reader.events)
 
@@ -612,7 +612,7 @@ def test_brokers_that_are_down_are_told_after_a_while(monkeypatch: pytest.Monkey
 
     async def test() -> None:
         async with fake_cluster(1) as cluster:
-            access = Access(request_timeout=0.2, setup_timeout=0.2, backoff=0.01, most_backoff=0.05)
+            access = ConnectionSettings(request_timeout=0.2, setup_timeout=0.2, backoff=0.01, most_backoff=0.05)
             async with reading(cluster, access) as reader:
                 await reader.until(lambda: EndReached(source(0), 0, Gap.EMPTY) in reader.events)
                 cluster.silent = {1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.engine import ReadingDown, ReadingUp
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.raw.health import PATIENCE, Health
 
 ONE, TWO = (UpstreamPartition(ClusterName("eu"), TopicName("orders"), number) for number in (1, 2))
@@ -16,7 +16,9 @@ class Told:
         self.events: list[ReadingDown | ReadingUp] = []
         self.health = Health(self.events.append)
 
-    def fail(self, now: float, source: UpstreamPartition = ONE, trouble: Trouble = Trouble.UNREADABLE) -> None:
+    def fail(
+        self, now: float, source: UpstreamPartition = ONE, trouble: UpstreamProblem = UpstreamProblem.UNREADABLE
+    ) -> None:
         self.health.failed(source, now, f"since {now:g}", trouble)
 
     def look(self, now: float, wanted: set[UpstreamPartition] = BOTH) -> list[ReadingDown | ReadingUp]:
@@ -58,9 +60,9 @@ def test_what_is_forbidden_is_told_at_once_and_goes_before_all_else() -> None:
     told = Told()
     told.fail(0)
     assert told.look(PATIENCE) == [ReadingDown("eu/orders-1: since 0")]
-    told.fail(PATIENCE, TWO, Trouble.NOT_AUTHORIZED)
+    told.fail(PATIENCE, TWO, UpstreamProblem.NOT_AUTHORIZED)
     reason = f"eu/orders-2: since {PATIENCE:g}, and 1 partitions more"
-    assert told.look(PATIENCE) == [ReadingDown(reason, Trouble.NOT_AUTHORIZED)]
+    assert told.look(PATIENCE) == [ReadingDown(reason, UpstreamProblem.NOT_AUTHORIZED)]
 
 
 def test_nothing_is_known_of_what_nobody_wants() -> None:
@@ -81,12 +83,12 @@ def test_a_cluster_that_is_down_is_told_by_others() -> None:
 
 def test_what_librdkafkas_side_is_refused_is_one_trouble_with_what_we_are() -> None:
     """Over when both are."""
-    told, refused = Told(), ReadingDown("orders: refused", Trouble.NOT_AUTHORIZED)
+    told, refused = Told(), ReadingDown("orders: refused", UpstreamProblem.NOT_AUTHORIZED)
     told.fail(0)
     assert told.look(PATIENCE) == [ReadingDown("eu/orders-1: since 0")]
     told.health.of_group = refused
     assert told.look(PATIENCE + 1) == [refused]
-    told.fail(PATIENCE + 1, TWO, Trouble.NOT_AUTHORIZED)
+    told.fail(PATIENCE + 1, TWO, UpstreamProblem.NOT_AUTHORIZED)
     assert told.look(PATIENCE + 2) == []
     told.health.of_group = None
     told.health.worked(ONE)

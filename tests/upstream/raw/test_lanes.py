@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.links.connection import BrokerLink
-from mesh.upstream.links.connection_settings import Access
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.raw.lanes import MANY, PARKED_MS, PATIENCE, SOON_MS, Lane
 from mesh.upstream.raw.reading import Reading
 
@@ -19,7 +19,7 @@ def readings(count: int, *, behind: bool) -> list[Reading]:
 
 
 def lanes() -> tuple[Lane, Lane]:
-    return Lane.pair(*(BrokerLink("127.0.0.1", port, Access()) for port in (1, 2)))
+    return Lane.pair(*(BrokerLink("127.0.0.1", port, ConnectionSettings()) for port in (1, 2)))
 
 
 def test_half_of_many_partitions_is_left_to_a_lane_that_is_free() -> None:

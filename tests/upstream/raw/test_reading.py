@@ -17,7 +17,7 @@ from mesh.upstream.raw.reading import (
     Progress,
     ReadElsewhere,
     Reading,
-    Truncated,
+    TruncationFound,
     outcome_of,
 )
 from mesh.wire.client.fetch import AbortedTransaction, Fetched
@@ -62,7 +62,7 @@ def batch(base: int, count: int, epoch: int = 3) -> bytes:
         (answer(error=78), NotNow(REST)),
         (answer(error=29), NotNow(REFUSED_REST, 29)),
         (answer(error=76), NotNow(REFUSED_REST, 76)),
-        (answer(diverging=4), Truncated(4)),
+        (answer(diverging=4), TruncationFound(4)),
         (answer(preferred=2), ReadElsewhere(2)),
         (answer(), Progress((), 5, None, -1)),
         (answer(high=5, stable=5), Progress((), 5, 5, -1)),

@@ -15,7 +15,7 @@ from kio.serial import entity_writer
 from mesh.wire.apis import ApiKey
 from mesh.wire.client import groups
 from mesh.wire.client.connection import ClientRequest, ClientResponse
-from mesh.wire.client.groups import DescribedGroup, FoundCoordinator, GroupAnswer, GroupMember
+from mesh.wire.client.groups import FoundCoordinator, GroupAnswer, GroupDescription, GroupMember
 from mesh.wire.client.messages import Broker, VersionRange
 from mesh.wire.decoder import decode_request
 from mesh.wire.errors import ProtocolError
@@ -123,7 +123,7 @@ def test_descriptions(version: int) -> None:
     static = "one" if version >= groups.FIRST_WITH_INSTANCE_IDS else None
     assert groups.decode_described_group(answer) == GroupAnswer(
         0,
-        DescribedGroup(
+        GroupDescription(
             "Stable",
             "range",
             (

@@ -14,7 +14,7 @@ from mesh.upstream.librdkafka.commit_queue import Errors
 from mesh.upstream.librdkafka.positions.assignment import SAME_FALL, Assignment
 from mesh.upstream.librdkafka.positions.bounds import CONNECT_TIMEOUT, LogBounds
 from mesh.upstream.librdkafka.positions.opening import LONGEST_REST, RETRY
-from mesh.upstream.problems import Trouble
+from mesh.upstream.problems import UpstreamProblem
 from tests.upstream.fakes import FakeAdmin, FakeConsumer, place
 from tests.upstream.harness import CLUSTER, source
 
@@ -88,7 +88,7 @@ class Bed:
             each.partition.partition: (each.start, each.committed.offset, each.resumed) for each in event.partitions
         }
 
-    def unopened(self) -> dict[int, tuple[Trouble, bool]]:
+    def unopened(self) -> dict[int, tuple[UpstreamProblem, bool]]:
         """What was told last to be not open: why, and whether that lasts."""
         told = [event for event in self.events if isinstance(event, Unopened)]
         return {each.partition: (why.trouble, why.lasts) for each, why in told[-1].partitions.items()} if told else {}
@@ -362,10 +362,10 @@ def test_a_partition_without_a_leader_is_left_out_and_opened_when_it_has_one(coo
     bed.assign(0, 1, 2)
     assert bed.open()
     assert bed.last() == {0: (0, 0, False), 2: (7, 7, False)}
-    assert bed.unopened() == {1: (Trouble.UNREADABLE, False)}, "that may be over in a moment"
+    assert bed.unopened() == {1: (UpstreamProblem.UNREADABLE, False)}, "that may be over in a moment"
     bed.assignment.positions[source("orders", 0)] = 50
     assert not bed.open(later=RETRY)
-    assert bed.unopened() == {1: (Trouble.UNREADABLE, True)}
+    assert bed.unopened() == {1: (UpstreamProblem.UNREADABLE, True)}
     bed.admin.begins[1] = 3
     told = len(bed.events)
     assert bed.open(later=2 * RETRY)
@@ -407,7 +407,7 @@ def test_a_topic_that_the_group_may_not_read_is_named_at_once() -> None:
     bed.assign(0, 1)
     assert bed.open()
     assert bed.last() == {0: (0, 0, False)}
-    assert bed.unopened() == {1: (Trouble.NOT_AUTHORIZED, True)}
+    assert bed.unopened() == {1: (UpstreamProblem.NOT_AUTHORIZED, True)}
     bed.refused.clear()
     bed.open(later=RETRY)
     assert bed.last() == {0: (0, 0, True), 1: (0, 0, False)}
@@ -420,7 +420,7 @@ def test_a_topic_of_which_the_coordinator_says_nothing_is_asked_for_again() -> N
     bed.fake.unsaid[1] = KafkaError(FORBIDDEN)
     bed.assign(0, 1)
     assert bed.open()
-    assert (bed.last(), bed.unopened()) == ({0: (7, 7, False)}, {1: (Trouble.NOT_AUTHORIZED, True)})
+    assert (bed.last(), bed.unopened()) == ({0: (7, 7, False)}, {1: (UpstreamProblem.NOT_AUTHORIZED, True)})
     bed.fake.unsaid.clear()
     assert bed.open(later=RETRY)
     assert bed.last() == {0: (7, 7, True), 1: (8, 8, False)}
@@ -522,4 +522,4 @@ def test_leaders_that_cannot_be_asked_at_all_are_not_waited_for() -> None:
     bed.assign(0, 1)
     assert not bed.open()
     assert bed.open(later=CONNECT_TIMEOUT)
-    assert (bed.last(), bed.unopened()) == ({0: (7, 7, False)}, {1: (Trouble.UNREADABLE, False)})
+    assert (bed.last(), bed.unopened()) == ({0: (7, 7, False)}, {1: (UpstreamProblem.UNREADABLE, False)})
