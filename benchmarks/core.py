@@ -147,7 +147,7 @@ class Core:
     def assign(self, group: GroupId) -> None:
         """All partitions, from their beginning."""
         assignments = [Assignment(self.source(each), 0, CommitPosition(-1), False) for each in range(self.partitions)]
-        self._upstream(group, lambda pool: pool.inflow.assigned(CLUSTER, assignments, self.now))
+        self._upstream(group, lambda pool: pool.intake.assigned(CLUSTER, assignments, self.now))
 
     def receive(self, group: GroupId, partition: int, batches: int = 1, size: int = 0) -> None:
         """Batches of one record come from upstream; size: bytes of each, the least unless given."""
@@ -155,7 +155,7 @@ class Core:
         self._ends[group, partition] = begin + batches
         data = self._template.ljust(size)
         come = [Batch(bytearray(data), each, each, each, 1) for each in range(begin, begin + batches)]
-        self._upstream(group, lambda pool: pool.inflow.received(self.source(partition), come, self.now))
+        self._upstream(group, lambda pool: pool.intake.received(self.source(partition), come, self.now))
 
     def source(self, partition: int) -> UpstreamPartition:
         return UpstreamPartition(CLUSTER, TOPIC, partition)

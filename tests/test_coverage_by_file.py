@@ -15,12 +15,12 @@ VARINTS = TOP / "mesh" / "records" / "varints.py"
 def test_lines_are_those_of_the_own_tests_and_of_the_package(tmp_path: Path) -> None:
     data = CoverageData(str(tmp_path / "data"))
     statements = Coverage(data_file=None).analysis2(str(VARINTS))[1]
-    imported, own, others, strangers = statements[0], statements[1], statements[2], statements[3]
+    imported, own, others, unidentified = statements[0], statements[1], statements[2], statements[3]
     for context, line in (
         ("", imported),
         ("tests/records/test_varints.py::test_small|run", own),
         ("tests/records/test_batch.py::test_cut|run", others),
-        ("tests/pool/test_pool.py::test_all|run", strangers),
+        ("tests/pool/test_pool.py::test_all|run", unidentified),
     ):
         data.set_context(context)
         data.add_lines({str(VARINTS): [line]})

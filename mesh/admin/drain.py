@@ -37,13 +37,13 @@ def answer(
         server.drain_pool(group, seconds)
     elif method == "DELETE":
         server.serve_again(group)
-    duty, held = server.cluster.duty(group)
+    drain_state, held = server.cluster.drain_state(group)
     pool = server.cluster.pools.get(group)
     members = sum(1 for _ in pool.members) if pool is not None else 0
     return 200, {
         "virtual_cluster": server.name,
         "group": group,
-        "state": duty.value,
+        "state": drain_state.value,
         "held": held,
         "members": members,
         "leaving": server.engines.is_closing(group),

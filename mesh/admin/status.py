@@ -77,7 +77,7 @@ def _partition(partition: PartitionView, now: float, today: float) -> Status:
         "cluster": partition.source.cluster,
         "upstream_topic": partition.source.topic,
         "upstream_partition": partition.source.partition,
-        "standing": partition.standing,
+        "standing": partition.ownership,
         "source": "down" if partition.is_down else "up",
         "committed": partition.committed,
         "end": partition.end,

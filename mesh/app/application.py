@@ -66,16 +66,16 @@ class Application:
         self._metrics = Metrics()
         memory = MemoryBudget(config.budget)
         descriptors = _descriptors(max(each.limits.connections for each in config.virtual_clusters))
-        troubles = UpstreamHealth(tuple(cluster.name for cluster in config.clusters))
-        self._metrics.add_collector(troubles.samples)
-        self._troubles = troubles
+        upstream_health = UpstreamHealth(tuple(cluster.name for cluster in config.clusters))
+        self._metrics.add_collector(upstream_health.samples)
+        self._upstream_health = upstream_health
         self._journal = _keep_journal(config, self._metrics)
-        self._virtual_clusters = VirtualClusters(self._metrics, memory, descriptors, troubles, self._journal)
-        self._clusters = Clusters(config, troubles, self._virtual_clusters.tell_topics)
+        self._virtual_clusters = VirtualClusters(self._metrics, memory, descriptors, upstream_health, self._journal)
+        self._clusters = Clusters(config, upstream_health, self._virtual_clusters.tell_topics)
         self._reconfiguring = Reconfiguring(config, file, memory, self._clusters, self._virtual_clusters)
         self._metrics.add_collector(self._reconfiguring.samples)
         self._readiness = Readiness(
-            troubles, self._virtual_clusters.servers, self._reconfiguring, grace=self._reconfiguring.grace
+            upstream_health, self._virtual_clusters.servers, self._reconfiguring, grace=self._reconfiguring.grace
         )
         self.stopping = asyncio.Event()
 
@@ -93,7 +93,7 @@ class Application:
         prepared = await virtual_clusters.prepare(config, [each.name for each in config.virtual_clusters])
         virtual_clusters.admit(prepared)
         tasks.start_soon(measure_loop_lag, self._metrics)
-        tasks.start_soon(self._troubles.keep_reminding)
+        tasks.start_soon(self._upstream_health.keep_reminding)
         running = [
             virtual_clusters.build(each, prepared.setups[each.name], self._clusters, tasks)
             for each in config.virtual_clusters
@@ -105,7 +105,7 @@ class Application:
             await virtual_clusters.serve(each, tasks)
         self._reconfiguring.begin(tasks, self._readiness)
         self._readiness.listening = True
-        reached = [cluster.name for cluster in config.clusters if self._troubles.has_reached(cluster.name)]
+        reached = [cluster.name for cluster in config.clusters if self._upstream_health.has_reached(cluster.name)]
         if reached:
             log.info("clients are served", clusters=reached)
         else:

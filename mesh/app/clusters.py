@@ -35,10 +35,10 @@ class Clusters:
     def __init__(
         self,
         config: Config,
-        troubles: UpstreamHealth,
+        upstream_health: UpstreamHealth,
         tell: Callable[[ClusterName, Mapping[TopicName, int]], None],
     ) -> None:
-        self._troubles = troubles
+        self._upstream_health = upstream_health
         self._tell = tell
         self._config = config
         self._by_name = _by_name(config)
@@ -71,7 +71,7 @@ class Clusters:
         for name in before:
             if name not in self._by_name or name in anew:
                 self._drop(name)
-        self._troubles.clusters = tuple(self._by_name)
+        self._upstream_health.clusters = tuple(self._by_name)
         for catalog in self._catalogs.values():
             catalog.interval = config.metadata_refresh
         self._buffers.limit = config.budget // 2
@@ -153,8 +153,10 @@ class Clusters:
             for name in names:
                 await self._looked[name].wait()
         for name in names:
-            if not self._troubles.has_reached(name) and self._troubles.connection(name) is None:
-                not_reached(self._troubles, name, UpstreamProblem.UNREACHABLE, f"no answer within {FIRST_LOOK:g} s")
+            if not self._upstream_health.has_reached(name) and self._upstream_health.connection(name) is None:
+                not_reached(
+                    self._upstream_health, name, UpstreamProblem.UNREACHABLE, f"no answer within {FIRST_LOOK:g} s"
+                )
 
     def _drop(self, name: ClusterName) -> None:
         self._catalogs.pop(name).close()
@@ -162,18 +164,18 @@ class Clusters:
             self._writers.pop(key).close()
         for kept in (self._looked, self._known, self._engines, self.addresses):
             kept.pop(name, None)
-        self._troubles.forget_cluster(name)
+        self._upstream_health.forget_cluster(name)
 
     def _catalog_event(self, event: CatalogEvent) -> None:
         self._looked[event.cluster].set()
         match event:
             case CatalogUpdate(cluster, topics):
-                found(self._troubles, cluster, topics, self._configured(cluster))
+                found(self._upstream_health, cluster, topics, self._configured(cluster))
                 self._known[cluster] = topics
                 if not self._is_silent:
                     self._tell(cluster, topics)
             case CatalogUnreachable(cluster, reason, trouble):
-                not_reached(self._troubles, cluster, trouble, reason)
+                not_reached(self._upstream_health, cluster, trouble, reason)
 
     def _configured(self, cluster: ClusterName) -> set[TopicName]:
         """The topics that the configuration names on a cluster."""

@@ -26,7 +26,7 @@ class Reloading(Protocol):
 class Readiness:
     """What is missing before clients are served well."""
 
-    troubles: UpstreamHealth
+    upstream_health: UpstreamHealth
     servers: list[PoolRuntime]
     reloading: Reloading | None = None
     listening: bool = False
@@ -56,10 +56,10 @@ class Readiness:
         missing = [] if self.listening else ["not listening yet"]
         if self.stopping:
             missing.append("stopping")
-        clusters = self.troubles.clusters
-        if not any(map(self.troubles.has_reached, clusters)):
+        clusters = self.upstream_health.clusters
+        if not any(map(self.upstream_health.has_reached, clusters)):
             missing.append(f"no upstream cluster reached yet: {', '.join(clusters)}")
-        return missing + self.troubles.blocking()
+        return missing + self.upstream_health.blocking()
 
     def status(self) -> dict[str, object]:
         """Every pool, its members and partitions; and the configuration."""
@@ -68,4 +68,4 @@ class Readiness:
 
     def degraded(self) -> list[dict[str, object]]:
         """What is wrong upstream, though the rest goes on."""
-        return self.troubles.described()
+        return self.upstream_health.described()

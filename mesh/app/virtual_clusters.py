@@ -31,7 +31,7 @@ from mesh.pool.common.ids import GroupId
 from mesh.pool.core import PoolCore
 from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.pool.administration import UpstreamAdministration
-from mesh.runtime.pool.dead_letters import Bury, DeadLetterForwarder, bury_nothing
+from mesh.runtime.pool.dead_letters import DeadLetterForwarder, WriteDeadLetter, no_dead_letters
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.runtime.pool.samples import samples_of
 from mesh.telemetry.journal import Journal
@@ -74,14 +74,14 @@ class VirtualClusters:
         metrics: Metrics,
         memory: MemoryBudget,
         descriptors: Descriptors,
-        troubles: UpstreamHealth,
+        upstream_health: UpstreamHealth,
         journal: Journal | None,
     ) -> None:
         self._journal = journal
         self._metrics = metrics
         self._memory = memory
         self._descriptors = descriptors
-        self._troubles = troubles
+        self._upstream_health = upstream_health
         self._running: dict[str, Running] = {}
         self._addresses: dict[Address, BoundAddress] = {}
         self.servers: list[PoolRuntime] = []
@@ -151,18 +151,20 @@ class VirtualClusters:
             pool = running.configured.target.pool
             return clusters.engine(configured.name, pool, name, group, deliver)
 
-        bury: Bury = bury_nothing
+        write_dead_letter: WriteDeadLetter = no_dead_letters
         if (dead := pool.dead_letters) is not None:
-            bury = DeadLetterForwarder(dead.topic, partial(clusters.writer, create=dead.create)).bury
+            write_dead_letter = DeadLetterForwarder(
+                dead.topic, partial(clusters.writer, create=dead.create)
+            ).write_dead_letter
         server = PoolRuntime(
             cluster,
             _endpoint(configured),
             self._metrics,
             create,
             lambda: clusters.refresh(clusters_of(running.configured.target.pool)),
-            self._troubles,
+            self._upstream_health,
             _administration(configured, clusters),
-            bury,
+            write_dead_letter,
             self._journal,
             setup.security,
             gate=Gate(limits_of(configured.limits), self._descriptors, self._memory),

@@ -77,7 +77,7 @@ class Server(Protocol):
     def handle(self, connection: DownstreamConnection, request: Request) -> None:
         """Raises ProtocolError."""
 
-    def hurry(self, request: Request) -> None:
+    def answer_early(self, request: Request) -> None:
         """Another request waits behind this one."""
 
 
@@ -170,7 +170,7 @@ class DownstreamConnection(asyncio.Protocol):
             return
         if self.in_work is not None:
             if self.in_work.api_key is ApiKey.FETCH:
-                self._server.hurry(self.in_work)
+                self._server.answer_early(self.in_work)
         elif not self._writing_paused and self._resting is None:
             self.in_work = request = self._queue.popleft()
             try:

@@ -66,7 +66,7 @@ class PoolCore:
         self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, effects)
         self.connections = Connections(topics, self.slots, self.clients, self._pools, settings)
         self.groups = GroupRequests(self._pools, self.connections, self.slots)
-        self._strangers = UnidentifiedFetches(self.connections, self._parked, effects)
+        self._unidentified = UnidentifiedFetches(self.connections, self._parked, effects)
         self.tools = Tools()
 
     @property
@@ -86,14 +86,14 @@ class PoolCore:
 
     def next_deadline(self) -> float | None:
         """When `tick` may have something to do, at the earliest; None for never."""
-        strangers, pools = self._strangers.timers.next(), self._pools.next_deadline()
-        if strangers is None or pools is None:
-            return pools if strangers is None else strangers
-        return min(strangers, pools)
+        unidentified, pools = self._unidentified.timers.next(), self._pools.next_deadline()
+        if unidentified is None or pools is None:
+            return pools if unidentified is None else unidentified
+        return min(unidentified, pools)
 
     def tick(self, now: float) -> list[Effect]:
         """Do what is due."""
-        while self._strangers.timers.fire_next(now):
+        while self._unidentified.timers.fire_next(now):
             pass
         self._pools.tick(now)
         return self._pools.decided()
@@ -142,7 +142,7 @@ class PoolCore:
         grown = frozenset(name for name, count in counts.items() if 0 < before.get(name, 0) < count)
         for pool in list(self.pools.values()):
             with self._pools.step(pool, now):
-                pool.inflow.topics_changed()
+                pool.intake.topics_changed()
                 pool.partitions_grew(grown, now)
 
     def missing_topic(self, name: TopicName) -> list[Effect]:
@@ -172,7 +172,7 @@ class PoolCore:
     def disconnected(self, connection: ConnectionId, now: float) -> list[Effect]:
         state = self.connections.close(connection)
         if state is not None:
-            self._strangers.disconnected(state)
+            self._unidentified.disconnected(state)
         for member in state.members if state is not None else ():
             pool = self._pools.of_member(member)
             if pool is not None:
@@ -180,11 +180,11 @@ class PoolCore:
                     pool.members.disconnected(member, connection, now)
         return self._pools.decided()
 
-    def hurry(self, ticket: Ticket, now: float) -> list[Effect]:
+    def answer_early(self, ticket: Ticket, now: float) -> list[Effect]:
         """Another request waits behind this one on its connection: if it is a parked Fetch, answer it."""
         fetch = self._parked.get(ticket)
         if fetch is not None and fetch.member is None:
-            self._strangers.answer(fetch)
+            self._unidentified.answer(fetch)
         elif fetch is not None and fetch.member is not None:
             pool = self.pools[fetch.member.group]
             with self._pools.step(pool, now):
@@ -214,7 +214,7 @@ class PoolCore:
             return CommittedOffsets(error, {}), self._pools.decided()
         pool = self._pools.of_group(group, now)
         state = self.connections[connection]
-        state.calls_itself(client_id)
+        state.set_client_id(client_id)
         member, joined = pool.members.by_id.get(MemberId(member_id)), state.joined.get(group)
         if member is None and joined is not None and joined.id and self._pools.of_member(joined) is None:
             # It has expired, and learns so by its next heartbeat; until then it stands nowhere.
@@ -269,7 +269,7 @@ class PoolCore:
         self, connection: ConnectionId, client_id: str, ticket: Ticket, request: FetchParameters, now: float
     ) -> list[Effect]:
         state = self.connections[connection]
-        state.calls_itself(client_id)
+        state.set_client_id(client_id)
         try:
             member, guessed = self.connections.fetching_member(state, request, now)
         except SlotsExhausted:
@@ -280,13 +280,13 @@ class PoolCore:
             with self._pools.step(pool, now):
                 before = state.fetching
                 self.connections.bind(state, member, guessed)
-                self.connections.leave_behind(before, state, now)
+                self.connections.rebind(before, state, now)
                 pool.fetch(member, connection, ticket, request, now)
             return self._pools.decided()
         if self.rules.group_less is None and state.stranger_since is None:
             refused = FetchedPartition(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
             return [Answer(ticket, FetchResult(tuple(refused for _ in request.partitions)))]
-        self._strangers.park(state, ticket, request, now)
+        self._unidentified.park(state, ticket, request, now)
         return self._pools.decided()
 
     # Leases
@@ -322,8 +322,8 @@ class PoolCore:
         self._pools.drain_all(grace, now)
         return self._pools.decided()
 
-    def duty(self, group: GroupId) -> tuple[DrainState, int]:
-        return self._pools.duty(group)
+    def drain_state(self, group: GroupId) -> tuple[DrainState, int]:
+        return self._pools.drain_state(group)
 
     @property
     def is_drained(self) -> bool:
@@ -331,7 +331,7 @@ class PoolCore:
 
     def drain(self, now: float) -> list[Effect]:
         """Answer what waits, and leave every upstream group."""
-        self._strangers.answer_all()
+        self._unidentified.answer_all()
         for pool in list(self.pools.values()):
             with self._pools.step(pool, now):
                 pool.answer_all(now)

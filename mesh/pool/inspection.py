@@ -119,7 +119,7 @@ class PartitionView:
 
     name: TopicPartition
     source: UpstreamPartition
-    standing: str
+    ownership: str
     committed: int | None
     end: int
     lag: int | None
@@ -162,17 +162,17 @@ def why_nothing(pool: Pool, member: Member, now: float) -> str | None:
     if not member.parked:
         return None if now - member.heard < IDLE else "does not fetch"
     reasons = {
-        _reason_of_lane(pool, member, fetch, lane)
+        _reason_of_lane(pool, member, fetch, partition_fetch)
         for fetch in pool.serving.distribution.fetches_of(member)
-        for lane in fetch.lanes
-        if lane.partition is not None
+        for partition_fetch in fetch.partition_fetches
+        if partition_fetch.partition is not None
     }
     return "; ".join(sorted(reasons)) or "asks for no partition"
 
 
-def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, lane: PartitionFetch) -> str:
-    obstacle = pool.serving.distribution.obstacle(member, lane)
-    partition = lane.partition
+def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, partition_fetch: PartitionFetch) -> str:
+    obstacle = pool.serving.distribution.obstacle(member, partition_fetch)
+    partition = partition_fetch.partition
     assert partition is not None
     is_down = pool.commits.is_down(partition.source.cluster)
     match obstacle:
@@ -186,9 +186,9 @@ def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, lane: PartitionFet
             return obstacle.value
         case None:
             pass
-    if pool.serving.distribution.tasting.is_taster(member):
+    if pool.serving.distribution.quarantine.is_on_trial(member):
         return TASTES
-    if fetch in partition.aside:
+    if fetch in partition.ineligible:
         return "what is there is kept for other members" if not partition.is_full else "acknowledgements have gaps"
     if is_down:
         return f"source {partition.source.cluster} is down"
@@ -238,7 +238,7 @@ def _partition(pool: Pool, source: UpstreamPartition, number: TopicPartition, he
     return PartitionView(
         name=number,
         source=source,
-        standing="unopened" if partition.is_unopened else partition.standing.value,
+        ownership="unopened" if partition.is_unopened else partition.ownership.value,
         committed=ledger.stored.offset if partition.is_active and ledger.stored.offset >= 0 else None,
         end=partition.end,
         lag=partition.lag if partition.is_active else None,

@@ -74,18 +74,20 @@ class Pool:
         self.coordinator = GroupCoordinator(settings, timers, effects, members.admitted, members.gone)
         self.consumer_protocol = ConsumerProtocol(self.coordinator, topics, settings, effects)
         self._memory = memory
-        self._demand = Backpressure(group, settings, memory, effects)
+        self._backpressure = Backpressure(group, settings, memory, effects)
         self.leases = Leases(group, settings, topics, self.serving, self.commits, timers, effects)
-        self.inflow = Intake(group, topics, self.serving, self.commits, self.leases, self._demand, members, effects)
+        self.intake = Intake(
+            group, topics, self.serving, self.commits, self.leases, self._backpressure, members, effects
+        )
         self.stalls = Stalls(group, self.serving.partitions, self.commits.is_down, timers, effects, now)
         self.locks = Locks(group, settings, self.serving, members, self.leases.are_wanted, timers, effects, now)
         self._seen = (False, False)
         """Whether nobody but holders of leases was there, and whether somebody waited for records."""
         self.draining = PoolDrain(
-            group, timers, self.serving, self.commits, self.inflow, self._demand, members, effects
+            group, timers, self.serving, self.commits, self.intake, self._backpressure, members, effects
         )
         self.leaving = ClusterDrain(
-            group, timers, self.serving, self.commits, self.inflow, self._demand, members, effects
+            group, timers, self.serving, self.commits, self.intake, self._backpressure, members, effects
         )
         self.is_expelled = False
         """Whether its group is not admitted any more: it ends as soon as it is drained."""
@@ -152,9 +154,9 @@ class Pool:
     def _close(self, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         self.is_closed = True
         for source, partition in self.partitions.items():
-            if partition.standing is not Ownership.ABSENT:
-                self.serving.notes.void(DeliveryEventType.REVOKED, source)
-        self._demand.close()
+            if partition.ownership is not Ownership.UNASSIGNED:
+                self.serving.delivery_events.void(DeliveryEventType.REVOKED, source)
+        self._backpressure.close()
         self._slots.give_back_all(lambda owner: owner.group == self.group)
         self.members.forget_all()
         self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -168,9 +170,9 @@ class Pool:
         from these topics are made to ask (docs/decisions/0024-new-partitions-are-seen-at-once.md)."""
         for member in list(self.members):
             numbers = (self._topics.number(source) for source in member.windows)
-            if outdated := {number[0] for number in numbers if number is not None} & topics:
-                self.serving.outdate(member, outdated, now)
-                self.coordinator.outdate(member.id, now)
+            if needs_metadata := {number[0] for number in numbers if number is not None} & topics:
+                self.serving.require_metadata(member, needs_metadata, now)
+                self.coordinator.require_metadata(member.id, now)
 
     def unused_for(self, now: float) -> float:
         """Seconds for which nobody has fetched, since it was made at the latest; 0 while a member holds something or
@@ -186,7 +188,7 @@ class Pool:
     ) -> None:
         for asked in request.partitions:
             if asked.topic is not None:
-                self.inflow.want(asked.topic)
+                self.intake.want(asked.topic)
         member.connections.add(connection)
         self._used = now
         self.serving.fetch(member, connection, ticket, request, now)
@@ -261,9 +263,9 @@ class Pool:
             return ErrorCode.OFFSET_OUT_OF_RANGE, 0
         window = member.windows.get(source)
         committed, end = (window.committed, window.end) if window is not None else (self._slots.start(member.slot),) * 2
-        if window is not None and window.is_forfeited:
+        if window is not None and window.is_fenced:
             # Told also for what it was sent since: it has processed the rest before that.
-            window.is_forfeited = self.coordinator.ask_to_join_again(member.id)
+            window.is_fenced = self.coordinator.ask_to_join_again(member.id)
             return self.coordinator.lost(member.id), 0
         if owner is member and window is not None and committed < offset <= end:
             return ErrorCode.NONE, self.serving.settle(member, source, offset, now)
@@ -273,12 +275,12 @@ class Pool:
 
     def lease(self, ticket: Ticket, request: LeaseRequest, now: float) -> None:
         for topic in request.topics:
-            self.inflow.want(topic)
+            self.intake.want(topic)
         self.leases.create(ticket, request, now)
 
     def look_at(self, ticket: Ticket, topics: tuple[TopicName, ...], wait: float, now: float) -> None:
         for topic in topics:
-            self.inflow.want(topic)
+            self.intake.want(topic)
         self.leases.look(ticket, topics, wait, now)
 
     def claim(self, ticket: Ticket, claim: Claim, now: float) -> None:
@@ -293,7 +295,7 @@ class Pool:
     def _want(self, ranges: Iterable[Range]) -> None:
         for each in ranges:
             if (number := self._topics.number(each.partition)) is not None:
-                self.inflow.want(number[0])
+                self.intake.want(number[0])
 
     # The end of a step
 
@@ -318,7 +320,7 @@ class Pool:
             if not relieved:
                 break
         for partition in touched:
-            self.inflow.changed(partition)
+            self.intake.changed(partition)
             if partition.released:
                 self.serving.rereads.pump(partition)
         self.draining.go_on(now)
@@ -329,9 +331,9 @@ class Pool:
         if touched or (idle, hungry) != self._seen:
             self._seen = idle, hungry
             self.serving.replays.trim(self._memory.excess)
-            kept = self.serving.replays.size + distribution.collected_bytes + distribution.absences.size
-            self._demand.update(touched, distribution.backlogs.size, kept, hungry, idle)
-            self.inflow.hurry()
+            kept = self.serving.replays.size + distribution.collected_bytes + distribution.reservations.size
+            self._backpressure.update(touched, distribution.backlogs.size, kept, hungry, idle)
+            self.intake.update_urgency()
         self.leases.stored()
-        if self.is_expelled and self.draining.duty is DrainState.DRAINED:
+        if self.is_expelled and self.draining.drain_state is DrainState.DRAINED:
             self.end()

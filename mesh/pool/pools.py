@@ -79,15 +79,15 @@ class Pools:
         self.is_stopping = False
         self.drained: set[GroupId] = set()
         """Groups that are to get nothing here, whether they have a pool or not."""
-        self._agenda: DeadlineQueue[Pool] = DeadlineQueue()
+        self._deadlines: DeadlineQueue[Pool] = DeadlineQueue()
 
     def next_deadline(self) -> float | None:
         """When some pool may have something to do, at the earliest; None for never."""
-        return self._agenda.next()
+        return self._deadlines.next()
 
     def tick(self, now: float) -> None:
         """Do what is due in those pools that may have something to do."""
-        while (pool := self._agenda.take(now)) is not None:
+        while (pool := self._deadlines.take(now)) is not None:
             with self.step(pool, now):
                 while not pool.is_closed and pool.timers.fire_next(now):
                     pass
@@ -121,7 +121,7 @@ class Pools:
             )
             if self.is_stopping or group in self.drained:
                 pool.draining.begin_away()
-            self._agenda.note(pool)
+            self._deadlines.note(pool)
         return pool
 
     def of_member(self, member: Member) -> Pool | None:
@@ -143,7 +143,7 @@ class Pools:
         if not self.has_room_for_groupless(pool):
             return None
         member = pool.members.add_groupless(client, now)
-        self._agenda.note(pool)
+        self._deadlines.note(pool)
         return member
 
     def has_room_for_groupless(self, pool: Pool) -> bool:
@@ -167,11 +167,11 @@ class Pools:
             with self.step(pool, now):
                 pool.draining.cancel(now)
 
-    def duty(self, group: GroupId) -> tuple[DrainState, int]:
+    def drain_state(self, group: GroupId) -> tuple[DrainState, int]:
         """Whether a group is served here, and how many offsets its members hold."""
         pool = self.by_group.get(group)
         if pool is not None:
-            return pool.draining.duty, pool.draining.held
+            return pool.draining.drain_state, pool.draining.held
         return DrainState.DRAINED if group in self.drained else DrainState.SERVING, 0
 
     def change_rules(self, rules: GroupRules, grace: float, now: float) -> None:
@@ -192,7 +192,7 @@ class Pools:
     @property
     def are_drained(self) -> bool:
         """Whether no pool has anything left to do upstream."""
-        return all(pool.draining.duty is DrainState.DRAINED for pool in self.by_group.values())
+        return all(pool.draining.drain_state is DrainState.DRAINED for pool in self.by_group.values())
 
     def _begin_draining(self, pools: Iterable[Pool], grace: float, now: float) -> None:
         for pool in pools:
@@ -216,7 +216,7 @@ class Pools:
         if problem is not None:
             self._failed(pool, problem)
         if not pool.is_closed:
-            self._agenda.note(pool)
+            self._deadlines.note(pool)
 
     def decided(self) -> list[Effect]:
         """What is to be done after a step; the next one begins with nothing."""
@@ -249,6 +249,6 @@ class Pools:
         return True
 
     def _ended(self, pool: Pool) -> None:
-        self._agenda.forget(pool)
+        self._deadlines.forget(pool)
         if self.by_group.get(pool.group) is pool:
             del self.by_group[pool.group]

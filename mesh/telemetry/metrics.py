@@ -227,24 +227,24 @@ class _Events:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"kafka_mesh_{name}", text, labels, registry=registry)
 
-        def tallies(name: str, text: str, *labels: str) -> FastCounters:
+        def fast_counters(name: str, text: str, *labels: str) -> FastCounters:
             return FastCounters(f"kafka_mesh_{name}", text, labels, registry)
 
         source, receiver = ("cluster", "topic"), ("virtual_cluster", "group", "topic")
-        self.records_in = tallies("records_in", "Records received from upstream.", *source)
-        self.bytes_in = tallies("bytes_in", "Bytes of record batches received from upstream.", *source)
-        self.engine_bytes_in = tallies(
+        self.records_in = fast_counters("records_in", "Records received from upstream.", *source)
+        self.bytes_in = fast_counters("bytes_in", "Bytes of record batches received from upstream.", *source)
+        self.engine_bytes_in = fast_counters(
             "engine_bytes_in", "Bytes of record batches received from upstream, by what read them.", "cluster", "engine"
         )
-        self.records_out = tallies("records_out", "Records sent to members.", *receiver)
-        self.bytes_out = tallies("bytes_out", "Bytes of record batches sent to members.", *receiver)
+        self.records_out = fast_counters("records_out", "Records sent to members.", *receiver)
+        self.bytes_out = fast_counters("bytes_out", "Bytes of record batches sent to members.", *receiver)
         self.commits = counter("commits", "Commits of members, by partition.", "virtual_cluster", "group", "result")
         self.redelivered = counter("redelivered_records", "Records delivered once more.", "virtual_cluster", "group")
         pool = ("virtual_cluster", "group")
         self.gone = counter("gone_offsets", "Offsets gone upstream before they were acknowledged; skipped.", *pool)
         self.dead_letters = counter("dead_letters", "Records written to a dead-letter topic.", *pool)
         self.dead_letter_failures = counter("dead_letter_failures", "Dead letters that could not be written.", *pool)
-        self.requests = tallies("requests", "Requests answered.", "virtual_cluster", "api", "error")
+        self.requests = fast_counters("requests", "Requests answered.", "virtual_cluster", "api", "error")
         self.request_seconds = Spreads(
             "kafka_mesh_request_seconds",
             "Time from a request to its answer; a Fetch may be parked for long.",

@@ -25,21 +25,21 @@ FAILURES_IN_A_ROW = 2
 class ProblemWatch:
     """What the engines of one virtual cluster tell."""
 
-    def __init__(self, virtual_cluster: str, troubles: UpstreamHealth, metrics: Metrics) -> None:
+    def __init__(self, virtual_cluster: str, upstream_health: UpstreamHealth, metrics: Metrics) -> None:
         self._name = virtual_cluster
-        self._troubles = troubles
+        self._upstream_health = upstream_health
         self._metrics = metrics
         self._failures: dict[tuple[GroupId, ClusterName], int] = {}
         self._unopened: dict[tuple[GroupId, ClusterName, UpstreamProblem], frozenset[UpstreamPartition]] = {}
 
     def source_down(self, group: GroupId, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
-        self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
+        self._upstream_health.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
 
     def source_up(self, group: GroupId, cluster: ClusterName) -> None:
         self._end(UpstreamProblem.UNREACHABLE, group, cluster)  # which stands for all troubles of the connection
 
     def group_down(self, group: GroupId, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
-        self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
+        self._upstream_health.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
 
     def group_up(self, group: GroupId, cluster: ClusterName) -> None:
         for trouble in _OF_GROUPS:
@@ -48,12 +48,12 @@ class ProblemWatch:
     def reading_down(self, group: GroupId, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
         """Records do not come, and the group works."""
         self.reading_up(group, cluster, but=trouble)
-        self._troubles.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group, part=_READING)
+        self._upstream_health.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group, part=_READING)
 
     def reading_up(self, group: GroupId, cluster: ClusterName, but: UpstreamProblem | None = None) -> None:
         for trouble in (UpstreamProblem.UNREADABLE, UpstreamProblem.NOT_AUTHORIZED):
             if trouble is not but:
-                self._troubles.end(trouble, cluster, virtual_cluster=self._name, group=group, part=_READING)
+                self._upstream_health.end(trouble, cluster, virtual_cluster=self._name, group=group, part=_READING)
 
     def unopened(
         self, group: GroupId, cluster: ClusterName, partitions: Mapping[UpstreamPartition, Unopenable]
@@ -66,11 +66,11 @@ class ProblemWatch:
             if lasting:
                 self._unopened[key] = frozenset(lasting)
                 reason = _named(lasting)
-                self._troubles.begin(
+                self._upstream_health.begin(
                     trouble, cluster, reason, virtual_cluster=self._name, group=group, part=_OPENING, is_news=is_news
                 )
             elif self._unopened.pop(key, None):
-                self._troubles.end(trouble, cluster, virtual_cluster=self._name, group=group, part=_OPENING)
+                self._upstream_health.end(trouble, cluster, virtual_cluster=self._name, group=group, part=_OPENING)
 
     def assigned(self, group: GroupId, cluster: ClusterName) -> None:
         self.source_up(group, cluster)
@@ -88,10 +88,12 @@ class ProblemWatch:
                 self._end(UpstreamProblem.COMMITS, group, cluster)
             return
         failures = self._failures[group, cluster] = self._failures.get((group, cluster), 0) + 1
-        if failures >= FAILURES_IN_A_ROW and self._troubles.connection(cluster) is None:
+        if failures >= FAILURES_IN_A_ROW and self._upstream_health.connection(cluster) is None:
             source, error = next(iter(failed.items()))
             reason = f"{name_of(error)} for {source}"
-            self._troubles.begin(UpstreamProblem.COMMITS, cluster, reason, virtual_cluster=self._name, group=group)
+            self._upstream_health.begin(
+                UpstreamProblem.COMMITS, cluster, reason, virtual_cluster=self._name, group=group
+            )
 
     def engine_failed(self, group: GroupId, cluster: ClusterName, reason: str, traceback: str) -> None:
         self._metrics.engine_failed(cluster)
@@ -99,27 +101,27 @@ class ProblemWatch:
         self.unopened(group, cluster, {})
         self.source_up(group, cluster)  # another engine finds out anew what is wrong
         self.group_up(group, cluster)
-        self._troubles.begin(
+        self._upstream_health.begin(
             UpstreamProblem.ENGINE_FAILED, cluster, reason, virtual_cluster=self._name, group=group, traceback=traceback
         )
 
     def left(self, group: GroupId, cluster: ClusterName) -> None:
         """The group's pool has left one cluster."""
-        self._troubles.forget_group(self._name, group, cluster)
+        self._upstream_health.forget_group(self._name, group, cluster)
         self._failures.pop((group, cluster), None)
         for unopened in [key for key in self._unopened if key[:2] == (group, cluster)]:
             del self._unopened[unopened]
 
     def ended(self, group: GroupId) -> None:
         """The group's pool has ended."""
-        self._troubles.forget_group(self._name, group)
+        self._upstream_health.forget_group(self._name, group)
         for key in [key for key in self._failures if key[0] == group]:
             del self._failures[key]
         for unopened in [key for key in self._unopened if key[0] == group]:
             del self._unopened[unopened]
 
     def _end(self, trouble: UpstreamProblem, group: GroupId, cluster: ClusterName) -> None:
-        self._troubles.end(trouble, cluster, virtual_cluster=self._name, group=group)
+        self._upstream_health.end(trouble, cluster, virtual_cluster=self._name, group=group)
 
 
 def _named(partitions: Mapping[UpstreamPartition, str]) -> str:
@@ -130,18 +132,21 @@ def _named(partitions: Mapping[UpstreamPartition, str]) -> str:
 
 
 def found(
-    troubles: UpstreamHealth, cluster: ClusterName, topics: Collection[TopicName], configured: Iterable[TopicName]
+    upstream_health: UpstreamHealth,
+    cluster: ClusterName,
+    topics: Collection[TopicName],
+    configured: Iterable[TopicName],
 ) -> None:
     """A cluster told what topics it has; `configured` names those it should have."""
-    troubles.end(UpstreamProblem.UNREACHABLE, cluster)
+    upstream_health.end(UpstreamProblem.UNREACHABLE, cluster)
     for topic in configured:
         if topic in topics:
-            troubles.end(UpstreamProblem.TOPIC_MISSING, cluster, topic=topic)
+            upstream_health.end(UpstreamProblem.TOPIC_MISSING, cluster, topic=topic)
         else:
             reason = f"{cluster} has no topic {topic}, or does not let kafka-mesh describe it"
-            troubles.begin(UpstreamProblem.TOPIC_MISSING, cluster, reason, topic=topic)
+            upstream_health.begin(UpstreamProblem.TOPIC_MISSING, cluster, reason, topic=topic)
 
 
-def not_reached(troubles: UpstreamHealth, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
+def not_reached(upstream_health: UpstreamHealth, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
     """The look at its topics failed."""
-    troubles.begin(trouble if trouble in CONNECTION else UpstreamProblem.UNREACHABLE, cluster, reason)
+    upstream_health.begin(trouble if trouble in CONNECTION else UpstreamProblem.UNREACHABLE, cluster, reason)

@@ -98,7 +98,7 @@ def test_when_another_request_waits_behind_it(version: int) -> None:
     positions = client.positions()
     correlation = client.send(ApiKey.FETCH, version, **fetch_values(mesh, positions))
     (ticket,) = mesh.in_work
-    mesh.do(mesh.cluster.hurry(ticket, mesh.now))
+    mesh.do(mesh.cluster.answer_early(ticket, mesh.now))
     assert client.answer(correlation) == answered(version, *[partition(at, positions[at]) for at in range(4)])
 
 

@@ -102,7 +102,7 @@ def test_a_cluster_that_does_not_answer() -> None:
     mesh.is_down = True
     assert offsets(tool, 8, [ORDERS]) == (0, {0: 4, 1: 0}), "what its pool knows"
     assert ends(tool) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
-    mesh.upstream(lambda pool: pool.inflow.ends_known({source(0): 12}))
+    mesh.upstream(lambda pool: pool.intake.ends_known({source(0): 12}))
     assert ends(tool) == (0, 12)
 
 

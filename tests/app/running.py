@@ -51,7 +51,7 @@ class Member:
 
     def __init__(self, address: str, group: str = GROUP, **properties: object) -> None:
         self.values: list[str] = []
-        self.troubles: list[str] = []
+        self.upstream_health: list[str] = []
         self._consumer = Consumer(
             {
                 "bootstrap.servers": address,
@@ -59,7 +59,7 @@ class Member:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "reconnect.backoff.max.ms": 500,
-                "error_cb": lambda error: self.troubles.append(str(error)),
+                "error_cb": lambda error: self.upstream_health.append(str(error)),
                 "log_level": 0,
                 **properties,
             }
@@ -67,13 +67,13 @@ class Member:
         self._consumer.subscribe([TOPIC], on_revoke=self._revoked, on_lost=self._revoked)
 
     def _revoked(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
-        self.troubles.append("revoked")
+        self.upstream_health.append("revoked")
 
     def until(self, expected: Iterable[str]) -> None:
         """Poll until all of these were shown, each of them once; what is shown is committed."""
         wanted, deadline = set(expected), time.monotonic() + WAIT
         while not wanted <= set(self.values):
-            assert time.monotonic() < deadline, (sorted(wanted - set(self.values))[:5], self.troubles)
+            assert time.monotonic() < deadline, (sorted(wanted - set(self.values))[:5], self.upstream_health)
             self.poll(0.2)
 
     def poll(self, seconds: float) -> None:

@@ -50,7 +50,7 @@ def test_clusters_come_and_go_under_a_member(eu: tuple[RunningMesh, MockCluster]
     late = first.produce(records("late"))
     member.until(second.produce(records("d")))
     assert sorted(member.values) == sorted(records("a") | records("b") | records("c") | records("d"))
-    assert member.troubles in ([], ["revoked"]), "only to see the new partitions"
+    assert member.upstream_health in ([], ["revoked"]), "only to see the new partitions"
 
     mesh.configuration["clusters"].append(cluster_of("eu", first))
     mesh.shop["target"]["pool"]["topics"][0]["from"].append({"cluster": "eu", "topic": "orders"})
@@ -69,7 +69,7 @@ def test_another_advertised_address_is_told_from_then_on(eu: tuple[RunningMesh, 
     told = AdminClient({"bootstrap.servers": mesh.shop["listen"]}).list_topics(timeout=30).brokers.values()
     assert {f"{broker.host}:{broker.port}" for broker in told} >= {"mesh.example:9092", "mesh.example:9093"}
     member.until(cluster.produce(records("b")))
-    assert not member.troubles, "nobody is disconnected for it"
+    assert not member.upstream_health, "nobody is disconnected for it"
     member.close()
 
 
@@ -93,7 +93,7 @@ def test_a_virtual_cluster_changes_and_the_members_of_the_other_see_nothing(
     shown |= cluster.produce(records("b"))
     other.until(shown)
     member.until(shown)
-    assert other.troubles, "it had to connect again"
+    assert other.upstream_health, "it had to connect again"
     assert len(other.values) == 80
 
     other.close()
@@ -101,7 +101,7 @@ def test_a_virtual_cluster_changes_and_the_members_of_the_other_see_nothing(
     assert mesh.reload() == ["virtual cluster parts: removed"]
     member.until(cluster.produce(records("c")))
     assert len(member.values) == 120
-    assert not member.troubles
+    assert not member.upstream_health
     member.close()
 
 
@@ -127,7 +127,7 @@ def test_a_user_s_password_changes(tmp_path: Path) -> None:
 
         def is_refused() -> bool:
             refused.poll(0.1)
-            return any("_AUTHENTICATION" in trouble for trouble in refused.troubles)
+            return any("_AUTHENTICATION" in trouble for trouble in refused.upstream_health)
 
         eventually("the older password is refused", is_refused, timeout=120)
         refused.close()
@@ -141,7 +141,7 @@ def test_a_user_s_password_changes(tmp_path: Path) -> None:
 
         eventually("both share what comes", all_shown, timeout=120)
         assert len(older.values) + len(newer.values) == 440
-        assert not older.troubles, "who is connected stays so"
+        assert not older.upstream_health, "who is connected stays so"
         older.close()
         newer.close()
     finally:
@@ -177,7 +177,7 @@ def test_certificates_are_replaced_under_a_member(tmp_path: Path) -> None:
         assert mesh.reload() == ["virtual cluster shop: changed (tls)"]
         assert serves(second)
         there.until(cluster.produce(records("b")))
-        assert not there.troubles, "who is connected stays so"
+        assert not there.upstream_health, "who is connected stays so"
         there.close()
         later = member(newer)
         later.until(cluster.produce(records("c")))
@@ -186,7 +186,7 @@ def test_certificates_are_replaced_under_a_member(tmp_path: Path) -> None:
         third = newer.issue("mesh-3", file="mesh-2")
         eventually("the files are read again", lambda: serves(third), timeout=120)
         later.until(cluster.produce(records("d")))
-        assert not later.troubles
+        assert not later.upstream_health
         later.close()
     finally:
         mesh.process.kill()
@@ -223,7 +223,7 @@ def test_what_is_wrong_changes_nothing_and_says_why(eu: tuple[RunningMesh, MockC
     state = mesh.configured()
     assert (state["state"], state["hash"]) == ("refused", before["hash"])
     member.until(cluster.produce(records("b")))
-    assert not member.troubles
+    assert not member.upstream_health
     mesh.file.write_text(good)
     assert mesh.command().stdout.splitlines()[1:] == ["  nothing has changed in it"]
     assert mesh.metric("kafka_mesh_config_reload_failed") == 0
@@ -245,7 +245,7 @@ def test_sighup_reads_the_file_again(eu: tuple[RunningMesh, MockCluster]) -> Non
     assert mesh.configured()["changes"] == ["changed: drain_grace", "cluster eu: connected to anew (properties)"]
     member.until(cluster.produce(records("b")))
     assert len(member.values) == 80
-    assert not member.troubles
+    assert not member.upstream_health
     member.close()
     mesh.process.signal(signal.SIGTERM)
     assert mesh.process.wait(60) == 0

@@ -140,7 +140,7 @@ class CatchUp:
         self._left = [left + each for left in self._left]
         self._end += each
         ends = {source(index): self._end for index in PARTITIONS}
-        self.world.upstream(lambda pool: pool.inflow.ends_known(ends))
+        self.world.upstream(lambda pool: pool.intake.ends_known(ends))
 
     def run(self, seconds: float) -> list[int]:
         """What each has taken meanwhile."""

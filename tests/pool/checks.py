@@ -37,14 +37,14 @@ def check_pool(world: World, pool: Pool) -> None:
         places: dict[int, str] = {}
         _place(places, "backlog", [(e.batch.first, e.batch.last) for e in partition.backlog.values()])
         _place(places, "released", [(e.span.first, e.span.last) for e in partition.released.values()])
-        _place(places, "dying", [(e.batch.first, e.batch.last) for e in partition.dying.values()])
+        _place(places, "dying", [(e.batch.first, e.batch.last) for e in partition.dead_lettering.values()])
         _place(places, "resting", [(e.span.first, e.span.last) for e in partition.resting.values()])
         leased = {offset for e in partition.leased.values() for offset in range(e.span.first, e.span.last + 1)}
         _place(places, "leased", [(e.span.first, e.span.last) for e in partition.leased.values()])
-        for absence in partition.keepers:
+        for absence in partition.reserving:
             _place(places, "kept", [(e.batch.first, e.batch.last) for e in absence.kept[partition]])
-        for lane in partition.parked.values():
-            _place(places, "collected", [(e.batch.first, e.batch.last) for e in lane.collected or ()])
+        for partition_fetch in partition.parked.values():
+            _place(places, "collected", [(e.batch.first, e.batch.last) for e in partition_fetch.collected or ()])
         for member in members:
             window = member.windows.get(partition.source)
             if window is not None:
@@ -52,7 +52,7 @@ def check_pool(world: World, pool: Pool) -> None:
                 _place(places, "in flight", spans)
                 assert window.held == sum(last - first + 1 for first, last in spans)
         ledger = partition.ledger
-        if partition.standing is not Ownership.ABSENT:
+        if partition.ownership is not Ownership.UNASSIGNED:
             unsettled = offsets_of(ledger.unsettled(ledger.committable, ledger.received - 1))
             settled = set(range(ledger.committable, ledger.received)) - unsettled
             waits = set() if ledger._empty_from is None else set(range(ledger._empty_from, ledger.received))
@@ -63,7 +63,7 @@ def check_pool(world: World, pool: Pool) -> None:
             assert all(ledger.committable <= offset < ledger.received for offset in places if offset not in leased)
             _check_transitions(world, partition, places)
     _check_waiting(pool)
-    is_suspected = pool.serving.distribution.tasting.is_suspected
+    is_suspected = pool.serving.distribution.quarantine.is_suspected
     assert all(p.suspects == sum(map(is_suspected, p.backlog.values())) for p in pool.partitions.values())
     assert pool.serving.distribution.backlogs.size == sum(p.backlog_bytes for p in pool.partitions.values())
     assert pool.serving.distribution.backlogs.offsets == sum(p.backlog_offsets for p in pool.partitions.values())
@@ -71,8 +71,14 @@ def check_pool(world: World, pool: Pool) -> None:
     _check_budgets(world, pool)
     for member in members:
         sent = sum(window.held for window in member.windows.values())
-        lanes = [lane for fetch in pool.serving.distribution.fetches_of(member) for lane in fetch.lanes]
-        collected = sum(len(entry) for lane in lanes for entry in lane.collected or ())
+        partition_fetches = [
+            partition_fetch
+            for fetch in pool.serving.distribution.fetches_of(member)
+            for partition_fetch in fetch.partition_fetches
+        ]
+        collected = sum(
+            len(entry) for partition_fetch in partition_fetches for entry in partition_fetch.collected or ()
+        )
         assert member.in_flight == sent + collected, member
 
 
@@ -93,13 +99,17 @@ def _check_budgets(world: World, pool: Pool) -> None:
     collected = [
         available.size
         for fetch in pool.serving.fetches.values()
-        for lane in fetch.lanes
-        for available in lane.collected or ()
+        for partition_fetch in fetch.partition_fetches
+        for available in partition_fetch.collected or ()
     ]
     assert pool.serving.distribution.collected_bytes == sum(collected)
-    absences = pool.serving.distribution.absences
-    assert absences.size == sum(each.size for each in absences._absences.values()) <= MOST_BYTES_TOGETHER + MOST_BYTES
-    kept = pool.serving.distribution.backlogs.size + pool.serving.replays.size + sum(collected) + absences.size
+    reservations = pool.serving.distribution.reservations
+    assert (
+        reservations.size
+        == sum(each.size for each in reservations._reservations.values())
+        <= MOST_BYTES_TOGETHER + MOST_BYTES
+    )
+    kept = pool.serving.distribution.backlogs.size + pool.serving.replays.size + sum(collected) + reservations.size
     assert pool.serving.replays.size <= settings.replay_budget
     assert world.memory.used >= kept
 
@@ -107,21 +117,24 @@ def _check_budgets(world: World, pool: Pool) -> None:
 def _check_waiting(pool: Pool) -> None:
     """A parked Fetch waits on a partition while it may take a batch from it, and takes what is there."""
     for partition in pool.partitions.values():
-        for fetch, lane in partition.parked.items():
+        for fetch, partition_fetch in partition.parked.items():
             assert fetch.member is not None
             distribution = pool.serving.distribution
             stopped = distribution.is_stopped or partition.source.cluster in distribution.withheld
-            stopped = stopped or distribution.caps.is_full(fetch.member)
-            may = not stopped and not lane.behind and partition.is_active
+            stopped = stopped or distribution.window_limits.is_full(fetch.member)
+            may = not stopped and not partition_fetch.behind and partition.is_active
             if may and not partition.backlog:
                 assert fetch in partition.waiting, (partition, fetch)
             if may and partition.backlog:
-                assert pool.serving.distribution.tasting.first_for(partition, fetch.member) is None, (partition, fetch)
-                assert fetch in partition.aside, (partition, fetch)
+                assert pool.serving.distribution.quarantine.first_for(partition, fetch.member) is None, (
+                    partition,
+                    fetch,
+                )
+                assert fetch in partition.ineligible, (partition, fetch)
             if not may:
                 assert fetch not in partition.waiting
-                assert fetch not in partition.aside
-        assert partition.waiting.keys() | partition.aside.keys() <= partition.parked.keys()
+                assert fetch not in partition.ineligible
+        assert partition.waiting.keys() | partition.ineligible.keys() <= partition.parked.keys()
 
 
 _STATES = {

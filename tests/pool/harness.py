@@ -331,7 +331,7 @@ class World:
         first, last = max(again[0], position), again[1]
         self.ends[partition] = last + 1
         batch = batch_of(partition, first, last, self.batch_size)
-        self.upstream(lambda pool: pool.inflow.received(partition, [batch], self.now, Gap.EMPTY))
+        self.upstream(lambda pool: pool.intake.received(partition, [batch], self.now, Gap.EMPTY))
 
     def produce_together(self, counts: Mapping[int, int], size: int) -> None:
         """So many records come from each of these partitions in one answer, in runs of batches of `size`."""
@@ -346,7 +346,7 @@ class World:
 
         def tell(pool: Pool) -> None:
             for partition, batch in came.items():
-                pool.inflow.received(partition, [batch], self.now, Gap.EMPTY)
+                pool.intake.received(partition, [batch], self.now, Gap.EMPTY)
 
         self.upstream(tell)
 
@@ -355,7 +355,7 @@ class World:
             index
             for index in range(4)
             if source(index) not in self.pool.partitions
-            or self.pool.partitions[source(index)].standing is Ownership.ABSENT
+            or self.pool.partitions[source(index)].ownership is Ownership.UNASSIGNED
         ]
         if missing and self._assign:
             for cluster in {EU, US} - self.cluster.topics.withheld:
@@ -398,7 +398,7 @@ class World:
         """Whether the engine may bring records of this partition now."""
         partition, upstream = source(index), self.upstreams[self.group]
         known = self.pool.partitions.get(partition)
-        is_active = known is not None and known.standing is Ownership.ACTIVE
+        is_active = known is not None and known.ownership is Ownership.ASSIGNED
         is_asked = partition.cluster in upstream.subscribed - upstream.idle
         return is_active and is_asked and partition not in upstream.paused
 
@@ -429,7 +429,7 @@ class World:
         assignments = []
         for partition in (source(index) for index in indexes if source(index).cluster == cluster):
             known = self.pool.partitions.get(partition)
-            goes_on = resumed and known is not None and known.standing is not Ownership.ABSENT
+            goes_on = resumed and known is not None and known.ownership is not Ownership.UNASSIGNED
             committed = self.upstreams[self.group].committed(partition)
             start = self.ends.get(partition, 0) if goes_on else committed.offset
             assignments.append(Assignment(partition, start, committed, goes_on, self.log_end))
@@ -437,9 +437,9 @@ class World:
             self.upstreams[self.group].paused.discard(item.partition)
             if not item.resumed:
                 self.ends[item.partition] = item.start
-        self.upstream(lambda pool: pool.inflow.assigned(cluster, assignments, self.now))
+        self.upstream(lambda pool: pool.intake.assigned(cluster, assignments, self.now))
         if (topic_id := self.topic_ids.get(cluster)) is not None:
-            self.upstream(lambda pool: pool.inflow.topics_identified(cluster, {ORDERS: topic_id}))
+            self.upstream(lambda pool: pool.intake.topics_identified(cluster, {ORDERS: topic_id}))
 
     def upstream(self, event: object) -> None:
         self.do(self.cluster.upstream(self.pool, event, self.now))  # type: ignore[arg-type]
@@ -456,12 +456,12 @@ class World:
             errors = dict.fromkeys(commit.positions, error)
             self.upstream(lambda pool: pool.commits.committed(commit.cluster, commit.token, errors, self.now))
 
-    def bury(self, error: str = "") -> None:
+    def write_dead_letter(self, error: str = "") -> None:
         """The oldest attempt to write a dead letter ends."""
         letter = self.dead_letters.pop(0)
         with self.of(letter.group):
             self.upstream(
-                lambda pool: pool.inflow.dead_letter_ended(letter.partition, letter.batch.first, error, self.now)
+                lambda pool: pool.intake.dead_letter_ended(letter.partition, letter.batch.first, error, self.now)
             )
 
     def reread(self, error: str = "", gone: Iterable[int] = (), empty: Iterable[int] = ()) -> None:
@@ -481,7 +481,7 @@ class World:
         log_start = max(gone, default=-1) + 1
         with self.of(wanted.group):
             self.upstream(
-                lambda pool: pool.inflow.reread(
+                lambda pool: pool.intake.reread(
                     wanted.partition, wanted.token, batches, True, error, log_start, self.now
                 )
             )

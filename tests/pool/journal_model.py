@@ -87,7 +87,7 @@ class JournalModel:
     def check(self, pool: Pool, records: dict[UpstreamPartition, list[tuple[int, int]]]) -> None:
         """records: the runs of offsets of each partition that exist."""
         for source, partition in pool.partitions.items():
-            if partition.standing is Ownership.ABSENT:
+            if partition.ownership is Ownership.UNASSIGNED:
                 continue
             known = self.known[pool.group, source]
             held = _held(pool, partition)

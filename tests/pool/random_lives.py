@@ -161,13 +161,13 @@ class LivesWorld(World):
         end = max([end, *(last + 1 for first, last in log.batches if first < end)])
         self.ends[partition] = end
         if batches := log.read(position, end):
-            self.upstream(lambda pool: pool.inflow.received(partition, batches, self.now, Gap.EMPTY))
+            self.upstream(lambda pool: pool.intake.received(partition, batches, self.now, Gap.EMPTY))
         if batches == [] or batches[-1].last + 1 < end:
-            self.upstream(lambda pool: pool.inflow.reached_end(partition, end, Gap.EMPTY))
+            self.upstream(lambda pool: pool.intake.reached_end(partition, end, Gap.EMPTY))
 
     def tell_ends(self) -> None:
         ends = {partition: log.end for partition, log in self.contents.items()}
-        self.upstream(lambda pool: pool.inflow.ends_known(ends))
+        self.upstream(lambda pool: pool.intake.ends_known(ends))
 
     def reread(self, error: str = "", gone: Iterable[int] = (), empty: Iterable[int] = ()) -> None:
         wanted = self.pending_rereads.pop(0)
@@ -176,25 +176,25 @@ class LivesWorld(World):
         span, log = wanted.span, self.contents[wanted.partition]
         batches = [from_offset(each, max(each.first, span.first)) for each in log.read(span.first, span.last + 1)]
         found = () if error else tuple(batches)
-        self.upstream(lambda pool: pool.inflow.reread(wanted.partition, wanted.token, found, True, error, 0, self.now))
+        self.upstream(lambda pool: pool.intake.reread(wanted.partition, wanted.token, found, True, error, 0, self.now))
 
     def drop_stores(self, is_meant: Callable[[CommitUpstream], bool]) -> None:
         self.pending_stores = [each for each in self.pending_stores if not is_meant(each)]
 
     def assign(self, cluster: ClusterName, resumed: bool = False, indexes: Iterable[int] = range(4)) -> None:
         super().assign(cluster, resumed, indexes)
-        for partition in [each for each in self.parts_at if self.pool.partitions[each].standing is Ownership.ACTIVE]:
+        for partition in [each for each in self.parts_at if self.pool.partitions[each].ownership is Ownership.ASSIGNED]:
             offset = self.parts_at.pop(partition)
             self.ends[partition] = min(self.ends[partition], offset)
-            self.upstream(lambda pool, each=partition, offset=offset: pool.inflow.truncated(each, offset, self.now))
+            self.upstream(lambda pool, each=partition, offset=offset: pool.intake.truncated(each, offset, self.now))
         self.tell_ends()
 
     def assign_missing(self) -> None:
         for cluster in {EU, US} - self.cluster.topics.withheld:
             indexes = [index for index in range(4) if source(index).cluster == cluster]
-            standing = [self.pool.partitions.get(source(index)) for index in indexes]
+            ownership = [self.pool.partitions.get(source(index)) for index in indexes]
             is_wanted = cluster in self.upstreams[GROUP].subscribed
-            if is_wanted and any(each is None or each.standing is Ownership.ABSENT for each in standing):
+            if is_wanted and any(each is None or each.ownership is Ownership.UNASSIGNED for each in ownership):
                 self.assign(cluster, resumed=True)
 
 
@@ -260,9 +260,9 @@ class LivesMachine(RuleBasedStateMachine):
         world.ends[partition] = min(world.ends.get(partition, 0), offset)
         world.may_move_back.add(partition)
         known = world.pool.partitions.get(partition)
-        is_read = known is not None and known.standing is not Ownership.ABSENT
+        is_read = known is not None and known.ownership is not Ownership.UNASSIGNED
         if is_read:
-            world.upstream(lambda pool: pool.inflow.truncated(partition, offset, world.now))
+            world.upstream(lambda pool: pool.intake.truncated(partition, offset, world.now))
             while world.pending_stores:
                 world.store()
         else:  # that its log parts there is found out when it is assigned, by the leader epoch that is stored
@@ -282,10 +282,10 @@ class LivesMachine(RuleBasedStateMachine):
             world.parts_at.pop(partition, None)
             world.upstreams[GROUP].metadata.pop(partition, None)
             world.ends[partition] = 0
-            world.upstream(lambda pool, each=partition: pool.inflow.position_reset(each, 0, "made anew", world.now))
+            world.upstream(lambda pool, each=partition: pool.intake.position_reset(each, 0, "made anew", world.now))
         world.sync_logs()
         ids = {ORDERS: world.topic_ids[cluster]}
-        world.upstream(lambda pool: pool.inflow.topics_identified(cluster, ids))
+        world.upstream(lambda pool: pool.intake.topics_identified(cluster, ids))
         world.tell_ends()
 
     # Members
@@ -417,14 +417,14 @@ class LivesMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.dead_letters)
     @rule(error=st.sampled_from(["", "", "no such topic"]))
-    def bury(self, error: str) -> None:
+    def dead_letter(self, error: str) -> None:
         self.write_dead_letter(error)
 
     def write_dead_letter(self, error: str) -> None:
         letter = self.world.dead_letters[0]
         if not error:
             self.world.acknowledged |= {each.value for each in decode_records(letter.batch) if each.value is not None}
-        self.world.bury(error)
+        self.world.write_dead_letter(error)
 
     @rule(cluster=CLUSTER)
     def leave_cluster_or_come_back(self, cluster: ClusterName) -> None:
@@ -449,14 +449,14 @@ class LivesMachine(RuleBasedStateMachine):
         if cluster in world.cluster.topics.withheld or cluster not in world.upstreams[GROUP].subscribed:
             return
         indexes = [index for index in range(4) if source(index).cluster == cluster]
-        world.upstream(lambda pool: pool.inflow.revoked([source(index) for index in indexes]))
+        world.upstream(lambda pool: pool.intake.revoked([source(index) for index in indexes]))
         world.check()
         world.assign(cluster, resumed=True, indexes=indexes if comes_back else indexes[:1])
 
     @rule(cluster=CLUSTER)
     def renew_the_engine(self, cluster: ClusterName) -> None:
         world = self.world
-        world.upstream(lambda pool: (pool.inflow.engine_failed(cluster), pool.commits.engine_failed(cluster)))
+        world.upstream(lambda pool: (pool.intake.engine_failed(cluster), pool.commits.engine_failed(cluster)))
         world.drop_stores(lambda each: each.cluster == cluster)
         world.pending_rereads = [each for each in world.pending_rereads if each.partition.cluster != cluster]
         world.upstreams[GROUP].paused -= {each for each in world.upstreams[GROUP].paused if each.cluster == cluster}

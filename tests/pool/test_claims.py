@@ -98,7 +98,7 @@ def test_a_lease_takes_nothing_of_a_batch_that_cannot_be_cut() -> None:
     damaged = batch_of(source(0), 0, 9)
     damaged.data[-1] ^= 1
     world.consumer().fetch(partitions=[1], wait=0.0)
-    world.upstream(lambda pool: pool.inflow.received(source(0), [damaged], world.now))
+    world.upstream(lambda pool: pool.intake.received(source(0), [damaged], world.now))
     assert [each for each in lease(world, "a", most=20) if each[0] == 0] == []
     assert [entry.span for entry in world.pool.partitions[source(0)].backlog.values()] == [Span(0, 9)]
     assert shown(claim(world, "b", [(0, 0, 9)]).done) == [(0, 0, 9)]

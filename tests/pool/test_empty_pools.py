@@ -59,27 +59,27 @@ def test_a_commit_that_is_repeated_because_it_was_not_stored_waits_again() -> No
 
 def filled(world: World) -> list[Consumer]:
     """Strangers that have joined every group there may be, and stay connected."""
-    strangers = [world.consumer(group=GroupId(f"g{number}")) for number in range(world.cluster.rules.maximum)]
+    unidentified = [world.consumer(group=GroupId(f"g{number}")) for number in range(world.cluster.rules.maximum)]
     assert len(world.cluster.pools) == world.cluster.rules.maximum
-    return strangers
+    return unidentified
 
 
-def beating(world: World, strangers: list[Consumer], seconds: int) -> None:
+def beating(world: World, unidentified: list[Consumer], seconds: int) -> None:
     for _ in range(seconds // 5):
         world.advance(5)
-        for each in strangers:
+        for each in unidentified:
             assert each.heartbeat() is ErrorCode.NONE
 
 
 def test_groups_in_which_nobody_fetches_give_way_to_others() -> None:
     world = World(rules=GroupRules(maximum=3))
-    strangers = filled(world)
+    unidentified = filled(world)
     consumer = world.consumer(joined=False)
     assert consumer.join().error is ErrorCode.GROUP_MAX_SIZE_REACHED  # they have just come
-    beating(world, strangers, 40)
+    beating(world, unidentified, 40)
     assert consumer.join().error is ErrorCode.NONE
     assert len(world.cluster.pools) == 3
-    assert [each.heartbeat() for each in strangers].count(ErrorCode.UNKNOWN_MEMBER_ID) == 1
+    assert [each.heartbeat() for each in unidentified].count(ErrorCode.UNKNOWN_MEMBER_ID) == 1
     world.produce(0, 10)
     consumer.fetch()
     assert len(consumer.received) == 10
@@ -110,8 +110,8 @@ def test_positions_that_are_asked_for_fill_no_pools_for_ever() -> None:
 
 def test_the_group_of_those_without_one_finds_room_too() -> None:
     world = World(rules=GroupRules(maximum=3))
-    strangers = filled(world)
-    beating(world, strangers, 40)
+    unidentified = filled(world)
+    beating(world, unidentified, 40)
     groupless = world.consumer("late", joined=False, positions={0: 0, 1: 0, 2: 0, 3: 0})
     groupless.fetch()
     assert GROUP_LESS in world.cluster.pools

@@ -30,7 +30,7 @@ def receive(world: World, *batches: Batch) -> None:
     offsets = [record.offset for batch in batches for record in decode_records(batch)]
     world.logs.setdefault(source(0), []).extend((offset, offset) for offset in offsets)
     world.ends[source(0)] = batches[-1].last + 1
-    world.upstream(lambda pool: pool.inflow.received(source(0), join_runs(batches), world.now))
+    world.upstream(lambda pool: pool.intake.received(source(0), join_runs(batches), world.now))
 
 
 def commit_what_was_processed(consumer: Consumer) -> None:
@@ -46,7 +46,7 @@ def begin(settings: PoolSettings | None = None) -> tuple[World, Consumer]:
 
 
 def given(world: World, consumer: Consumer) -> None:
-    world.do(world.cluster.hurry(consumer.ticket, world.now))
+    world.do(world.cluster.answer_early(consumer.ticket, world.now))
 
 
 @pytest.mark.parametrize("replay", [0, 1 << 20])
@@ -99,20 +99,20 @@ def test_a_taster_does_not_wait_for_offsets_that_hold_nothing(replay: int) -> No
     given(world, first)
     first.disconnect()
     world.advance(3.0)
-    taster = world.consumer("taster")
+    on_trial = world.consumer("taster")
     for _ in range(8):
         while world.pending_rereads:
             wanted = world.pending_rereads.pop(0)
             again = emptied(0, 9, 0, 1, 2, 8)
             world.upstream(
-                lambda pool, wanted=wanted, again=again: pool.inflow.reread(
+                lambda pool, wanted=wanted, again=again: pool.intake.reread(
                     source(0), wanted.token, (again,), True, "", 0, world.now
                 )
             )
-        taster.fetch(partitions=[0], wait=0.0)
-        commit_what_was_processed(taster)
+        on_trial.fetch(partitions=[0], wait=0.0)
+        commit_what_was_processed(on_trial)
         world.check()
-    assert [value for _, _, value in taster.received] == [value_of(source(0), offset) for offset in (0, 1, 2, 8)]
+    assert [value for _, _, value in on_trial.received] == [value_of(source(0), offset) for offset in (0, 1, 2, 8)]
     assert world.stored == {source(0): 10}
 
 

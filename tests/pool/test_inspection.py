@@ -48,7 +48,7 @@ def test_what_a_member_holds_and_since_when() -> None:
     assert found.held_since is not None
     assert world.now - found.held_since == 4.0
     shown = partition(world, 0)
-    assert (shown.oldest, shown.holder, shown.standing, shown.committed) == (0, consumer.member_id, "active", 0)
+    assert (shown.oldest, shown.holder, shown.ownership, shown.committed) == (0, consumer.member_id, "active", 0)
     assert shown.oldest_since is not None and world.now - shown.oldest_since == 4.0
     consumer.commit()
     assert (member(world, consumer).records, partition(world, 0).oldest) == (0, None)
@@ -106,11 +106,11 @@ def test_why_a_member_gets_nothing() -> None:
     assert reason(world, consumer) == "no backlog; partition not assigned to this process"
     world.assign(US)
     assert reason(world, consumer) == "no backlog"
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 5}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): 5}))
     assert reason(world, consumer) == "no backlog; records are on their way"
     world.upstream(lambda pool: pool.commits.source_down(EU))
     assert reason(world, consumer) == f"no backlog; source {EU} is down"
-    world.upstream(lambda pool: pool.inflow.revoked([source(index) for index in range(4)]))
+    world.upstream(lambda pool: pool.intake.revoked([source(index) for index in range(4)]))
     assert reason(world, consumer) == "upstream rebalance"
 
 
@@ -127,7 +127,7 @@ def test_a_member_at_its_cap() -> None:
     assert {reason(world, first), reason(world, second)} == {"at its cap, never committed"}
     world.produce(2, count=5)
     holder = world.pool.serving.distribution
-    assert all(holder.caps.is_full(each) for each in world.pool.members), "the distribution says the same"
+    assert all(holder.window_limits.is_full(each) for each in world.pool.members), "the distribution says the same"
 
 
 def test_a_member_that_does_not_fetch() -> None:
@@ -157,7 +157,7 @@ def test_ends_that_some_pool_knows() -> None:
     world.consumer().fetch()
     world.assign_all()
     assert known_ends(world.cluster.pools, source(0)) is None
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 5}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): 5}))
     assert known_ends(world.cluster.pools, source(0)) == 5
 
 
@@ -169,11 +169,11 @@ def test_a_member_that_tastes_is_said_to() -> None:
     doomed.fetch(partitions=[0], wait=0.0)
     doomed.disconnect()
     world.advance(3.0)
-    taster = world.consumer("taster")
-    taster.fetch(partitions=[0], wait=0.0)
-    assert len(taster.received) == 2
-    taster.fetch(partitions=[0], wait=30.0)
-    assert reason(world, taster) == TASTES
+    on_trial = world.consumer("taster")
+    on_trial.fetch(partitions=[0], wait=0.0)
+    assert len(on_trial.received) == 2
+    on_trial.fetch(partitions=[0], wait=30.0)
+    assert reason(world, on_trial) == TASTES
     world.produce(0, count=4)
-    assert taster.is_parked
-    assert reason(world, taster) == TASTES
+    assert on_trial.is_parked
+    assert reason(world, on_trial) == TASTES

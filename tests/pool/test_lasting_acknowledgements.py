@@ -112,7 +112,7 @@ def test_what_is_settled_at_the_front_of_a_later_batch_is_not_sent(settled: tupl
     consumer.fetch(partitions=[0], minimum=100_000)
     for _ in settled:
         world.produce(0)
-    world.do(world.cluster.hurry(consumer.ticket, world.now))
+    world.do(world.cluster.answer_early(consumer.ticket, world.now))
     left = [3 * number + each for number, count in enumerate(settled) for each in range(count, 3)]
     assert values(consumer) == expected(*left)
     world.check()
@@ -152,7 +152,7 @@ def test_a_log_that_was_cut_off_and_has_grown_again(parts_at: int, again: bool) 
     before, (_, second) = begin()
     commit(before, second)
     world, consumer = restarted(before, end=50)
-    world.upstream(lambda pool: pool.inflow.truncated(source(0), parts_at, world.now))
+    world.upstream(lambda pool: pool.intake.truncated(source(0), parts_at, world.now))
     world.produce(0)
     world.produce(0)
     consumer.fetch(partitions=[0])

@@ -19,7 +19,7 @@ def world() -> World:
     world = World(PoolSettings(presence=600.0))
     send(world, "first", most_bytes=None)
     world.assign_all()
-    world.upstream(lambda pool: pool.inflow.ends_known({source(index): END for index in range(4)}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(index): END for index in range(4)}))
     return world
 
 
@@ -64,7 +64,7 @@ def test_by_what_is_known_of_the_records_of_each_partition(world: World) -> None
 def test_what_one_partition_does_not_have_others_may_give(world: World) -> None:
     for index in range(4):
         weigh(world, index, 100.0)
-    world.upstream(lambda pool: pool.inflow.ends_known({source(3): END}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(3): END}))
     taken = granted(world, send(world, "a", most_bytes=3_000_000))
     assert sum(taken.values()) == 30_000
 

@@ -80,7 +80,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def produce(self, index: int, count: int) -> None:
         self.ends[source(index)] += count
         ends = dict(self.ends)
-        self.world.upstream(lambda pool: pool.inflow.ends_known(ends))
+        self.world.upstream(lambda pool: pool.intake.ends_known(ends))
 
     @rule(counts=st.lists(st.integers(0, 9), min_size=4, max_size=4))
     def a_member_fetches(self, counts: list[int]) -> None:
@@ -233,7 +233,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.ask(lambda pool, ticket: pool.lease(ticket, self.request(HolderId("nobody"), 0), world.now))
         world.assign_all()
         ends = dict(self.ends)
-        world.upstream(lambda pool: pool.inflow.ends_known(ends))
+        world.upstream(lambda pool: pool.intake.ends_known(ends))
 
     @invariant()
     def what_was_waited_for_is_nobody_elses(self) -> None:

@@ -92,7 +92,7 @@ def test_records_of_a_partition_that_is_not_ours_are_not_taken() -> None:
     world = World(assigned=False)
     consumer = world.consumer()
     consumer.fetch(wait=30.0)
-    world.upstream(lambda pool: pool.inflow.received(source(0), [batch_of(source(0), 0, 4)], world.now))
+    world.upstream(lambda pool: pool.intake.received(source(0), [batch_of(source(0), 0, 4)], world.now))
     assert consumer.is_parked
     world.check()
 
@@ -103,7 +103,7 @@ def test_state_is_kept_from_revoke_to_assign_for_partitions_that_come_back() -> 
     world.produce(0, 3)
     consumer.fetch()
     world.produce(0, 3)
-    world.upstream(lambda pool: pool.inflow.revoked([source(0), source(1)]))
+    world.upstream(lambda pool: pool.intake.revoked([source(0), source(1)]))
     consumer.fetch()
     assert consumer.is_parked, "nothing is delivered until it comes back"
     world.check()
@@ -123,7 +123,7 @@ def test_a_partition_that_does_not_come_back_is_forgotten() -> None:
     world.produce(0, 3)
     world.assign(EU, resumed=True, indexes=[1])
     lost = world.pool.partitions[source(0)]
-    assert lost.standing is Ownership.ABSENT
+    assert lost.ownership is Ownership.UNASSIGNED
     assert not lost.backlog
     assert world.pool.members.by_id[consumer.member_id].in_flight == 0
     assert world.pool.partitions[source(1)].backlog
@@ -136,7 +136,7 @@ def test_a_partition_that_goes_and_comes_back_is_read_from_what_was_stored() -> 
     world.produce(0, 6)
     consumer.fetch()
     consumer.commit({0: consumer.positions[0] - 4})
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     world.check()
     world.assign(EU)
     consumer.fetch()
@@ -151,7 +151,7 @@ def test_what_a_parked_fetch_has_collected_of_a_lost_partition_is_taken_out_of_i
     consumer.fetch(minimum=100_000, wait=5.0)
     world.produce(0, 3)
     world.produce(2, 3)
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     world.check()
     world.advance(5.0)
     assert [partition for partition, _, _ in consumer.received] == [2, 2, 2]
@@ -167,7 +167,7 @@ def test_a_loss_makes_room_and_offers_the_backlog_of_other_partitions() -> None:
     consumer.fetch(partitions=[2], wait=30.0)
     world.produce(2, 3)
     assert consumer.is_parked
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     assert not consumer.is_parked
     world.check()
 
@@ -177,13 +177,13 @@ def test_offsets_that_begin_anew_void_what_was_known_with_one_warning() -> None:
     consumer = member(world)
     world.produce(0, 6)
     consumer.fetch()
-    world.upstream(lambda pool: pool.inflow.position_reset(source(0), 0, "made anew", world.now))
+    world.upstream(lambda pool: pool.intake.position_reset(source(0), 0, "made anew", world.now))
     assert len(told(world, "an upstream partition begins anew")) == 1
     ledger = world.pool.partitions[source(0)].ledger
     assert (ledger.committable, ledger.received) == (0, 0)
     assert world.stored == {source(0): 0}, "where it begins is stored at once, below what was"
     consumer.fetch()
-    world.upstream(lambda pool: pool.inflow.received(source(0), [batch_of(source(0), 0, 2)], world.now))
+    world.upstream(lambda pool: pool.intake.received(source(0), [batch_of(source(0), 0, 2)], world.now))
     assert values(consumer)[-3:] == [value_of(source(0), offset) for offset in range(3)]
     assert len({offset for _, offset, _ in consumer.received}) == 9, "at offsets of their own"
     world.check()
@@ -197,7 +197,7 @@ def test_control_records_aborted_data_and_gaps_count_as_acknowledged() -> None:
     consumer.fetch()
     consumer.commit()
     assert world.stored == {source(0): 8}
-    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 10))
+    world.upstream(lambda pool: pool.intake.reached_end(source(0), 10))
     assert world.stored == {source(0): 8}, "nothing was acknowledged that would have to be stored"
     world.advance(PASS_AFTER)
     assert world.stored == {source(0): 10}
@@ -208,9 +208,9 @@ def test_what_was_deleted_before_it_was_read_is_told_and_what_had_no_record_is_n
     world = World()
     consumer = member(world)
     world.produce(0, 3)
-    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 10, gap))
+    world.upstream(lambda pool: pool.intake.reached_end(source(0), 10, gap))
     batch = batch_of(source(0), 14, 16)
-    world.upstream(lambda pool: pool.inflow.received(source(0), [batch], world.now, gap))
+    world.upstream(lambda pool: pool.intake.received(source(0), [batch], world.now, gap))
     consumer.fetch()
     consumer.commit()
     assert world.stored == {source(0): 17}
@@ -225,8 +225,8 @@ def test_what_was_settled_before_it_was_deleted_is_not_told() -> None:
     world = World()
     world.consumer().fetch()
     committed = CommitPosition(2, pack(source(0), 2, [Span(4, 6)], 4_000).text)
-    world.upstream(lambda pool: pool.inflow.assigned(EU, [Assignment(source(0), 2, committed, False)], world.now))
-    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 9, Gap.DELETED))
+    world.upstream(lambda pool: pool.intake.assigned(EU, [Assignment(source(0), 2, committed, False)], world.now))
+    world.upstream(lambda pool: pool.intake.reached_end(source(0), 9, Gap.DELETED))
     told = [(e.span, e.offsets) for e in world.effects if isinstance(e, Gone)]
     assert told == [(Span(2, 8), 4)], "2, 3, 7 and 8"
 
@@ -235,12 +235,12 @@ def test_the_lag_is_what_lies_between_the_stored_offset_and_the_end() -> None:
     world = World()
     consumer = member(world)
     world.produce(0, 6)
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 20}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): 20}))
     assert world.pool.partitions[source(0)].lag == 20
     consumer.fetch()
     consumer.commit()
     assert world.pool.partitions[source(0)].lag == 14
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     assert world.pool.partitions[source(0)].lag == 0
 
 
@@ -374,7 +374,7 @@ def test_a_violation_closes_that_pool_only_and_members_come_back_to_a_new_one() 
     consumer.fetch(wait=30.0)
     partition = world.pool.partitions[source(0)]
     partition.backlog[99] = object()
-    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 3))
+    world.upstream(lambda pool: pool.intake.reached_end(source(0), 3))
     assert GROUP not in world.cluster.pools
     assert len(told(world, "a pool contradicts itself and is closed")) == world.cluster.violations == 1
     assert not consumer.is_parked, "every request is let go"
@@ -408,7 +408,7 @@ def test_timers_of_a_pool_that_was_closed_do_nothing() -> None:
     consumer.fetch(wait=30.0)
     timers = world.pool.timers
     world.pool.partitions[source(0)].backlog[99] = object()
-    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 3))
+    world.upstream(lambda pool: pool.intake.reached_end(source(0), 3))
     assert timers.next() is not None
     effects = len(world.effects)
     world.advance(1_000.0)
@@ -446,10 +446,10 @@ def test_a_fetch_that_comes_after_the_stop_finds_nobody_it_belongs_to() -> None:
 def test_after_everybody_left_nothing_is_kept() -> None:
     world = World(PoolSettings(initial_window=5), auto_reread=True)
     consumers = [member(world, f"c{number}") for number in range(5)]
-    strangers = [world.consumer(joined=False, positions={0: 0}) for _ in range(3)]
+    unidentified = [world.consumer(joined=False, positions={0: 0}) for _ in range(3)]
     for number in range(50):
         world.produce(number % 4, 7)
-        for consumer in (*consumers, *strangers):
+        for consumer in (*consumers, *unidentified):
             if not consumer.is_parked:
                 consumer.fetch(wait=0.5)
         consumers[number % 5].commit()
@@ -468,7 +468,7 @@ def test_after_everybody_left_nothing_is_kept() -> None:
     assert not pool.serving.fetches
     assert not pool.serving.distribution.members
     assert not pool.serving.distribution._room
-    assert not pool.serving.distribution.caps._growing
+    assert not pool.serving.distribution.window_limits._growing
     assert not any(partition.parked or partition.waiting for partition in pool.partitions.values())
 
 

@@ -364,7 +364,7 @@ def test_a_member_below_its_window_on_a_new_connection_is_itself_at_once() -> No
     before = dict(consumer.positions)
     world.produce(0, 3)
     consumer.fetch()
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     world.assign(source(0).cluster)
     world.disconnect(consumer.fetching)
     world.reconnect(consumer)
@@ -464,7 +464,7 @@ def test_a_stranger_is_hurried_too() -> None:
     world = World()
     stranger = world.consumer(joined=False, positions={0: (3 << 32) + 12_345})
     stranger.fetch(wait=5.0)
-    world.do(world.cluster.hurry(stranger.ticket, world.now))
+    world.do(world.cluster.answer_early(stranger.ticket, world.now))
     assert not stranger.is_parked
 
 

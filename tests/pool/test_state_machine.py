@@ -193,7 +193,7 @@ class PoolMachine(RuleBasedStateMachine):
     def hurry(self, number: int) -> None:
         consumer = self.pick(number)
         if consumer.is_parked:
-            self.world.do(self.world.cluster.hurry(consumer.ticket, self.world.now))
+            self.world.do(self.world.cluster.answer_early(consumer.ticket, self.world.now))
             assert not consumer.is_parked
 
     @rule(number=NUMBER, back=st.integers(0, 30))
@@ -276,14 +276,14 @@ class PoolMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.dead_letters)
     @rule(error=st.sampled_from(["", "", "no such topic"]))
-    def bury(self, error: str) -> None:
+    def write_dead_letter(self, error: str) -> None:
         letter = self.world.dead_letters[0]
         if not error:
             (record,) = decode_records(letter.batch)
             assert record.value is not None
             self.world.acknowledged.add((letter.group, record.value))
         if letter.group in self.world.cluster.pools:
-            self.world.bury(error)
+            self.world.write_dead_letter(error)
         else:
             self.world.dead_letters.pop(0)
 
@@ -301,7 +301,7 @@ class PoolMachine(RuleBasedStateMachine):
         if cluster in self.world.cluster.topics.withheld:
             return
         indexes = [index for index in range(4) if source(index).cluster == cluster]
-        self.world.upstream(lambda pool: pool.inflow.revoked([source(index) for index in indexes]))
+        self.world.upstream(lambda pool: pool.intake.revoked([source(index) for index in indexes]))
         self.world.check()
         if not comes_back:
             self.world.moved(cluster)
@@ -313,7 +313,7 @@ class PoolMachine(RuleBasedStateMachine):
             return
         sources = [source(index) for index in range(4) if source(index).cluster == cluster]
         self.world.moved(cluster)
-        self.world.upstream(lambda pool: pool.inflow.lost(sources))
+        self.world.upstream(lambda pool: pool.intake.lost(sources))
         self.world.pending_stores = [
             each for each in self.world.pending_stores if each.cluster != cluster or each.group != GROUP
         ]

@@ -41,8 +41,8 @@ class Log:
         self.world.logs.setdefault(HERE, []).append((first, last))
         self.position = last + 1 + self.empty
         batch = batch_of(HERE, first, last)
-        self.world.upstream(lambda pool: pool.inflow.received(HERE, [batch], self.world.now, Gap.EMPTY))
-        self.world.upstream(lambda pool: pool.inflow.reached_end(HERE, self.position, Gap.EMPTY))
+        self.world.upstream(lambda pool: pool.intake.received(HERE, [batch], self.world.now, Gap.EMPTY))
+        self.world.upstream(lambda pool: pool.intake.reached_end(HERE, self.position, Gap.EMPTY))
         self.world.ends[HERE] = self.position
 
     @property
@@ -96,7 +96,7 @@ def test_the_committed_offset_moves_past_markers_that_come_behind_the_last_commi
     take_all(consumer)
     consumer.commit()
     assert world.stored == {HERE: 3}
-    world.upstream(lambda pool: pool.inflow.reached_end(HERE, 40, Gap.EMPTY))
+    world.upstream(lambda pool: pool.intake.reached_end(HERE, 40, Gap.EMPTY))
     assert world.stored == {HERE: 3}
     world.advance(PASS_AFTER)
     assert world.stored == {HERE: 40}

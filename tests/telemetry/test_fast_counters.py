@@ -16,10 +16,10 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1_000))))
 def test_a_counter_is_exported_as_the_library_does_it(events: list[tuple[str, int]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    tallies = FastCounters("requests", "Answered.", ("cluster", "api"), ours)
+    fast_counters = FastCounters("requests", "Answered.", ("cluster", "api"), ours)
     counter = Counter("requests", "Answered.", ("cluster", "api"), registry=theirs)
     for cluster, count in events:
-        tallies.labels(cluster, "FETCH").value += count
+        fast_counters.labels(cluster, "FETCH").value += count
         counter.labels(cluster, "FETCH").inc(count)
     assert generate_latest(ours) == generate_latest(theirs)
 
@@ -37,18 +37,18 @@ def test_a_histogram_is_exported_as_the_library_does_it(events: list[tuple[str, 
 
 def test_series_are_forgotten_by_some_of_their_labels() -> None:
     registry = CollectorRegistry()
-    tallies = FastCounters("records", "Sent.", ("group", "topic"), registry)
+    fast_counters = FastCounters("records", "Sent.", ("group", "topic"), registry)
     for group in ("billing", "fraud"):
         for topic in ("orders", "returns"):
-            tallies.labels(group, topic).value += 1
-    tallies.remove_by_labels({"group": "billing"})
+            fast_counters.labels(group, topic).value += 1
+    fast_counters.remove_by_labels({"group": "billing"})
     shown = generate_latest(registry).decode()
     assert "billing" not in shown
     assert shown.count("fraud") == 2
-    assert tallies.labels("billing", "orders").value == 0
+    assert fast_counters.labels("billing", "orders").value == 0
 
 
 def test_a_series_has_a_value_for_every_label() -> None:
-    tallies = FastCounters("records", "Sent.", ("group", "topic"), CollectorRegistry())
+    fast_counters = FastCounters("records", "Sent.", ("group", "topic"), CollectorRegistry())
     with pytest.raises(ValueError, match="1 values for the labels"):
-        tallies.labels("billing")
+        fast_counters.labels("billing")

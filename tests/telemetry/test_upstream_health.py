@@ -18,22 +18,24 @@ USABLE = "an upstream cluster can be used again"
 class Bed:
     def __init__(self) -> None:
         self.now = 100.0
-        self.troubles = UpstreamHealth(("eu", "us"), lambda: self.now)
+        self.upstream_health = UpstreamHealth(("eu", "us"), lambda: self.now)
 
     def down(
         self, group: str = "", trouble: UpstreamProblem = UpstreamProblem.UNREACHABLE, reason: str = "refused"
     ) -> None:
-        self.troubles.begin(trouble, "us", reason, virtual_cluster="shop" if group else "", group=group)
+        self.upstream_health.begin(trouble, "us", reason, virtual_cluster="shop" if group else "", group=group)
 
     def up(self, group: str = "") -> None:
-        self.troubles.end(UpstreamProblem.UNREACHABLE, "us", virtual_cluster="shop" if group else "", group=group)
+        self.upstream_health.end(
+            UpstreamProblem.UNREACHABLE, "us", virtual_cluster="shop" if group else "", group=group
+        )
 
     def settle(self) -> None:
         self.now += SETTLED
-        self.troubles.remind()
+        self.upstream_health.remind()
 
     def metrics(self) -> dict[tuple[str, ...], float]:
-        return {(sample.family.name, *sample.labels): sample.value for sample in self.troubles.samples()}
+        return {(sample.family.name, *sample.labels): sample.value for sample in self.upstream_health.samples()}
 
 
 def events(logs: list[Any]) -> list[str]:
@@ -54,7 +56,7 @@ def test_one_line_for_a_cluster_however_many_report_it() -> None:
         bed.up()
         bed.now += 7.5
         bed.up("fraud")
-        assert bed.troubles.described() == []
+        assert bed.upstream_health.described() == []
         bed.settle()
         bed.up("fraud")
         bed.settle()
@@ -72,9 +74,9 @@ def test_what_comes_back_at_once_was_not_over() -> None:
         bed.now += 10
         bed.up("billing")
         bed.now += SETTLED / 2
-        bed.troubles.remind()
+        bed.upstream_health.remind()
         bed.down()
-        (described,) = bed.troubles.described()
+        (described,) = bed.upstream_health.described()
         assert described["seconds"] == 10 + SETTLED / 2
         bed.up()
         bed.settle()
@@ -87,7 +89,7 @@ def test_it_is_told_again_every_few_minutes() -> None:
     with capture_logs() as logs:
         bed.down()
         for _ in range(61):
-            bed.troubles.remind()
+            bed.upstream_health.remind()
             bed.now += REMINDER / 30
             bed.down()
     assert events(logs) == [DOWN] * 3
@@ -105,7 +107,7 @@ def test_a_cause_that_becomes_known_is_told_and_one_that_is_less_exact_is_not() 
         bed.down()
     assert events(logs) == [DOWN, "an upstream cluster refuses the credentials"]
     assert logs[1]["seconds"] == 1
-    (described,) = bed.troubles.described()
+    (described,) = bed.upstream_health.described()
     assert (described["trouble"], described["reason"], described["cluster"]) == ("credentials", "wrong password", "us")
 
 
@@ -113,29 +115,29 @@ def test_groups_and_topics_have_troubles_of_their_own() -> None:
     bed = Bed()
     with capture_logs() as logs:
         for group in ("billing", "fraud"):
-            bed.troubles.begin(UpstreamProblem.NOT_AUTHORIZED, "us", "no", virtual_cluster="shop", group=group)
-        bed.troubles.begin(UpstreamProblem.TOPIC_MISSING, "us", "no", topic="orders")
-        bed.troubles.end(UpstreamProblem.NOT_AUTHORIZED, "us", virtual_cluster="shop", group="fraud")
+            bed.upstream_health.begin(UpstreamProblem.NOT_AUTHORIZED, "us", "no", virtual_cluster="shop", group=group)
+        bed.upstream_health.begin(UpstreamProblem.TOPIC_MISSING, "us", "no", topic="orders")
+        bed.upstream_health.end(UpstreamProblem.NOT_AUTHORIZED, "us", virtual_cluster="shop", group="fraud")
         bed.settle()
     assert [entry.get("group") or entry.get("topic") for entry in logs] == ["billing", "fraud", "orders", "fraud"]
-    assert {each["trouble"] for each in bed.troubles.described()} == {"not_authorized", "topic_missing"}
+    assert {each["trouble"] for each in bed.upstream_health.described()} == {"not_authorized", "topic_missing"}
 
 
 def test_a_group_that_has_gone_reports_nothing_any_more() -> None:
     bed = Bed()
     bed.down("billing")
-    bed.troubles.begin(UpstreamProblem.COMMITS, "us", "no", virtual_cluster="shop", group="billing")
+    bed.upstream_health.begin(UpstreamProblem.COMMITS, "us", "no", virtual_cluster="shop", group="billing")
     bed.down()
-    bed.troubles.forget_group("shop", "billing")
-    assert [each["trouble"] for each in bed.troubles.described()] == ["unreachable"]
+    bed.upstream_health.forget_group("shop", "billing")
+    assert [each["trouble"] for each in bed.upstream_health.described()] == ["unreachable"]
     bed.up()
-    assert bed.troubles.described() == []
+    assert bed.upstream_health.described() == []
 
 
 def test_metrics() -> None:
     bed = Bed()
     assert bed.metrics() == {(UPSTREAM_UP.name, "eu"): 0, (UPSTREAM_UP.name, "us"): 0}
-    bed.troubles.end(UpstreamProblem.UNREACHABLE, "eu")
+    bed.upstream_health.end(UpstreamProblem.UNREACHABLE, "eu")
     bed.up()
     assert bed.metrics() == {(UPSTREAM_UP.name, "eu"): 1, (UPSTREAM_UP.name, "us"): 1}
     bed.down()
@@ -150,8 +152,10 @@ def test_metrics() -> None:
 @pytest.mark.parametrize("trouble", [each for each in UpstreamProblem if each is not UpstreamProblem.FENCED])
 def test_a_process_that_shares_its_process_id_is_not_ready_and_others_are(trouble: UpstreamProblem) -> None:
     bed = Bed()
-    bed.troubles.begin(trouble, "us", "no", virtual_cluster="shop", group="billing")
-    assert bed.troubles.blocking() == []
-    bed.troubles.begin(UpstreamProblem.FENCED, "us", "group.instance.id taken", virtual_cluster="shop", group="billing")
-    (problem,) = bed.troubles.blocking()
+    bed.upstream_health.begin(trouble, "us", "no", virtual_cluster="shop", group="billing")
+    assert bed.upstream_health.blocking() == []
+    bed.upstream_health.begin(
+        UpstreamProblem.FENCED, "us", "group.instance.id taken", virtual_cluster="shop", group="billing"
+    )
+    (problem,) = bed.upstream_health.blocking()
     assert problem == "another process uses the same process_id: group.instance.id taken (cluster us)"

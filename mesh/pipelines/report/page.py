@@ -137,7 +137,7 @@ def _plots(figures: Figures) -> Iterator[str]:
     yield _card("Who did it", even, _legend(own), plots.shares(figures))
     wrong = "of what was delivered in that window"
     if any(figures.total.counts[name] for name in plots.TROUBLES):
-        drawn = plots.troubles(figures)
+        drawn = plots.upstream_health(figures)
         yield _card("What went wrong", wrong, _legend(plots.TROUBLES.items()), drawn)
     else:
         yield _card("What went wrong", wrong, "<p>Nothing: no record was delivered again, taken away or given up.</p>")

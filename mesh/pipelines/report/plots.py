@@ -246,7 +246,7 @@ def _stack(
 TROUBLES: Final = {"redelivered": "redelivered", "expired": "taken away", "dead_lettered": "dead letters"}
 
 
-def troubles(figures: Figures) -> str:
+def upstream_health(figures: Figures) -> str:
     """What was delivered again, taken from its member, or given up: as shares of what was delivered."""
     times = Times(figures)
     rows = {

@@ -114,7 +114,7 @@ class DeliveryEvents:
         if last >= first:
             self._put(DeliveryEvent(self._group, kind, partition, first, last, holder, deliveries, produced))
 
-    def given_up(
+    def note_release(
         self, cause: Cause, partition: UpstreamPartition, spans: Iterable[Span], holder: Holder, deliveries: int
     ) -> None:
         self.add(

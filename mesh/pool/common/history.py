@@ -77,7 +77,7 @@ class Redelivery:
             return 0.0
         return float(min(self.initial * self.multiplier ** min(max(history.count - 1, 0), 64), self.maximum))
 
-    def given_up(
+    def after_release(
         self,
         span: Span,
         history: History,

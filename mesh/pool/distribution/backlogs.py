@@ -14,9 +14,9 @@ class Backlogs:
     """size: bytes of records in all backlogs. offsets: how many there are. touched: partitions whose invariant may have
     changed in this step."""
 
-    def __init__(self, tasting: Quarantine, cutting: Slicing) -> None:
-        self._tasting = tasting
-        self._cutting = cutting
+    def __init__(self, quarantine: Quarantine, slicing: Slicing) -> None:
+        self._quarantine = quarantine
+        self._slicing = slicing
         self.size = 0
         self.offsets = 0
         self.touched: set[Partition] = set()
@@ -25,7 +25,7 @@ class Backlogs:
         partition.put(available)
         self.size += available.size
         self.offsets += len(available)
-        partition.suspects += self._tasting.is_suspected(available)
+        partition.suspects += self._quarantine.is_suspected(available)
         self.touched.add(partition)
 
     def take(self, partition: Partition, available: Available) -> None:
@@ -33,7 +33,7 @@ class Backlogs:
         partition.take(available)
         self.size -= available.size
         self.offsets -= len(available)
-        partition.suspects -= self._tasting.is_suspected(available)
+        partition.suspects -= self._quarantine.is_suspected(available)
         self.touched.add(partition)
 
     def take_some(self, partition: Partition, available: Available, count: int) -> Available:
@@ -42,16 +42,16 @@ class Backlogs:
         if count >= len(available.batch.marks):
             return available
         head, rest = split(available.batch, count)
-        self.put(partition, Available(rest, available.history, available.shunned))
-        return Available(head, available.history, available.shunned)
+        self.put(partition, Available(rest, available.history, available.avoid))
+        return Available(head, available.history, available.avoid)
 
     def put_back_all_but(self, partition: Partition, available: Available, offsets: int) -> Available | None:
         """Cut a batch that was taken: returns its first so many offsets, None when there is no record in them."""
         batch, middle = available.batch, available.batch.first + offsets
         spans = [Span(batch.first, middle - 1), Span(middle, batch.last)]
         parts = [
-            Available(piece, available.history, available.shunned)
-            for piece in self._cutting.keep(partition, batch, spans)
+            Available(piece, available.history, available.avoid)
+            for piece in self._slicing.keep(partition, batch, spans)
         ]
         first = parts.pop(0) if parts and parts[0].batch.first < middle else None
         for part in parts:

@@ -39,7 +39,7 @@ class Distribution:
         settings: PoolSettings,
         timers: Timers,
         effects: list[Effect],
-        cutting: Slicing,
+        slicing: Slicing,
         unread: Callable[[], int],
         answer: Callable[[Fetch, float], None],
     ) -> None:
@@ -48,24 +48,24 @@ class Distribution:
         self._room = FetchQueue(settings.policy)
         self._served = 0
         self._freed: dict[Member, None] = {}
-        self._came: dict[Partition, None] = {}
+        self._with_records: dict[Partition, None] = {}
         """Partitions of which something has come in this step."""
         self._satisfied: dict[Fetch, int] = {}
         """Fetches that have what they asked for, and may have more of what this step brings; how many offsets of that
         each has had."""
-        self.caps = WindowLimits(
+        self.window_limits = WindowLimits(
             group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, unread, self.refill
         )
-        self.tasting = Quarantine(settings.redelivery)
-        self.backlogs = Backlogs(self.tasting, cutting)
+        self.quarantine = Quarantine(settings.redelivery)
+        self.backlogs = Backlogs(self.quarantine, slicing)
         self.touched = self.backlogs.touched
-        self._portions = Shares(self.caps, self.tasting)
-        self.absences = Reservations(
+        self._shares = Shares(self.window_limits, self.quarantine)
+        self.reservations = Reservations(
             settings,
             timers,
-            self.caps,
-            self.tasting,
-            self._portions,
+            self.window_limits,
+            self.quarantine,
+            self._shares,
             self.backlogs,
             lambda partition, now: self.distribute(partition, now, keeps=False),
         )
@@ -84,16 +84,16 @@ class Distribution:
     @property
     def members(self) -> set[Member]:
         """Members that have asked for records and are alive."""
-        return self.caps.members
+        return self.window_limits.members
 
     def fetches_of(self, member: Member) -> list[Fetch]:
         """Those that are parked."""
         return [self.fetches[ticket] for ticket in member.parked]
 
-    def obstacle(self, member: Member, lane: PartitionFetch) -> Obstacle | None:
+    def obstacle(self, member: Member, partition_fetch: PartitionFetch) -> Obstacle | None:
         """What keeps a member from having any record of a partition that it asks for, whether there is one or not."""
-        obstacle = self._obstacle_of(lane)
-        if obstacle is None and self.caps.is_full(member):
+        obstacle = self._obstacle_of(partition_fetch)
+        if obstacle is None and self.window_limits.is_full(member):
             return Obstacle.AT_CAP
         return obstacle
 
@@ -102,16 +102,16 @@ class Distribution:
     def fill(self, fetch: Fetch, now: float) -> bool:
         """Let a Fetch take from the backlogs what it may; whether it can take no more of what is there."""
         blocked = False
-        self.tasting.asks(fetch, now)
-        for lane in fetch.lanes:
-            if lane.partition is not None and lane.partition.backlog:
-                blocked = self._fill_lane(fetch, lane, now) or blocked
+        self.quarantine.asks(fetch, now)
+        for partition_fetch in fetch.partition_fetches:
+            if partition_fetch.partition is not None and partition_fetch.partition.backlog:
+                blocked = self._fill_lane(fetch, partition_fetch, now) or blocked
         return blocked
 
     def park(self, fetch: Fetch, now: float) -> None:
-        for lane in fetch.lanes:
-            if lane.partition is not None:
-                lane.partition.parked[fetch] = lane
+        for partition_fetch in fetch.partition_fetches:
+            if partition_fetch.partition is not None:
+                partition_fetch.partition.parked[fetch] = partition_fetch
         assert fetch.member is not None
         self.fetches[fetch.ticket] = fetch
         fetch.member.parked.add(fetch.ticket)
@@ -122,43 +122,43 @@ class Distribution:
         self._room.leave(fetch)
         self._satisfied.pop(fetch, None)
         self.fetches.pop(fetch.ticket, None)
-        for lane in fetch.lanes:
-            if lane.partition is not None:
-                lane.partition.parked.pop(fetch, None)
+        for partition_fetch in fetch.partition_fetches:
+            if partition_fetch.partition is not None:
+                partition_fetch.partition.parked.pop(fetch, None)
         if fetch.member is not None:
             fetch.member.parked.discard(fetch.ticket)
             if fetch.has_records:
                 fetch.member.asking = 0
 
-    def give_back(self, fetch: Fetch, lanes: Iterable[PartitionFetch]) -> list[Partition]:
+    def give_back(self, fetch: Fetch, partition_fetches: Iterable[PartitionFetch]) -> list[Partition]:
         """What was collected for these lanes goes back to where it was taken from, as if it had never been taken."""
         changed: list[Partition] = []
-        for lane in lanes:
-            if not lane.collected or lane.partition is None:
+        for partition_fetch in partition_fetches:
+            if not partition_fetch.collected or partition_fetch.partition is None:
                 continue
-            for available in lane.collected:
+            for available in partition_fetch.collected:
                 self.collected_bytes -= available.size
-                self.backlogs.put(lane.partition, available)
+                self.backlogs.put(partition_fetch.partition, available)
                 assert fetch.member is not None
                 self.free(fetch.member, len(available))
-            fetch.size -= lane.size
-            lane.collected, lane.size = None, 0
-            changed.append(lane.partition)
+            fetch.size -= partition_fetch.size
+            partition_fetch.collected, partition_fetch.size = None, 0
+            changed.append(partition_fetch.partition)
         return changed
 
     # Batches come
 
-    def came(self, partition: Partition) -> None:
+    def note_records(self, partition: Partition) -> None:
         """Its backlog is to be shared out when the step ends, with what else has come by then."""
-        self._came[partition] = None
+        self._with_records[partition] = None
         self.touched.add(partition)
 
     def end_step(self, now: float) -> None:
         """Share out what has come, offer it to members that hold less, and answer who has enough."""
-        while self._came or self._freed or self._satisfied:
-            came, self._came = self._came, {}
-            part = self._portions.part(sum(partition.backlog_offsets for partition in came))
-            for partition in came:
+        while self._with_records or self._freed or self._satisfied:
+            note_records, self._with_records = self._with_records, {}
+            part = self._shares.part(sum(partition.backlog_offsets for partition in note_records))
+            for partition in note_records:
                 self.distribute(partition, now, part=part)
             freed, self._freed = self._freed, {}
             for member in freed:
@@ -175,36 +175,36 @@ class Distribution:
         if not partition.is_active:
             return
         for parked in partition.parked if partition.suspects else ():
-            self.tasting.asks(parked, now)
-        part = part or self._portions.part(partition.backlog_offsets)
+            self.quarantine.asks(parked, now)
+        part = part or self._shares.part(partition.backlog_offsets)
         keeps = keeps and not self.is_stopped and partition.backlog_bytes < PLENTY
         while partition.backlog:
             fetch = self._room.best(partition) if partition.waiting else None
-            if keeps and self.absences.keep(partition, fetch, now):
+            if keeps and self.reservations.keep(partition, fetch, now):
                 self.wait_for_more(partition, now)
                 continue
             if fetch is None:
                 break
             self._give(fetch, partition.waiting[fetch], part, now)
-        if partition.backlog and partition.aside:
-            self._offer_again(list(partition.aside), now)
-        self.caps.grow_together_soon(now)
+        if partition.backlog and partition.ineligible:
+            self._offer_again(list(partition.ineligible), now)
+        self.window_limits.grow_together_soon(now)
 
-    def _give(self, fetch: Fetch, lane: PartitionFetch, part: int, now: float) -> None:
+    def _give(self, fetch: Fetch, partition_fetch: PartitionFetch, part: int, now: float) -> None:
         """The oldest that it may have of a partition on which it waits, of a run an equal part at most.
 
         Once it has its part it is answered: others are at work, and have theirs when they ask. Until then it may have
         more of what this step brings, though it has all that it asked for.
         """
-        partition = lane.partition
+        partition = partition_fetch.partition
         assert partition is not None
         assert fetch.member is not None
-        available = self.tasting.first_for(partition, fetch.member)
+        available = self.quarantine.first_for(partition, fetch.member)
         if available is None:
-            self._room.leave_lane(fetch, lane)
-            partition.aside[fetch] = lane
+            self._room.leave_lane(fetch, partition_fetch)
+            partition.ineligible[fetch] = partition_fetch
             return
-        taken = self._take(fetch, lane, available, now, part)
+        taken = self._take(fetch, partition_fetch, available, now, part)
         had = self._satisfied.get(fetch, 0) + taken
         if not taken or (fetch.is_satisfied and had + taken // 2 >= part):  # as much again would be rather too much
             self._answer(fetch, now)
@@ -213,7 +213,7 @@ class Distribution:
 
     def forget(self, partition: Partition) -> None:
         """Its backlog is void."""
-        self.absences.take(partition)
+        self.reservations.take(partition)
         self.backlogs.forget(partition)
 
     # Something about a member or a partition changed
@@ -222,28 +222,32 @@ class Distribution:
         """It holds so many offsets less; it is offered the backlog again before the step ends."""
         if count:
             member.in_flight -= count
-            self.caps.weigh(member)
+            self.window_limits.update_fullness(member)
             self._freed[member] = None
 
     def refill(self, member: Member, now: float) -> None:
         """It may take more than before, or is ranked otherwise."""
-        self.caps.weigh(member)
-        self.absences.rank(member, now)
+        self.window_limits.update_fullness(member)
+        self.reservations.rank(member, now)
         self._offer_again(self.fetches_of(member), now)
 
     def activate(self, partition: Partition, now: float) -> None:
         """Records of this partition may be given again."""
-        for fetch, lane in partition.parked.items():
-            if fetch.member is not None and not self.caps.is_full(fetch.member) and fetch not in partition.aside:
-                self._wait(fetch, lane, now)
+        for fetch, partition_fetch in partition.parked.items():
+            if (
+                fetch.member is not None
+                and not self.window_limits.is_full(fetch.member)
+                and fetch not in partition.ineligible
+            ):
+                self._wait(fetch, partition_fetch, now)
         self.distribute(partition, now)
 
     def suspend(self, partition: Partition) -> None:
         """No record of this partition may be given."""
-        for fetch, lane in list(partition.waiting.items()):
-            self._room.leave_lane(fetch, lane)
-        partition.aside.clear()
-        for available in self.absences.take(partition):
+        for fetch, partition_fetch in list(partition.waiting.items()):
+            self._room.leave_lane(fetch, partition_fetch)
+        partition.ineligible.clear()
+        for available in self.reservations.take(partition):
             self.backlogs.put(partition, available)
         self.touched.add(partition)
 
@@ -256,26 +260,26 @@ class Distribution:
                 self.refill(other, now)
 
     def left(self, member: Member, now: float) -> None:
-        self.caps.left(member)
-        self.tasting.left(member)
-        self.absences.end(member)
+        self.window_limits.left(member)
+        self.quarantine.left(member)
+        self.reservations.end(member)
         if len(self.members) == 1:
             other = next(iter(self.members))
-            self.absences.end(other)
+            self.reservations.end(other)
             self.refill(other, now)
 
     def beside_leases(self, are_there: bool, now: float) -> None:
         """Whether batch engines take part: then also who is alone is held to its cap."""
-        if self.caps.are_there_leases is not are_there:
-            self.caps.are_there_leases = are_there
+        if self.window_limits.are_there_leases is not are_there:
+            self.window_limits.are_there_leases = are_there
             for member in list(self.members):
                 self.refill(member, now)
 
     # How
 
-    def _obstacle_of(self, lane: PartitionFetch) -> Obstacle | None:
+    def _obstacle_of(self, partition_fetch: PartitionFetch) -> Obstacle | None:
         """What keeps whoever asks from having any record of a partition, whatever it holds of others."""
-        return obstacle_of(lane, self.is_stopped, self.withheld)
+        return obstacle_of(partition_fetch, self.is_stopped, self.withheld)
 
     def _offer_again(self, fetches: Iterable[Fetch], now: float) -> None:
         for fetch in sorted(fetches, key=lambda fetch: fetch.sequence):
@@ -288,87 +292,89 @@ class Distribution:
             else:
                 self._admit(fetch, now)
 
-    def _fill_lane(self, fetch: Fetch, lane: PartitionFetch, now: float) -> bool:
-        partition, member = lane.partition, fetch.member
-        if partition is None or member is None or self.obstacle(member, lane) is not None:
+    def _fill_lane(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> bool:
+        partition, member = partition_fetch.partition, fetch.member
+        if partition is None or member is None or self.obstacle(member, partition_fetch) is not None:
             return False
-        while not self.caps.is_full(member):
-            available = self.tasting.first_for(partition, member)
+        while not self.window_limits.is_full(member):
+            available = self.quarantine.first_for(partition, member)
             if available is None:
                 return False
-            if not self._take(fetch, lane, available, now):
+            if not self._take(fetch, partition_fetch, available, now):
                 return True
         return False
 
     def _take(
-        self, fetch: Fetch, lane: PartitionFetch, available: Available, now: float, part: int | None = None
+        self, fetch: Fetch, partition_fetch: PartitionFetch, available: Available, now: float, part: int | None = None
     ) -> int:
         """Give what there is room for of a batch, or of a run; how many offsets, none if there is no room.
 
         part: offsets; of a run that has more it gets no more, but for a batch that has.
         """
-        partition, member = lane.partition, fetch.member
+        partition, member = partition_fetch.partition, fetch.member
         assert partition is not None
         assert member is not None
-        count = fetch.fitting(lane, available.batch, self._portions.room(member))
+        count = fetch.fitting(partition_fetch, available.batch, self._shares.room(member))
         if not count:
             return 0
         if part is not None:
-            count = min(count, self._portions.batches(available, part))
+            count = min(count, self._shares.batches(available, part))
         available = self.backlogs.take_some(partition, available, count)
-        most = min(self._portions.most(available, member), len(available))
+        most = min(self._shares.most(available, member), len(available))
         taken = available if len(available) == most else self.backlogs.put_back_all_but(partition, available, most)
         if taken is not None:  # there may be no record in so many offsets
-            self._collect(fetch, lane, taken, member, now)
+            self._collect(fetch, partition_fetch, taken, member, now)
         self.wait_for_more(partition, now)
         return most
 
     def wait_for_more(self, partition: Partition, now: float) -> None:
         """Those who stood aside for what was here wait for what comes next."""
         if not partition.backlog:
-            aside, partition.aside = partition.aside, {}
-            for other, its_lane in aside.items():
-                if other.member is not None and not self.caps.is_full(other.member):
-                    self._wait(other, its_lane, now)
+            ineligible, partition.ineligible = partition.ineligible, {}
+            for other, its_partition_fetch in ineligible.items():
+                if other.member is not None and not self.window_limits.is_full(other.member):
+                    self._wait(other, its_partition_fetch, now)
 
-    def _collect(self, fetch: Fetch, lane: PartitionFetch, available: Available, member: Member, now: float) -> None:
+    def _collect(
+        self, fetch: Fetch, partition_fetch: PartitionFetch, available: Available, member: Member, now: float
+    ) -> None:
         self._served += 1
         member.served = self._served
         member.recent = with_more(member.recent, len(available), now)
         member.in_flight += len(available)
-        self.caps.weigh(member)
+        self.window_limits.update_fullness(member)
         member.flow.sent(now)
-        fetch.collect(lane, available)
-        assert lane.partition is not None
-        lane.partition.given = max(lane.partition.given, available.batch.last)
+        fetch.collect(partition_fetch, available)
+        assert partition_fetch.partition is not None
+        partition_fetch.partition.given = max(partition_fetch.partition.given, available.batch.last)
         self.collected_bytes += available.size
-        full = self.caps.is_full(member)
+        full = self.window_limits.is_full(member)
         for other in self.fetches_of(member):
             if full:
                 self._room.leave(other)
             elif other.rank is not None:
                 self._room.rank(other, now)
         if full and not fetch.is_satisfied:
-            self.caps.watch(member, now)
+            self.window_limits.watch(member, now)
 
     def _admit(self, fetch: Fetch, now: float) -> None:
         member = fetch.member
         assert member is not None
-        if self.caps.is_full(member):
-            self.caps.watch(member, now)
+        if self.window_limits.is_full(member):
+            self.window_limits.watch(member, now)
             return
-        for lane in fetch.lanes:
-            if lane.partition is not None and lane.partition.backlog:
-                if self._obstacle_of(lane) is None:
-                    lane.partition.aside[fetch] = lane
+        for partition_fetch in fetch.partition_fetches:
+            if partition_fetch.partition is not None and partition_fetch.partition.backlog:
+                if self._obstacle_of(partition_fetch) is None:
+                    partition_fetch.partition.ineligible[fetch] = partition_fetch
             else:
-                self._wait(fetch, lane, now)
+                self._wait(fetch, partition_fetch, now)
 
-    def _wait(self, fetch: Fetch, lane: PartitionFetch, now: float) -> None:
+    def _wait(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> None:
         """Of a member that is not at its cap."""
-        partition = lane.partition
-        if partition is None or fetch in partition.waiting or self._obstacle_of(lane) is not None:
+        partition = partition_fetch.partition
+        if partition is None or fetch in partition.waiting or self._obstacle_of(partition_fetch) is not None:
             return
-        self._room.enter(fetch, lane, now)
+        self._room.enter(fetch, partition_fetch, now)
         if partition.released:
             self.touched.add(partition)  # now it is worth while to read that again

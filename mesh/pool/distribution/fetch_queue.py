@@ -27,10 +27,10 @@ class FetchQueue:
         """How many Fetches may take a batch now."""
         return len(self._ranks)
 
-    def enter(self, fetch: Fetch, lane: PartitionFetch, now: float) -> None:
+    def enter(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> None:
         """It waits on the partition of this lane."""
-        assert lane.partition is not None
-        lane.partition.waiting[fetch] = lane
+        assert partition_fetch.partition is not None
+        partition_fetch.partition.waiting[fetch] = partition_fetch
         fetch.waiting += 1
         if fetch.rank is None:
             self.rank(fetch, now)
@@ -56,17 +56,17 @@ class FetchQueue:
 
     def leave(self, fetch: Fetch) -> None:
         """It waits on no partition any more, nor stands aside."""
-        for lane in fetch.lanes:
-            if lane.partition is not None:
-                lane.partition.waiting.pop(fetch, None)
-                lane.partition.aside.pop(fetch, None)
+        for partition_fetch in fetch.partition_fetches:
+            if partition_fetch.partition is not None:
+                partition_fetch.partition.waiting.pop(fetch, None)
+                partition_fetch.partition.ineligible.pop(fetch, None)
         fetch.waiting = 0
         self._lose_rank(fetch)
 
-    def leave_lane(self, fetch: Fetch, lane: PartitionFetch) -> None:
+    def leave_lane(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
         """It does not wait on this partition any more."""
-        assert lane.partition is not None
-        del lane.partition.waiting[fetch]
+        assert partition_fetch.partition is not None
+        del partition_fetch.partition.waiting[fetch]
         fetch.waiting -= 1
         if not fetch.waiting:
             self._lose_rank(fetch)

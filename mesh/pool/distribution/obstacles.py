@@ -20,18 +20,18 @@ class Obstacle(Enum):
     AT_CAP = "at its cap"
 
 
-def obstacle_of(lane: PartitionFetch, is_stopped: bool, withheld: Set[ClusterName]) -> Obstacle | None:
+def obstacle_of(partition_fetch: PartitionFetch, is_stopped: bool, withheld: Set[ClusterName]) -> Obstacle | None:
     """What keeps whoever asks from having any record of a partition, whatever it holds of others.
 
     is_stopped: whether nothing may be given at all. withheld: of which clusters nothing may.
     """
-    partition = lane.partition
+    partition = partition_fetch.partition
     if is_stopped:
         return Obstacle.DRAINING
     if partition is None:
         return Obstacle.NOT_ASSIGNED
     if withheld and partition.source.cluster in withheld:
         return Obstacle.WITHHELD
-    if partition.standing is not Ownership.ACTIVE:
-        return Obstacle.NOT_ASSIGNED if partition.standing is Ownership.ABSENT else Obstacle.REBALANCE
-    return Obstacle.READ_AGAIN if lane.behind else None
+    if partition.ownership is not Ownership.ASSIGNED:
+        return Obstacle.NOT_ASSIGNED if partition.ownership is Ownership.UNASSIGNED else Obstacle.REBALANCE
+    return Obstacle.READ_AGAIN if partition_fetch.behind else None

@@ -23,37 +23,40 @@ class Quarantine:
     def __init__(self, redelivery: Redelivery) -> None:
         self._is_needed = redelivery.limit is not None
         self._is_suspected = redelivery.is_suspected
-        self._taster: Member | None = None
+        self._on_trial: Member | None = None
 
     def is_suspected(self, available: Available) -> bool:
         return self._is_needed and self._is_suspected(available.history)
 
     def asks(self, fetch: Fetch, now: float) -> None:
         """A member asks, or is offered the backlog again: it may become the taster, or cease to be."""
-        member, taster = fetch.member, self._taster
+        member, on_trial = fetch.member, self._on_trial
         if not self._is_needed or member is None:
             return
-        could_taste = any(lane.partition is not None and lane.partition.suspects for lane in fetch.lanes)
-        if taster is member and not could_taste and not member.in_flight:
-            self._taster = None
-        elif could_taste and (taster is None or _is_idle(taster, now)):
-            self._taster = member
+        could_be_tried = any(
+            partition_fetch.partition is not None and partition_fetch.partition.suspects
+            for partition_fetch in fetch.partition_fetches
+        )
+        if on_trial is member and not could_be_tried and not member.in_flight:
+            self._on_trial = None
+        elif could_be_tried and (on_trial is None or _is_idle(on_trial, now)):
+            self._on_trial = member
 
-    def is_taster(self, member: Member) -> bool:
+    def is_on_trial(self, member: Member) -> bool:
         """Whether it is the one that gets what is suspected, and nothing else."""
-        return member is self._taster
+        return member is self._on_trial
 
     def left(self, member: Member) -> None:
-        if member is self._taster:
-            self._taster = None
+        if member is self._on_trial:
+            self._on_trial = None
 
     def first_for(self, partition: Partition, member: Member) -> Available | None:
         """The oldest batch of a partition that a member may have."""
-        is_taster = member is self._taster
-        if is_taster and member.in_flight:
+        is_on_trial = member is self._on_trial
+        if is_on_trial and member.in_flight:
             return None
-        return partition.oldest(lambda entry: entry.shunned != member.slot and self.is_suspected(entry) is is_taster)
+        return partition.oldest(lambda entry: entry.avoid != member.slot and self.is_suspected(entry) is is_on_trial)
 
 
-def _is_idle(taster: Member, now: float) -> bool:
-    return not taster.in_flight and not taster.parked and now - taster.heard > IDLE
+def _is_idle(on_trial: Member, now: float) -> bool:
+    return not on_trial.in_flight and not on_trial.parked and now - on_trial.heard > IDLE

@@ -42,35 +42,35 @@ class Reservations:
         self,
         settings: PoolSettings,
         timers: Timers,
-        caps: WindowLimits,
-        tasting: Quarantine,
-        portions: Shares,
+        window_limits: WindowLimits,
+        quarantine: Quarantine,
+        shares: Shares,
         backlogs: Backlogs,
         distribute: Callable[[Partition, float], None],
     ) -> None:
         self._policy = settings.policy
         self._lock_timeout = settings.lock_timeout
         self._timers = timers
-        self._caps = caps
-        self._tasting = tasting
-        self._portions = portions
+        self._window_limits = window_limits
+        self._quarantine = quarantine
+        self._shares = shares
         self._backlogs = backlogs
         self._distribute = distribute
-        self._absences: dict[Member, Absence] = {}
+        self._reservations: dict[Member, Absence] = {}
         self._ranks: Ranking[Absence] = Ranking()
         self.size = 0
         """Bytes kept for all of them."""
 
     # Members go and come
 
-    def went(self, member: Member, now: float) -> None:
+    def reserve(self, member: Member, now: float) -> None:
         """It was answered, and will ask again."""
         if not member.parked:
             member.answered = now
-            if len(self._caps.members) > 1:
+            if len(self._window_limits.members) > 1:
                 self._begin(member, now)
 
-    def came(self, member: Member, lanes: Iterable[PartitionFetch], now: float) -> list[Partition]:
+    def claim(self, member: Member, partition_fetches: Iterable[PartitionFetch], now: float) -> list[Partition]:
         """It asks for records of some partitions. Records kept for it go to the backlogs of those that are returned,
         and it takes them before other members are served.
 
@@ -83,10 +83,10 @@ class Reservations:
             usual = member.usually_away
             member.usually_away = away if away > usual else usual - (usual - away) * FORGETTING
             member.answered = None
-        absence = self._absences.get(member)
+        absence = self._reservations.get(member)
         if absence is None or not absence.kept:
             return self.end(member)
-        asked = {lane.partition for lane in lanes}
+        asked = {partition_fetch.partition for partition_fetch in partition_fetches}
         absence.until = min(absence.until, now)
         free = self._free(absence, lambda partition, each: partition in asked or each.batch.first > partition.given)
         for partition, entries in free.items():
@@ -105,13 +105,13 @@ class Reservations:
 
     def end(self, member: Member) -> list[Partition]:
         """Nothing is kept for it any more; what was is in the backlogs of these."""
-        absence = self._absences.pop(member, None)
+        absence = self._reservations.pop(member, None)
         if absence is None:
             return []
         self._ranks.remove(absence.rank)
         self.size -= absence.size
         for partition, entries in absence.kept.items():
-            partition.keepers.pop(absence, None)
+            partition.reserving.pop(absence, None)
             for available in entries:
                 self._backlogs.put(partition, available)
         if absence.timer is not None:
@@ -120,7 +120,7 @@ class Reservations:
 
     def rank(self, member: Member, now: float) -> None:
         """What it holds has changed."""
-        absence = self._absences.get(member)
+        absence = self._reservations.get(member)
         if absence is not None:
             self._ranks.remove(absence.rank)
             absence.rank = rank_of(self._policy, member, member.slot, now, absence.count)
@@ -132,12 +132,12 @@ class Reservations:
         """Keep the oldest batch, or a share of a run, for whoever should have it rather than the best that waits."""
         for absence in self._candidates(partition, best.rank if best is not None else None, now):
             member = absence.member
-            available = self._tasting.first_for(partition, member)
+            available = self._quarantine.first_for(partition, member)
             if available is None or available.history.was_sent:
                 return False
-            count = fitting(available.batch, MOST_BYTES - absence.size, self._portions.room(member) - absence.count)
-            if count and len(available) <= self._portions.most(available, member):
-                count = min(count, self._portions.share(available))
+            count = fitting(available.batch, MOST_BYTES - absence.size, self._shares.room(member) - absence.count)
+            if count and len(available) <= self._shares.most(available, member):
+                count = min(count, self._shares.share(available))
                 self._keep_for(absence, partition, self._backlogs.take_some(partition, available, count), now)
                 return True
         return False
@@ -145,13 +145,13 @@ class Reservations:
     def take(self, partition: Partition) -> list[Available]:
         """What was kept of this partition, for anybody: it is kept no more."""
         taken: list[Available] = []
-        for absence in partition.keepers:
+        for absence in partition.reserving:
             for available in absence.kept.pop(partition):
                 absence.size -= available.size
                 self.size -= available.size
                 absence.count -= len(available)
                 taken.append(available)
-        partition.keepers.clear()
+        partition.reserving.clear()
         return taken
 
     # How
@@ -159,10 +159,10 @@ class Reservations:
     def _begin(self, member: Member, now: float) -> None:
         """Whoever is given batches in other orders than by what it had gets none beforehand."""
         usual = member.usually_away
-        if self._policy is not Policy.LEAST_LOADED or not 0 < usual <= LONGEST or member in self._absences:
+        if self._policy is not Policy.LEAST_LOADED or not 0 < usual <= LONGEST or member in self._reservations:
             return
         absence = Absence(member, now + PATIENCE * usual, rank_of(self._policy, member, member.slot, now))
-        self._absences[member] = absence
+        self._reservations[member] = absence
         self._ranks.add(absence.rank, absence)
 
     def _candidates(self, partition: Partition, before: Rank | None, now: float) -> Iterator[Absence]:
@@ -182,7 +182,7 @@ class Reservations:
 
     def _keep_for(self, absence: Absence, partition: Partition, available: Available, now: float) -> None:
         absence.kept.setdefault(partition, []).append(available)
-        partition.keepers[absence] = None
+        partition.reserving[absence] = None
         absence.size += available.size
         self.size += available.size
         absence.count += len(available)
@@ -202,7 +202,7 @@ class Reservations:
     def _release(self, member: Member, now: float) -> dict[Partition, list[Available]]:
         """What others may be given now: what none of them has gone past, or they would have it out of order; after
         `lock_timeout` all of it, as of a member that hangs with what it holds."""
-        absence = self._absences.get(member)
+        absence = self._reservations.get(member)
         if absence is None:
             return {}
         is_over = now >= absence.until + self._lock_timeout
@@ -231,5 +231,5 @@ class Reservations:
             absence.count -= sum(map(len, free))
             if not absence.kept[partition]:
                 del absence.kept[partition]
-                partition.keepers.pop(absence, None)
+                partition.reserving.pop(absence, None)
         return freed

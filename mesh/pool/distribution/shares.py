@@ -11,17 +11,17 @@ from mesh.records.batch import is_compressed
 
 
 class Shares:
-    def __init__(self, caps: WindowLimits, tasting: Quarantine) -> None:
-        self._caps = caps
-        self._tasting = tasting
+    def __init__(self, window_limits: WindowLimits, quarantine: Quarantine) -> None:
+        self._window_limits = window_limits
+        self._quarantine = quarantine
 
     def room(self, member: Member) -> int:
         """How many offsets more it may begin."""
-        return member.flow.cap - member.in_flight if self._caps.are_kept else NO_LIMIT
+        return member.flow.cap - member.in_flight if self._window_limits.are_kept else NO_LIMIT
 
     def part(self, offsets: int) -> int:
         """How many of so many offsets are an equal part for each member."""
-        return -(-offsets // max(len(self._caps.members), 1))
+        return -(-offsets // max(len(self._window_limits.members), 1))
 
     def batches(self, available: Available, offsets: int) -> int:
         """How many batches of a run are about so many offsets, one at least."""
@@ -29,13 +29,13 @@ class Shares:
 
     def share(self, available: Available) -> int:
         """How many batches of a run are an equal part for each member."""
-        return -(-len(available.batch.marks) // len(self._caps.members)) or 1
+        return -(-len(available.batch.marks) // len(self._window_limits.members)) or 1
 
     def most(self, available: Available, member: Member) -> int:
         """How many offsets of a batch it may be given: of what is suspected half, so that the culprit is found."""
-        if self._tasting.is_suspected(available):
+        if self._quarantine.is_suspected(available):
             return (len(available) + 1) // 2
-        if not self._caps.are_kept or available.batch.marks or is_compressed(available.batch):
+        if not self._window_limits.are_kept or available.batch.marks or is_compressed(available.batch):
             return len(available)
         in_front = max(available.batch.base - available.batch.first, 0)  # without a record
         return in_front + member.flow.cap

@@ -62,7 +62,7 @@ class WindowLimits:
     def is_full(self, member: Member) -> bool:
         return member.in_flight >= member.flow.cap and self.are_kept
 
-    def weigh(self, member: Member) -> None:
+    def update_fullness(self, member: Member) -> None:
         """What a member holds has changed, or its cap."""
         if member.in_flight >= member.flow.cap and member in self.members:
             self._full.add(member)

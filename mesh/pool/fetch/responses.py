@@ -20,45 +20,54 @@ from mesh.wire.messages import Buffer
 
 class Responses:
     def __init__(
-        self, group: GroupId, slots: Slots[Member], distribution: Distribution, replays: Replays, notes: DeliveryEvents
+        self,
+        group: GroupId,
+        slots: Slots[Member],
+        distribution: Distribution,
+        replays: Replays,
+        delivery_events: DeliveryEvents,
     ) -> None:
         self._group = group
         self._slots = slots
         self._distribution = distribution
         self._replays = replays
-        self._notes = notes
+        self._delivery_events = delivery_events
 
     def of(self, fetch: Fetch, now: float) -> FetchResult:
         """What it has collected and what it is sent again, from here on its member's; to be called once."""
         if fetch.member is None or not fetch.has_records:
-            return FetchResult(tuple(_nothing(lane) for lane in fetch.lanes))
+            return FetchResult(tuple(_nothing(partition_fetch) for partition_fetch in fetch.partition_fetches))
         topics: dict[TopicName, tuple[int, int]] = {}
         redelivered = 0
         is_new = False
         fetched: list[FetchedPartition] = []
-        for lane in fetch.lanes:
-            if not lane.size or lane.window is None or lane.partition is None:
-                fetched.append(_nothing(lane))
+        for partition_fetch in fetch.partition_fetches:
+            if not partition_fetch.size or partition_fetch.window is None or partition_fetch.partition is None:
+                fetched.append(_nothing(partition_fetch))
                 continue
             records: list[Buffer] = []
-            end = lane.offset
+            end = partition_fetch.offset
             count = 0
-            for batch, end in lane.replay or ():  # noqa: B007 - the last end is that of the answer
+            for batch, end in partition_fetch.replay or ():  # noqa: B007 - the last end is that of the answer
                 records.append(batch.data)
                 count += batch.record_count
-            if lane.collected:
-                self._distribution.touched.add(lane.partition)  # what is kept for replays counts in the budgets
-            for available in lane.collected or ():
+            if partition_fetch.collected:
+                self._distribution.touched.add(
+                    partition_fetch.partition
+                )  # what is kept for replays counts in the budgets
+            for available in partition_fetch.collected or ():
                 self._distribution.collected_bytes -= available.size
                 fetch.member.delivered += len(available)
                 redelivered += len(available) if available.history.was_sent else 0
                 is_new = is_new or not available.history.was_sent
-                data, end = self._send(fetch.member, lane.partition, lane.window, available, now)
+                data, end = self._send(fetch.member, partition_fetch.partition, partition_fetch.window, available, now)
                 records.append(data)
                 count += available.batch.record_count
-            before = topics.get(lane.partition.source.topic, (0, 0))
-            topics[lane.partition.source.topic] = (before[0] + count, before[1] + lane.size)
-            fetched.append(FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(lane))
+            before = topics.get(partition_fetch.partition.source.topic, (0, 0))
+            topics[partition_fetch.partition.source.topic] = (before[0] + count, before[1] + partition_fetch.size)
+            fetched.append(
+                FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(partition_fetch)
+            )
         fetch.member.redelivered += redelivered
         return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered, is_new))
 
@@ -73,16 +82,18 @@ class Responses:
         delivery = window.append(available, now)
         rebase(available.batch, delivery.base_offset(available.batch))
         self._replays.keep(window, delivery)
-        if self._notes.is_kept:
+        if self._delivery_events.is_kept:
             history = available.history
             kind = DeliveryEventType.REDELIVERED if history.was_sent else DeliveryEventType.DELIVERED
             _, produced = timestamps_of(available.batch)
-            self._notes.add(kind, partition.source, [delivery.span], member.holder, history.count + 1, produced)
+            self._delivery_events.add(
+                kind, partition.source, [delivery.span], member.holder, history.count + 1, produced
+            )
         return available.batch.data, delivery.end
 
 
-def _nothing(lane: PartitionFetch) -> FetchedPartition:
-    if lane.error is not ErrorCode.NONE:
-        return FetchedPartition(lane.error, -1)
-    more = lane.behind or (lane.partition is not None and lane.partition.has_more)
-    return FetchedPartition(ErrorCode.NONE, lane.offset + more)
+def _nothing(partition_fetch: PartitionFetch) -> FetchedPartition:
+    if partition_fetch.error is not ErrorCode.NONE:
+        return FetchedPartition(partition_fetch.error, -1)
+    more = partition_fetch.behind or (partition_fetch.partition is not None and partition_fetch.partition.has_more)
+    return FetchedPartition(ErrorCode.NONE, partition_fetch.offset + more)

@@ -53,33 +53,35 @@ class Serving:
         self._parked = parked
         self._sequence = itertools.count(1)
         self.partitions: dict[UpstreamPartition, Partition] = {}
-        self.notes = DeliveryEvents(group, settings.journal, effects.append)
-        self.cutting = Slicing(group, effects)
-        self.distribution = Distribution(group, settings, timers, effects, self.cutting, self._unread, self.answer)
+        self.delivery_events = DeliveryEvents(group, settings.journal, effects.append)
+        self.slicing = Slicing(group, effects)
+        self.distribution = Distribution(group, settings, timers, effects, self.slicing, self._unread, self.answer)
         self.replays = Replays(settings.replay_budget)
-        self._answers = Responses(group, slots, self.distribution, self.replays, self.notes)
-        self.dead_letters = DeadLetters(group, settings.redelivery, timers, self.distribution, effects, self.notes)
+        self._responses = Responses(group, slots, self.distribution, self.replays, self.delivery_events)
+        self.dead_letters = DeadLetters(
+            group, settings.redelivery, timers, self.distribution, effects, self.delivery_events
+        )
         self.rereads = Rereads(
             group,
             settings,
             timers,
             self.distribution,
-            self.cutting,
+            self.slicing,
             self.replays,
             effects,
-            self.notes,
+            self.delivery_events,
             self._read_again,
             self.dead_letters.put_back,
         )
-        self.giving_up = Releases(
+        self.releases = Releases(
             settings,
             timers,
             self.partitions,
             self.distribution,
-            self.cutting,
+            self.slicing,
             self.rereads,
             self.dead_letters,
-            self.notes,
+            self.delivery_events,
         )
 
     @property
@@ -96,22 +98,22 @@ class Serving:
         if not member.has_fetched:
             member.has_fetched = True
             self.distribution.joined(member, now)
-        lanes = self._lanes(member, request, now)
-        fetch = Fetch(ticket, connection, member, lanes, request, next(self._sequence), now)
-        for lane in lanes:
-            self._replay(fetch, lane)
-        kept = self.distribution.absences.came(member, lanes, now)
+        partition_fetches = self._partition_fetches(member, request, now)
+        fetch = Fetch(ticket, connection, member, partition_fetches, request, next(self._sequence), now)
+        for partition_fetch in partition_fetches:
+            self._replay(fetch, partition_fetch)
+        kept = self.distribution.reservations.claim(member, partition_fetches, now)
         blocked = self.distribution.fill(fetch, now)
         for partition in kept:
             self.distribution.distribute(partition, now)  # what it may not have, or has no room for
-        failed = any(lane.error is not ErrorCode.NONE for lane in lanes)
+        failed = any(partition_fetch.error is not ErrorCode.NONE for partition_fetch in partition_fetches)
         if failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
             self.answer(fetch, now)
             return
         self._parked[ticket] = fetch
-        for lane in lanes:
-            if lane.window is not None:
-                lane.window.fetch = ticket
+        for partition_fetch in partition_fetches:
+            if partition_fetch.window is not None:
+                partition_fetch.window.fetch = ticket
         self.distribution.park(fetch, now)
         fetch.timer = self._timers.at(fetch.deadline, lambda then: self.answer(fetch, then))
 
@@ -120,38 +122,40 @@ class Serving:
         if fetch.answered:
             return
         self._end(fetch)
-        self._effects.append(Answer(fetch.ticket, self._answers.of(fetch, now)))
+        self._effects.append(Answer(fetch.ticket, self._responses.of(fetch, now)))
         if fetch.member is not None:
-            self.distribution.absences.went(fetch.member, now)
+            self.distribution.reservations.reserve(fetch.member, now)
 
     def cancel(self, fetch: Fetch, now: float) -> None:
         """Its connection is gone: nobody will see an answer, so what it has collected was never given."""
         if fetch.answered:
             return
         self._end(fetch)
-        for partition in self.distribution.give_back(fetch, fetch.lanes):
+        for partition in self.distribution.give_back(fetch, fetch.partition_fetches):
             self.distribution.distribute(partition, now)
 
     def abandon(self, fetch: Fetch) -> None:
         """Answer with nothing, whatever it has collected: its pool is being closed."""
         fetch.answered = True
         self._parked.pop(fetch.ticket, None)
-        results = tuple(FetchedPartition(ErrorCode.NONE, lane.offset) for lane in fetch.lanes)
+        results = tuple(
+            FetchedPartition(ErrorCode.NONE, partition_fetch.offset) for partition_fetch in fetch.partition_fetches
+        )
         self._effects.append(Answer(fetch.ticket, FetchResult(results)))
 
-    def outdate(self, member: Member, topics: set[TopicName], now: float) -> None:
+    def require_metadata(self, member: Member, topics: set[TopicName], now: float) -> None:
         """These topics have more partitions than its client knows. Every client asks for metadata when a Fetch is
         answered that this is not the leader of a partition: the next one is, of one partition of each."""
-        member.outdated |= topics
+        member.needs_metadata |= topics
         for ticket in list(member.parked):
             fetch = self.fetches[ticket]
-            for lane in fetch.lanes:
-                if lane.partition is not None and not lane.size:
-                    number = self._topics.number(lane.partition.source)
-                    if number is not None and number[0] in member.outdated:
-                        member.outdated.discard(number[0])
-                        lane.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if any(lane.error is not ErrorCode.NONE for lane in fetch.lanes):
+            for partition_fetch in fetch.partition_fetches:
+                if partition_fetch.partition is not None and not partition_fetch.size:
+                    number = self._topics.number(partition_fetch.partition.source)
+                    if number is not None and number[0] in member.needs_metadata:
+                        member.needs_metadata.discard(number[0])
+                        partition_fetch.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if any(partition_fetch.error is not ErrorCode.NONE for partition_fetch in fetch.partition_fetches):
                 self.answer(fetch, now)
 
     # What members give up
@@ -168,7 +172,7 @@ class Serving:
         if spans:
             highest = max(window.acknowledged[0] if window.acknowledged else -1, *(span.last for span in spans))
             window.acknowledged = (highest, partition.ledger.version)
-            self.notes.add(DeliveryEventType.ACKNOWLEDGED, source, spans, member.holder)
+            self.delivery_events.add(DeliveryEventType.ACKNOWLEDGED, source, spans, member.holder)
         count = sum(len(span) for span in spans)
         self.distribution.free(member, count)
         self.distribution.touched.add(partition)
@@ -178,13 +182,13 @@ class Serving:
         """A member is gone: its Fetches first, then what it holds."""
         for fetch in self.distribution.fetches_of(member):
             self._end(fetch)
-            returned = self.distribution.give_back(fetch, fetch.lanes)
+            returned = self.distribution.give_back(fetch, fetch.partition_fetches)
             self.distribution.touched.update(returned)
-            self._effects.append(Answer(fetch.ticket, self._answers.of(fetch, now)))
+            self._effects.append(Answer(fetch.ticket, self._responses.of(fetch, now)))
         self.distribution.left(member, now)
-        self.giving_up.release(member, list(member.windows), cause, now)
+        self.releases.release(member, list(member.windows), cause, now)
         if len(self.distribution.members) == 1:
-            self.giving_up.forgive(next(iter(self.distribution.members)), now)
+            self.releases.forgive(next(iter(self.distribution.members)), now)
         for partition in self.partitions.values():
             if partition.backlog:
                 self.distribution.distribute(partition, now)
@@ -197,18 +201,18 @@ class Serving:
         about what it is given from here on."""
         for source in sources:
             member.windows[source].forfeit()
-        self.giving_up.release(member, sources, cause, now)
+        self.releases.release(member, sources, cause, now)
 
     def void(self, partition: Partition, members: Iterable[Member]) -> None:
         """Everything known of a partition is void: it went to another process, or its offsets begin anew."""
         self.distribution.suspend(partition)
-        for fetch, lane in partition.parked.items():
-            for available in lane.collected or ():
+        for fetch, partition_fetch in partition.parked.items():
+            for available in partition_fetch.collected or ():
                 self.distribution.collected_bytes -= available.size
                 if fetch.member is not None:
                     self.distribution.free(fetch.member, len(available))
-            fetch.size -= lane.size
-            lane.collected, lane.size = None, 0
+            fetch.size -= partition_fetch.size
+            partition_fetch.collected, partition_fetch.size = None, 0
         unstored = partition.ledger.needs_storing
         for member in members:
             window = member.windows.get(partition.source)
@@ -246,45 +250,47 @@ class Serving:
         """Offsets that stand in the logs and have not come yet."""
         return sum(max(each.end - each.ledger.received, 0) for each in self.partitions.values() if each.is_active)
 
-    def _lanes(self, member: Member, request: FetchParameters, now: float) -> list[PartitionFetch]:
+    def _partition_fetches(self, member: Member, request: FetchParameters, now: float) -> list[PartitionFetch]:
         seen: set[tuple[TopicName, int]] = set()
-        lanes: list[PartitionFetch] = []
+        partition_fetches: list[PartitionFetch] = []
         for asked in request.partitions:
             if asked.topic is None:
-                lanes.append(PartitionFetch(asked.offset, asked.maximum, error=ErrorCode.UNKNOWN_TOPIC_ID))
+                partition_fetches.append(PartitionFetch(asked.offset, asked.maximum, error=ErrorCode.UNKNOWN_TOPIC_ID))
             elif (asked.topic, asked.partition) in seen:
-                lanes.append(PartitionFetch(asked.offset, asked.maximum, error=ErrorCode.INVALID_REQUEST))
+                partition_fetches.append(PartitionFetch(asked.offset, asked.maximum, error=ErrorCode.INVALID_REQUEST))
             else:
                 seen.add((asked.topic, asked.partition))
-                lanes.append(self._lane(member, asked.topic, asked, now))
-        return lanes
+                partition_fetches.append(self._partition_fetch(member, asked.topic, asked, now))
+        return partition_fetches
 
-    def _lane(self, member: Member, topic: TopicName, asked: RequestedPartition, now: float) -> PartitionFetch:
-        lane = PartitionFetch(asked.offset, asked.maximum)
+    def _partition_fetch(
+        self, member: Member, topic: TopicName, asked: RequestedPartition, now: float
+    ) -> PartitionFetch:
+        partition_fetch = PartitionFetch(asked.offset, asked.maximum)
         source = self._topics.partition(topic, asked.partition)
         if source is None:
-            lane.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return lane
+            partition_fetch.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return partition_fetch
         window = self.window(member, source)
-        if topic in member.outdated:
-            member.outdated.discard(topic)
-            lane.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return lane
+        if topic in member.needs_metadata:
+            member.needs_metadata.discard(topic)
+            partition_fetch.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return partition_fetch
         if window.fetch is not None:
             self._supersede(self.fetches[window.fetch], now)
         if asked.offset > window.end:
-            lane.error = self._move(member, source, window, asked.offset, now)
-            if lane.error is not ErrorCode.NONE:
-                return lane
+            partition_fetch.error = self._move(member, source, window, asked.offset, now)
+            if partition_fetch.error is not ErrorCode.NONE:
+                return partition_fetch
         elif member.acknowledge is Acknowledge.RECEIPT and window.committed < asked.offset <= window.end:
             count = self.settle(member, source, asked.offset, now)
             member.flow.committed(count, member.in_flight, now)
-        lane.partition, lane.window = self.partition(source), window
-        return lane
+        partition_fetch.partition, partition_fetch.window = self.partition(source), window
+        return partition_fetch
 
     def _supersede(self, older: Fetch, now: float) -> None:
         """A partition of a member is served on one connection at a time, the newest."""
-        changed = self.distribution.give_back(older, older.lanes)
+        changed = self.distribution.give_back(older, older.partition_fetches)
         self.answer(older, now)
         for partition in changed:
             self.distribution.distribute(partition, now)
@@ -296,38 +302,40 @@ class Serving:
             start = self._slots.start(member.slot_above(self._slots, offset))
         except SlotsExhausted:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        self.giving_up.release(member, [source], Cause.SOUGHT, now, others_first=True)
+        self.releases.release(member, [source], Cause.SOUGHT, now, others_first=True)
         window.move(start)
         return ErrorCode.NONE
 
-    def _replay(self, fetch: Fetch, lane: PartitionFetch) -> None:
+    def _replay(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
         """What the client was sent and asks for again is sent again, at the same offsets."""
-        if lane.partition is None or lane.window is None or not lane.behind:
+        if partition_fetch.partition is None or partition_fetch.window is None or not partition_fetch.behind:
             return
-        for delivery in lane.window.sent_from(lane.position):
+        for delivery in partition_fetch.window.sent_from(partition_fetch.position):
             batch = delivery.batch
             if batch is None:
-                if lane.replay is None:
+                if partition_fetch.replay is None:
                     assert fetch.member is not None
-                    self.rereads.want(lane.partition, Owner(fetch.member, lane.window), delivery)
+                    self.rereads.want(partition_fetch.partition, Owner(fetch.member, partition_fetch.window), delivery)
                 return
-            batch = from_offset(batch, delivery.first + max(lane.position - delivery.virtual, 0))
-            count = fetch.fitting(lane, batch)
+            batch = from_offset(batch, delivery.first + max(partition_fetch.position - delivery.virtual, 0))
+            count = fetch.fitting(partition_fetch, batch)
             if 0 < count < len(batch.marks):
                 batch, rest = split(batch, count)
-                fetch.replay(lane, batch, delivery.virtual + rest.first - delivery.first)
+                fetch.replay(partition_fetch, batch, delivery.virtual + rest.first - delivery.first)
                 return
             if not count:
                 return
-            fetch.replay(lane, batch, delivery.end)
+            fetch.replay(partition_fetch, batch, delivery.end)
 
     def _read_again(self, window: Window, now: float) -> None:
         """The bytes of what a member holds are there again, or it holds less than before."""
         fetch = self.fetches[window.fetch] if window.fetch is not None else None
         if fetch is not None:
-            for lane in [lane for lane in fetch.lanes if lane.window is window]:
-                self._replay(fetch, lane)
-                if lane.behind and fetch.has_records:  # with the replay, or without room for it
+            for partition_fetch in [
+                partition_fetch for partition_fetch in fetch.partition_fetches if partition_fetch.window is window
+            ]:
+                self._replay(fetch, partition_fetch)
+                if partition_fetch.behind and fetch.has_records:  # with the replay, or without room for it
                     self.answer(fetch, now)
 
     def _end(self, fetch: Fetch) -> None:
@@ -336,6 +344,6 @@ class Serving:
         self._parked.pop(fetch.ticket, None)
         if fetch.timer is not None:
             fetch.timer.cancel()
-        for lane in fetch.lanes:
-            if lane.window is not None and lane.window.fetch == fetch.ticket:
-                lane.window.fetch = None
+        for partition_fetch in fetch.partition_fetches:
+            if partition_fetch.window is not None and partition_fetch.window.fetch == fetch.ticket:
+                partition_fetch.window.fetch = None

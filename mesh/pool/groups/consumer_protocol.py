@@ -163,7 +163,7 @@ class ConsumerProtocol:
     ) -> ErrorCode:
         subscription = known.subscription
         assert subscription is not None
-        if known.has_forfeited:
+        if known.is_fenced:
             return ErrorCode.FENCED_MEMBER_EPOCH  # what it holds is lost: it joins again, and asks where it stands
         if epoch == known.generation:
             return ErrorCode.NONE

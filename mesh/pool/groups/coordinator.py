@@ -44,7 +44,7 @@ class GroupCoordinator:
         self._gone = gone
         self._members: dict[MemberId, Membership] = {}
         self._static: dict[str, MemberId] = {}
-        self._promised: dict[MemberId, Timer] = {}
+        self._pending_members: dict[MemberId, Timer] = {}
         """Ids given with MEMBER_ID_REQUIRED and not used yet."""
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class GroupCoordinator:
     @property
     def expects_members(self) -> bool:
         """Whether somebody was told to come back with a member id."""
-        return bool(self._promised)
+        return bool(self._pending_members)
 
     def join(self, ticket: Ticket, request: JoinRequest, connection: ConnectionId, now: float) -> MemberId | None:
         """Returns the id of the member when it is one from now on; the answer follows after the join delay, at once for
@@ -113,12 +113,12 @@ class GroupCoordinator:
         if error is ErrorCode.NONE:
             membership = self._members[member_id]
             self._hear(membership, now)
-            if membership.joining is not None or membership.has_forfeited or membership.must_join_again(now):
+            if membership.joining is not None or membership.is_fenced or membership.must_join_again(now):
                 error = ErrorCode.REBALANCE_IN_PROGRESS
         self._effects.append(Answer(ticket, HeartbeatResult(error)))
         return is_member
 
-    def outdate(self, member_id: MemberId, now: float) -> None:
+    def require_metadata(self, member_id: MemberId, now: float) -> None:
         """A topic that this member of the classic protocol fetches from has more partitions."""
         membership = self._members.get(member_id)
         if membership is not None and membership.subscription is None and membership.joining is None:
@@ -129,7 +129,7 @@ class GroupCoordinator:
         membership = self._members.get(member_id)
         if membership is None:
             return False
-        membership.has_forfeited = membership.joining is None
+        membership.is_fenced = membership.joining is None
         return True
 
     def lost(self, member_id: MemberId) -> ErrorCode:
@@ -138,7 +138,7 @@ class GroupCoordinator:
         membership = self._members.get(member_id)
         if membership is None or membership.subscription is None:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        membership.has_forfeited = True
+        membership.is_fenced = True
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(self, ticket: Ticket, members: tuple[tuple[str, str | None], ...], now: float) -> None:
@@ -183,7 +183,7 @@ class GroupCoordinator:
             return self._add(request, now)
         self._answer_join(membership, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, membership.member_id))
         membership.request = request
-        membership.has_forfeited = False
+        membership.is_fenced = False
         return membership
 
     def admit(self, membership: Membership, connection: ConnectionId, now: float) -> None:
@@ -225,7 +225,7 @@ class GroupCoordinator:
         replaces = request.instance_id in self._static and not request.member_id
         if not known and not replaces and len(self._members) >= self._settings.max_members:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
-        if not request.member_id or request.member_id in self._promised:
+        if not request.member_id or request.member_id in self._pending_members:
             return ErrorCode.NONE
         if request.instance_id is not None:
             owner = self._static.get(request.instance_id)
@@ -235,21 +235,21 @@ class GroupCoordinator:
         return ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
 
     def _promise(self, ticket: Ticket, request: JoinRequest, now: float) -> None:
-        if len(self._promised) >= self._settings.max_members:
+        if len(self._pending_members) >= self._settings.max_members:
             self._effects.append(Answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, MemberId(""))))
             return
         member_id = _new_member_id(request)
-        self._promised[member_id] = self._timers.at(now + PROMISE, lambda _: self._break_promise(member_id))
+        self._pending_members[member_id] = self._timers.at(now + PROMISE, lambda _: self._break_promise(member_id))
         self._effects.append(Answer(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
 
     def _break_promise(self, member_id: MemberId) -> None:
-        self._promised.pop(member_id, None)
+        self._pending_members.pop(member_id, None)
 
     def _add(self, request: JoinRequest, now: float) -> Membership:
         member_id = request.member_id or _new_member_id(request)
-        promise = self._promised.pop(member_id, None)
-        if promise is not None:
-            promise.cancel()
+        deadline = self._pending_members.pop(member_id, None)
+        if deadline is not None:
+            deadline.cancel()
         if request.instance_id is not None:
             older = self._members.get(self._static.get(request.instance_id, MemberId("")))
             if older is not None:
@@ -265,7 +265,7 @@ class GroupCoordinator:
         membership.outdated_since = None
         membership.assignment = b""
         membership.joining = ticket
-        membership.has_forfeited = False
+        membership.is_fenced = False
         if membership.session is not None:
             membership.session.cancel()  # the request may have brought another session timeout
         self._hear(membership, now)
@@ -301,9 +301,9 @@ class GroupCoordinator:
             if member_id and owner != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
             member_id = owner
-        promise = self._promised.pop(MemberId(member_id), None)
-        if promise is not None:
-            promise.cancel()
+        deadline = self._pending_members.pop(MemberId(member_id), None)
+        if deadline is not None:
+            deadline.cancel()
             return ErrorCode.NONE
         membership = self._members.get(MemberId(member_id))
         if membership is None:

@@ -73,4 +73,4 @@ class Locks:
     def _take(self, member: Member, cause: Cause, event: str, now: float) -> None:
         fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight}
         self._effects.append(Report(event, fields, "warning"))
-        self._serving.giving_up.release(member, list(member.windows), cause, now, others_first=True)
+        self._serving.releases.release(member, list(member.windows), cause, now, others_first=True)

@@ -84,7 +84,7 @@ class Members:
         member.rebalance_timeout = request.rebalance_timeout
         for window in member.windows.values():
             # A client that keeps its position all the same would be told, and join again, for ever.
-            window.is_forfeited = False
+            window.is_fenced = False
         member.connections.add(connection)
 
     def _add(self, id: MemberId, client: ClientIdentity, now: float) -> Member:
@@ -104,7 +104,7 @@ class Members:
         member.connections.discard(connection)
         if not member.connections:
             member.away_since = now
-            distribution.absences.gone(member, now)
+            distribution.reservations.gone(member, now)
             self._timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
 
     def gone(self, membership: Membership, cause: Cause, now: float) -> None:

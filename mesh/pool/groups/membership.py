@@ -104,7 +104,7 @@ class Membership:
     joining: Ticket | None = None
     session: Timer | None = None
     subscription: Subscription | None = None
-    has_forfeited: bool = False
+    is_fenced: bool = False
     outdated_since: float | None = None
     """Since when a topic has had more partitions than it knew when it joined."""
 

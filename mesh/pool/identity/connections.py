@@ -47,10 +47,10 @@ class Connection:
     barred: Member | None = None
     joined: dict[GroupId, Member] = field(default_factory=dict)
     stranger_since: float | None = None
-    strangers: set[Fetch] = field(default_factory=set)
+    unidentified: set[Fetch] = field(default_factory=set)
     heard: set[Member] = field(default_factory=set)
 
-    def calls_itself(self, client_id: str) -> None:
+    def set_client_id(self, client_id: str) -> None:
         if client_id != self.client.id:
             self.client = replace(self.client, id=client_id)
 
@@ -164,16 +164,16 @@ class Connections:
     def joined(self, connection: ConnectionId, member: Member, client_id: str, now: float) -> None:
         """A member has joined its group here."""
         state = self._connections[connection]
-        state.calls_itself(client_id)
+        state.set_client_id(client_id)
         before, state.joined[member.group] = state.joined.get(member.group), member
-        self.leave_behind(before, state, now)
+        self.rebind(before, state, now)
 
     def heard(self, connection: ConnectionId, member: Member) -> None:
         """A member is connected where it says that it lives, until that connection closes."""
         self._connections[connection].heard.add(member)
         member.connections.add(connection)
 
-    def leave_behind(self, before: Member | None, state: Connection, now: float) -> None:
+    def rebind(self, before: Member | None, state: Connection, now: float) -> None:
         """A connection is another member's from now on: for the one it was before, it has closed."""
         if before is not None:
             state.heard.discard(before)
@@ -183,7 +183,7 @@ class Connections:
 
     def forget_stranger(self, fetch: Fetch) -> None:
         if fetch.connection in self._connections:
-            self._connections[fetch.connection].strangers.discard(fetch)
+            self._connections[fetch.connection].unidentified.discard(fetch)
 
     def _owner_of_offsets(self, state: Connection, request: FetchParameters) -> Member | None:
         """The member to whom an offset of the request belongs: one in its window, or where a new window begins."""
@@ -255,7 +255,7 @@ class Connections:
         for member in (one, other):
             for source, window in member.windows.items():
                 held = [delivery.span for delivery in window]
-                pool.serving.notes.add(DeliveryEventType.CORRECTED, source, held, member.holder)
+                pool.serving.delivery_events.add(DeliveryEventType.CORRECTED, source, held, member.holder)
         pool.members.by_id[one.id], pool.members.by_id[other.id] = one, other
 
 

@@ -27,15 +27,17 @@ class UnidentifiedFetches:
         self.timers = Timers()
 
     def park(self, state: Connection, ticket: Ticket, request: FetchParameters, now: float) -> None:
-        lanes = [PartitionFetch(asked.offset, asked.maximum) for asked in request.partitions]
-        stranger = Fetch(ticket, state.id, None, lanes, request, next(self._sequence), now)
+        partition_fetches = [PartitionFetch(asked.offset, asked.maximum) for asked in request.partitions]
+        stranger = Fetch(ticket, state.id, None, partition_fetches, request, next(self._sequence), now)
         self._parked[ticket] = stranger
-        state.strangers.add(stranger)
+        state.unidentified.add(stranger)
         stranger.timer = self.timers.at(stranger.deadline, lambda _: self.answer(stranger))
 
     def answer(self, fetch: Fetch) -> None:
         self._end(fetch)
-        results = tuple(FetchedPartition(ErrorCode.NONE, lane.offset) for lane in fetch.lanes)
+        results = tuple(
+            FetchedPartition(ErrorCode.NONE, partition_fetch.offset) for partition_fetch in fetch.partition_fetches
+        )
         self._effects.append(Answer(fetch.ticket, FetchResult(results)))
 
     def answer_all(self) -> None:
@@ -43,7 +45,7 @@ class UnidentifiedFetches:
             self.answer(fetch)
 
     def disconnected(self, state: Connection) -> None:
-        for stranger in state.strangers.copy():
+        for stranger in state.unidentified.copy():
             self._end(stranger)
 
     def _end(self, fetch: Fetch) -> None:

@@ -54,7 +54,7 @@ class Intake:
         serving: Serving,
         commits: Commits,
         leases: Leases,
-        demand: Backpressure,
+        backpressure: Backpressure,
         members: Iterable[Member],
         effects: list[Effect],
     ) -> None:
@@ -63,7 +63,7 @@ class Intake:
         self._serving = serving
         self._commits = commits
         self._leases = leases
-        self._demand = demand
+        self._backpressure = backpressure
         self._members = members
         self._effects = effects
         self._wanted: set[TopicName] = set()
@@ -95,7 +95,7 @@ class Intake:
             before = self._subscribed.get(cluster, frozenset())
             if not topics <= before:
                 self._subscribed[cluster] = before | topics
-                self._demand.add_cluster(cluster)
+                self._backpressure.add_cluster(cluster)
                 self._effects.append(SubscribeUpstream(self.group, cluster, self._subscribed[cluster]))
 
     def withdraw(self) -> None:
@@ -113,7 +113,7 @@ class Intake:
         """Join the upstream groups again."""
         self._is_away = False
         for partition in self._serving.partitions.values():
-            partition.is_awaited = partition.standing is Ownership.ABSENT
+            partition.is_awaited = partition.ownership is Ownership.UNASSIGNED
         self.topics_changed()
 
     def leave(self, cluster: ClusterName) -> None:
@@ -141,19 +141,19 @@ class Intake:
         """The whole assignment on one cluster after a rebalance."""
         kept = {assignment.partition for assignment in assignments}
         for source, partition in self._serving.partitions.items():
-            if source.cluster == cluster and source not in kept and partition.standing is not Ownership.ABSENT:
+            if source.cluster == cluster and source not in kept and partition.ownership is not Ownership.UNASSIGNED:
                 self._lose(partition)
         for assignment in assignments:
             source = assignment.partition
             partition = self._serving.partition(source)
-            if not (assignment.resumed and partition.standing is not Ownership.ABSENT):
-                if partition.standing is not Ownership.ABSENT:
+            if not (assignment.resumed and partition.ownership is not Ownership.UNASSIGNED):
+                if partition.ownership is not Ownership.UNASSIGNED:
                     self._lose(partition)
                 self._begin(partition, assignment, now)
             partition.end = max(assignment.end, partition.end if assignment.resumed else 0)
-            partition.standing = Ownership.ACTIVE
+            partition.ownership = Ownership.ASSIGNED
             partition.is_unopened = False
-            self._demand.forget(partition)
+            self._backpressure.forget(partition)
             self._serving.distribution.activate(partition, now)
             self._serving.rereads.pump(partition)
         for name in self._wanted:
@@ -177,13 +177,13 @@ class Intake:
             partition = self._serving.partitions.get(source)
             if partition is not None and partition.is_active:
                 self._serving.distribution.suspend(partition)
-                partition.standing = Ownership.SUSPENDED
+                partition.ownership = Ownership.REVOKED
 
     def lost(self, sources: Iterable[UpstreamPartition]) -> None:
         """Others own these already."""
         for source in sources:
             partition = self._serving.partitions.get(source)
-            if partition is not None and partition.standing is not Ownership.ABSENT:
+            if partition is not None and partition.ownership is not Ownership.UNASSIGNED:
                 self._lose(partition)
 
     def engine_failed(self, cluster: ClusterName) -> None:
@@ -195,7 +195,7 @@ class Intake:
     def received(self, source: UpstreamPartition, batches: Sequence[Batch], now: float, gap: Gap = Gap.UNKNOWN) -> None:
         """gap: what offsets are that none of the batches has."""
         partition = self._serving.partitions.get(source)
-        if partition is None or partition.standing is Ownership.ABSENT:
+        if partition is None or partition.ownership is Ownership.UNASSIGNED:
             return
         fresh: list[Available] = []
         for batch in batches:
@@ -205,21 +205,21 @@ class Intake:
             spans = partition.unleased(partition.ledger.receive(batch.first, batch.last, partition.is_leased))
             if spans:
                 count_with(batch, spans[0].first)
-            if partition.ahead:
+            if partition.released_unread:
                 fresh += self._given_up_ahead(partition, batch, spans)
             elif spans:
-                fresh += map(Available, self._serving.cutting.keep(partition, batch, spans))
+                fresh += map(Available, self._serving.slicing.keep(partition, batch, spans))
         for available in fresh:
             self._serving.distribution.backlogs.put(partition, available)
         if fresh:
             self._leases.records_came(now)
-        self._serving.distribution.came(partition)
+        self._serving.distribution.note_records(partition)
 
     def _given_up_ahead(self, partition: Partition, batch: Batch, spans: list[Span]) -> list[Available]:
         """Leases gave up some of what comes now, or members did before the mesh was restarted; how often counts. What
         has come too often is not given any more."""
-        histories = partition.ahead.take(spans)
-        pieces = self._serving.cutting.keep(partition, batch, [span for span, _ in histories]) if histories else []
+        histories = partition.released_unread.take(spans)
+        pieces = self._serving.slicing.keep(partition, batch, [span for span, _ in histories]) if histories else []
         lasts = [span.last for span, _ in histories]
         dead_letters = self._serving.dead_letters
         fresh: list[Available] = []
@@ -233,13 +233,13 @@ class Intake:
                     dead_letters.put_back(partition, available)
                 else:
                     fresh.append(available)
-        partition.ahead.forget_below(partition.ledger.received)
+        partition.released_unread.forget_below(partition.ledger.received)
         return fresh
 
     def reached_end(self, source: UpstreamPartition, offset: int, gap: Gap = Gap.UNKNOWN) -> None:
         """gap: what those offsets below this one are that did not come."""
         partition = self._serving.partitions.get(source)
-        if partition is not None and partition.standing is not Ownership.ABSENT:
+        if partition is not None and partition.ownership is not Ownership.UNASSIGNED:
             if offset > partition.ledger.received:
                 self._passed(partition, offset, gap)
             partition.ledger.reach(offset, partition.is_leased)
@@ -250,10 +250,10 @@ class Intake:
         source, first, last = partition.source, partition.ledger.received, offset - 1
         match gap:
             case Gap.EMPTY:
-                self._serving.notes.add(DeliveryEventType.EMPTY, source, [Span(first, last)])
+                self._serving.delivery_events.add(DeliveryEventType.EMPTY, source, [Span(first, last)])
             case Gap.DELETED:
                 spans = partition.ledger.unsettled(first, last)
-                self._serving.notes.add(DeliveryEventType.DELETED, source, spans)
+                self._serving.delivery_events.add(DeliveryEventType.DELETED, source, spans)
                 if count := sum(map(len, spans)):
                     self._effects.append(Gone(self.group, source, Span(first, last), count, was_read=False))
                 partition.ledger.reach(offset, at_once=True)
@@ -281,23 +281,23 @@ class Intake:
         """The offsets of a partition begin anew: what was known of it is void, also what is stored upstream, how far
         its log went, and the id of its topic."""
         partition = self._serving.partitions.get(source)
-        if partition is None or partition.standing is Ownership.ABSENT:
+        if partition is None or partition.ownership is Ownership.UNASSIGNED:
             return
         fields = {"group": self.group, "partition": str(source), "start": start, "reason": reason}
         self._effects.append(Report("an upstream partition begins anew", fields, "warning"))
-        self._demand.begin_anew(partition)
+        self._backpressure.begin_anew(partition)
         self._lose(partition, DeliveryEventType.RESET)
         partition.ledger, partition.end = Ledger(start), start
         self._topic_ids.pop((source.cluster, source.topic), None)
         partition.live_on(Shared(0, is_certain=True), None)
-        self._serving.notes.began(source, start, ())
-        partition.standing = Ownership.ACTIVE
+        self._serving.delivery_events.began(source, start, ())
+        partition.ownership = Ownership.ASSIGNED
         self._serving.distribution.activate(partition, now)
 
     def truncated(self, source: UpstreamPartition, offset: int, now: float) -> None:
         """The log is the one that was read, or that the stored leader epoch speaks of, only up to `offset`."""
         partition = self._serving.partitions.get(source)
-        if partition is None or partition.standing is Ownership.ABSENT:
+        if partition is None or partition.ownership is Ownership.UNASSIGNED:
             return
         # What stands above it is not known before it is told anew.
         partition.end = min(partition.end, offset)
@@ -308,7 +308,7 @@ class Intake:
         fields = {"group": self.group, "partition": str(source), "span": str(Span(offset, known))}
         event = "records and acknowledgements discarded: an upstream log was truncated"
         self._effects.append(Report(event, fields, "warning"))
-        self._serving.notes.add(DeliveryEventType.TRUNCATED, source, [Span(offset, known)])
+        self._serving.delivery_events.add(DeliveryEventType.TRUNCATED, source, [Span(offset, known)])
         truncate(partition, offset, self._serving, self._members)
         if partition.is_active:
             self._serving.distribution.activate(partition, now)
@@ -351,9 +351,9 @@ class Intake:
         counts = [each for each in known.counts if each.span.last < end]
         partition.ledger = Ledger(assignment.start, committed, runs, counts)
         partition.live_on(UNKNOWN, self._topic_ids.get((source.cluster, source.topic)))
-        self._serving.notes.began(source, partition.ledger.committable, partition.ledger)
+        self._serving.delivery_events.began(source, partition.ledger.committable, partition.ledger)
         for each in counts:
-            partition.ahead.note(each.span, History(each.count))
+            partition.released_unread.note(each.span, History(each.count))
         self._leases.restore(partition, known.leases, end, now)
         partition.ledger.know(partition.highest_leased)
 
@@ -362,11 +362,11 @@ class Intake:
         self._topic_ids = {topic: topic_id for topic, topic_id in self._topic_ids.items() if topic[0] != cluster}
 
     def _lose(self, partition: Partition, kind: DeliveryEventType = DeliveryEventType.REVOKED) -> None:
-        self._serving.notes.void(kind, partition.source)
+        self._serving.delivery_events.void(kind, partition.source)
         self._serving.void(partition, self._members)
-        partition.standing = Ownership.ABSENT
+        partition.ownership = Ownership.UNASSIGNED
         self._commits.gone([partition.source])
-        self._demand.forget(partition)
+        self._backpressure.forget(partition)
 
     # The end of a step
 
@@ -378,7 +378,7 @@ class Intake:
         else:
             outstanding.discard(partition)
 
-    def hurry(self) -> None:
+    def update_urgency(self) -> None:
         """Engines look for commits to store more often while there is something to commit."""
         for cluster in self._subscribed:
             eager = bool(self._outstanding.get(cluster))

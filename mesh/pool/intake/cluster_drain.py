@@ -30,8 +30,8 @@ class ClusterDrain:
         timers: Timers,
         serving: Serving,
         commits: Commits,
-        inflow: Intake,
-        demand: Backpressure,
+        intake: Intake,
+        backpressure: Backpressure,
         members: Iterable[Member],
         effects: list[Effect],
     ) -> None:
@@ -39,8 +39,8 @@ class ClusterDrain:
         self._timers = timers
         self._serving = serving
         self._commits = commits
-        self._inflow = inflow
-        self._demand = demand
+        self._intake = intake
+        self._backpressure = backpressure
         self._members = members
         self._effects = effects
         self.deadlines: dict[ClusterName, Timer] = {}
@@ -52,7 +52,7 @@ class ClusterDrain:
             return
         distribution = self._serving.distribution
         distribution.withheld.add(cluster)
-        self._demand.withheld.add(cluster)
+        self._backpressure.withheld.add(cluster)
         for partition in self._partitions(cluster):
             distribution.suspend(partition)
         for fetch in list(self._serving.fetches.values()):
@@ -63,7 +63,7 @@ class ClusterDrain:
     def go_on(self) -> None:
         """At the end of each step: leave as soon as there is nothing to wait for."""
         for cluster in [cluster for cluster in self.deadlines if self._commits.is_idle_on(cluster)]:
-            if not self._held(cluster) and not any(partition.dying for partition in self._partitions(cluster)):
+            if not self._held(cluster) and not any(partition.dead_lettering for partition in self._partitions(cluster)):
                 self._leave(cluster)
 
     def come_back(self, cluster: ClusterName, now: float) -> None:
@@ -72,8 +72,8 @@ class ClusterDrain:
             deadline.cancel()
         distribution = self._serving.distribution
         distribution.withheld.discard(cluster)
-        self._demand.withheld.discard(cluster)
-        self._inflow.come_back_to(cluster)
+        self._backpressure.withheld.discard(cluster)
+        self._intake.come_back_to(cluster)
         for partition in self._partitions(cluster):
             distribution.touched.add(partition)
             if partition.is_active:
@@ -84,14 +84,14 @@ class ClusterDrain:
         if deadline is None:
             return
         deadline.cancel()
-        forfeited = self._held(cluster)
+        fenced = self._held(cluster)
         positions = self._commits.unstored(self._partitions(cluster))
         self._effects.append(LeaveUpstream(self._group, positions, cluster))
-        self._inflow.leave(cluster)
+        self._intake.leave(cluster)
         self._commits.forget_cluster(cluster)
-        self._demand.leave_cluster(cluster)
-        fields = {"group": self._group, "cluster": cluster, "in_flight": forfeited}
-        self._effects.append(Report("an upstream cluster was left", fields, "warning" if forfeited else "info"))
+        self._backpressure.leave_cluster(cluster)
+        fields = {"group": self._group, "cluster": cluster, "in_flight": fenced}
+        self._effects.append(Report("an upstream cluster was left", fields, "warning" if fenced else "info"))
 
     def _partitions(self, cluster: ClusterName) -> list[Partition]:
         return [partition for source, partition in self._serving.partitions.items() if source.cluster == cluster]

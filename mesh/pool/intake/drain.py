@@ -37,8 +37,8 @@ class PoolDrain:
         timers: Timers,
         serving: Serving,
         commits: Commits,
-        inflow: Intake,
-        demand: Backpressure,
+        intake: Intake,
+        backpressure: Backpressure,
         members: Iterable[Member],
         effects: list[Effect],
     ) -> None:
@@ -46,12 +46,12 @@ class PoolDrain:
         self._timers = timers
         self._serving = serving
         self._commits = commits
-        self._inflow = inflow
-        self._demand = demand
+        self._intake = intake
+        self._backpressure = backpressure
         self._members = members
         self._effects = effects
         self._deadline: Timer | None = None
-        self.duty = DrainState.SERVING
+        self.drain_state = DrainState.SERVING
 
     @property
     def held(self) -> int:
@@ -60,11 +60,11 @@ class PoolDrain:
 
     def begin(self, grace: float, now: float) -> None:
         """Give nothing any more; members have `grace` seconds to commit what they hold."""
-        if self.duty is not DrainState.SERVING:
+        if self.drain_state is not DrainState.SERVING:
             return
-        self.duty = DrainState.DRAINING
+        self.drain_state = DrainState.DRAINING
         distribution = self._serving.distribution
-        distribution.is_stopped = self._demand.is_stopped = True
+        distribution.is_stopped = self._backpressure.is_stopped = True
         for partition in self._serving.partitions.values():
             distribution.suspend(partition)
         for fetch in list(self._serving.fetches.values()):
@@ -76,27 +76,27 @@ class PoolDrain:
 
     def begin_away(self) -> None:
         """A pool that begins while its group is drained here: it does not even join upstream."""
-        self.duty = DrainState.DRAINED
-        self._serving.distribution.is_stopped = self._demand.is_stopped = True
-        self._inflow.withdraw()
+        self.drain_state = DrainState.DRAINED
+        self._serving.distribution.is_stopped = self._backpressure.is_stopped = True
+        self._intake.withdraw()
 
     def go_on(self, now: float) -> None:
         """At the end of each step: leave as soon as there is nothing to wait for."""
-        if self.duty is not DrainState.DRAINING or not self._commits.is_idle or self.held:
+        if self.drain_state is not DrainState.DRAINING or not self._commits.is_idle or self.held:
             return
-        if not any(partition.dying for partition in self._serving.partitions.values()):
+        if not any(partition.dead_lettering for partition in self._serving.partitions.values()):
             self._leave(now)
 
     def cancel(self, now: float) -> None:
         """Serve again."""
-        if self.duty is DrainState.SERVING:
+        if self.drain_state is DrainState.SERVING:
             return
         if self._deadline is not None:
             self._deadline.cancel()
-        self.duty = DrainState.SERVING
+        self.drain_state = DrainState.SERVING
         distribution = self._serving.distribution
-        distribution.is_stopped = self._demand.is_stopped = False
-        self._inflow.come_back()
+        distribution.is_stopped = self._backpressure.is_stopped = False
+        self._intake.come_back()
         for partition in self._serving.partitions.values():
             distribution.touched.add(partition)
             if partition.is_active:
@@ -104,15 +104,15 @@ class PoolDrain:
         self._effects.append(Report("a pool is not drained any more", {"group": self._group}))
 
     def _leave(self, now: float) -> None:
-        if self.duty is not DrainState.DRAINING:
+        if self.drain_state is not DrainState.DRAINING:
             return
         if self._deadline is not None:
             self._deadline.cancel()
-        self.duty = DrainState.DRAINED
-        forfeited = self.held
+        self.drain_state = DrainState.DRAINED
+        fenced = self.held
         self._effects.append(LeaveUpstream(self._group, self._commits.unstored(self._serving.partitions.values())))
-        self._inflow.withdraw()
+        self._intake.withdraw()
         self._commits.forget()
-        self._demand.leave()
-        level = "warning" if forfeited else "info"
-        self._effects.append(Report("a pool is drained", {"group": self._group, "in_flight": forfeited}, level))
+        self._backpressure.leave()
+        level = "warning" if fenced else "info"
+        self._effects.append(Report("a pool is drained", {"group": self._group, "in_flight": fenced}, level))

@@ -49,7 +49,7 @@ class Stalls:
 
     def _look(self, now: float) -> None:
         for source, partition in self._partitions.items():
-            stand = (partition.standing, partition.ledger.received)
+            stand = (partition.ownership, partition.ledger.received)
             before, since = self._since.get(source, (stand, now))
             if stand != before or not self._should_bring(partition):
                 self._since.pop(source, None)
@@ -64,12 +64,12 @@ class Stalls:
         """Whether some member waits for what this partition is known, or may be found, to have."""
         if self._is_down(partition.source.cluster):
             return False
-        match partition.standing:
-            case Ownership.ACTIVE:
+        match partition.ownership:
+            case Ownership.ASSIGNED:
                 return bool(partition.waiting) and partition.ledger.received < partition.end
-            case Ownership.SUSPENDED:
+            case Ownership.REVOKED:
                 return bool(partition.parked)
-            case Ownership.ABSENT:
+            case Ownership.UNASSIGNED:
                 return bool(partition.parked) and partition.is_awaited
 
     def _tell(self, partition: Partition, seconds: float) -> None:
@@ -78,7 +78,7 @@ class Stalls:
         fields = {
             "group": self._group,
             "partition": str(partition.source),
-            "standing": partition.standing.value,
+            "standing": partition.ownership.value,
             "received": partition.ledger.received,
             "end": partition.end,
             "seconds": round(seconds),

@@ -19,14 +19,14 @@ from mesh.records.spans import Span
 def highest_known(partition: Partition) -> int:
     """The highest offset that was received, or is settled, leased, or was delivered in vain; -1 for none."""
     ledger = partition.ledger
-    return max(ledger.received - 1, ledger.highest, partition.ahead.highest, partition.highest_leased)
+    return max(ledger.received - 1, ledger.highest, partition.released_unread.highest, partition.highest_leased)
 
 
 def truncate(partition: Partition, offset: int, serving: Serving, members: Iterable[Member]) -> None:
     """Forget what is known from `offset` on. Nobody may be given anything of it until it is activated again."""
     distribution = serving.distribution
-    for fetch, lane in list(partition.parked.items()):
-        distribution.give_back(fetch, [lane])
+    for fetch, partition_fetch in list(partition.parked.items()):
+        distribution.give_back(fetch, [partition_fetch])
     distribution.suspend(partition)
     serving.rereads.begin_again(partition)
     for member in members:
@@ -40,7 +40,7 @@ def truncate(partition: Partition, offset: int, serving: Serving, members: Itera
                 del waiting[released.span.first]
             else:
                 released.span = Span(released.span.first, offset - 1)
-    partition.ahead.forget_from(offset)
+    partition.released_unread.forget_from(offset)
     _truncate_leases(partition, offset)
     partition.ledger.truncate(offset)
     partition.end = min(partition.end, offset)
@@ -53,13 +53,13 @@ def _truncate_batches(partition: Partition, offset: int, serving: Serving) -> No
     cut = [each for each in partition.backlog.values() if each.batch.last >= offset]
     for available in cut:
         serving.distribution.backlogs.take(partition, available)
-    dying = [each for each in partition.dying.values() if each.batch.last >= offset]
-    for available in dying:
-        del partition.dying[available.batch.first]
-    for available in [*cut, *dying]:
+    dead_lettering = [each for each in partition.dead_lettering.values() if each.batch.last >= offset]
+    for available in dead_lettering:
+        del partition.dead_lettering[available.batch.first]
+    for available in [*cut, *dead_lettering]:
         first = available.batch.first
         if first < offset:
-            partition.released[first] = Released(Span(first, offset - 1), available.history, available.shunned)
+            partition.released[first] = Released(Span(first, offset - 1), available.history, available.avoid)
 
 
 def _truncate_leases(partition: Partition, offset: int) -> None:

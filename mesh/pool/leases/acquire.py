@@ -32,7 +32,7 @@ def _backlog(partition: Partition, was_sent: bool, spare_suspects: bool, distrib
     return [
         entry.span
         for entry in partition.backlog.values()
-        if entry.history.was_sent is was_sent and not (spare_suspects and distribution.tasting.is_suspected(entry))
+        if entry.history.was_sent is was_sent and not (spare_suspects and distribution.quarantine.is_suspected(entry))
     ]
 
 
@@ -57,7 +57,7 @@ def acquire(
     distribution: Distribution, partition: Partition, spans: Sequence[Span], now: float
 ) -> list[tuple[Span, History]]:
     """Take what nobody holds of these spans, from wherever it is. What a batch has that cannot be cut is left there."""
-    taken = partition.ahead.take(unread(partition, spans))
+    taken = partition.released_unread.take(unread(partition, spans))
     taken += _from_released(partition, spans)
     taken += _from_backlog(distribution, partition, spans)
     distribution.touched.add(partition)
@@ -72,7 +72,7 @@ def _from_released(partition: Partition, spans: Sequence[Span]) -> list[tuple[Sp
         del partition.released[released.span.first]
         parts = parts_of(released.span, spans)
         for rest in without([released.span], parts):
-            partition.released[rest.first] = Released(rest, released.history, released.shunned)
+            partition.released[rest.first] = Released(rest, released.history, released.avoid)
         taken += [(part, released.history) for part in parts]
     return taken
 
@@ -89,7 +89,7 @@ def _from_backlog(
             continue
         distribution.backlogs.take(partition, available)
         for piece in pieces:
-            distribution.backlogs.put(partition, Available(piece, available.history, available.shunned))
+            distribution.backlogs.put(partition, Available(piece, available.history, available.avoid))
         taken += [(part, available.history) for part in parts]
     return taken
 

@@ -80,7 +80,7 @@ class LeaseChoice:
             for partition in self._held.partitions(topics)
         )
 
-    def weigh(self, ranges: Iterable[Range], size: int) -> None:
+    def note_sizes(self, ranges: Iterable[Range], size: int) -> None:
         """A holder says how many bytes the records of these had, all together."""
         counts = [(each, len(each.span)) for each in ranges]
         total = sum(count for _, count in counts)

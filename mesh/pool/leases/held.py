@@ -48,7 +48,7 @@ class HeldLeases:
         self._topics = topics
         self._serving = serving
         self._commits = commits
-        self._notes = serving.notes
+        self._delivery_events = serving.delivery_events
 
     # Taking
 
@@ -57,7 +57,9 @@ class HeldLeases:
         taken = acquire(self._serving.distribution, partition, spans, now)
         for part, history in taken:
             partition.leased[part.first] = Leased(part, history, lease)
-            self._notes.add(DeliveryEventType.LEASED, partition.source, [part], holder_of(lease), history.count + 1)
+            self._delivery_events.add(
+                DeliveryEventType.LEASED, partition.source, [part], holder_of(lease), history.count + 1
+            )
         if taken:
             lease.lives[partition.source] = partition.life
         self._changed(partition)
@@ -89,7 +91,7 @@ class HeldLeases:
     @staticmethod
     def _is_absent(lease: Lease, partition: Partition, topic_id: str | None) -> bool:
         """Also a partition that has just come, while nobody has said of which topic it is."""
-        if partition.standing is Ownership.ABSENT:
+        if partition.ownership is Ownership.UNASSIGNED:
             return True
         same = shared(lease.lives.get(partition.source), partition.life, topic_id)
         return topic_id is not None and not same.is_certain and partition.life.topic_id is None
@@ -136,7 +138,7 @@ class HeldLeases:
                 partition.leased[rest.first] = Leased(rest, leased.history, lease)
             for part in within([leased.span], [each.span]):
                 partition.ledger.settle(part.first, part.last)
-                self._notes.add(DeliveryEventType.ACKNOWLEDGED, partition.source, [part], holder_of(lease))
+                self._delivery_events.add(DeliveryEventType.ACKNOWLEDGED, partition.source, [part], holder_of(lease))
             self._changed(partition)
 
     def give_back(self, lease: Lease, cause: Cause, now: float) -> None:
@@ -151,11 +153,13 @@ class HeldLeases:
             self._serving.rereads.pump(partition)
 
     def restore(self, lease: Lease, partition: Partition, spans: Iterable[Span]) -> None:
-        """What a lease held of a partition that begins; how that fared, `ahead` knows."""
-        for span, history in partition.ahead.take(spans):
+        """What a lease held of a partition that begins; how that fared, `released_unread` knows."""
+        for span, history in partition.released_unread.take(spans):
             partition.leased[span.first] = Leased(span, history, lease)
             lease.lives[partition.source] = partition.life
-            self._notes.add(DeliveryEventType.LEASED, partition.source, [span], holder_of(lease), history.count + 1)
+            self._delivery_events.add(
+                DeliveryEventType.LEASED, partition.source, [span], holder_of(lease), history.count + 1
+            )
 
     def changed(self, lease: Lease) -> None:
         """Something of it that is stored with each of its partitions."""
@@ -239,21 +243,21 @@ class HeldLeases:
     def _give_up(self, partition: Partition, leased: Leased, is_first: bool, cause: Cause, now: float) -> None:
         """NEVER_FETCHED: as if it had never been leased, since nobody was told of it."""
         count = leased.history.count + 1
-        self._notes.given_up(cause, partition.source, [leased.span], holder_of(leased.lease), count)
+        self._delivery_events.note_release(cause, partition.source, [leased.span], holder_of(leased.lease), count)
         for span in partition.ledger.unsettled(leased.span.first, leased.span.last):
             parts = [(span, leased.history)]
             if cause is not Cause.NEVER_FETCHED:
                 holder = leased.lease.holder
-                parts = self._settings.redelivery.given_up(
+                parts = self._settings.redelivery.after_release(
                     span, leased.history, is_first, holder, cause, is_alone=False
                 )
             read = []
             for part, history in parts:
                 read += [(each, history) for each in below([part], partition.ledger.received)]
                 for each in at_or_above([part], partition.ledger.received):
-                    partition.ahead.note(each, history)
+                    partition.released_unread.note(each, history)
             delivery = Delivery(0, span.first, span.last, None, leased.history)
-            self._serving.giving_up.give_up(partition, delivery, read, None, now)
+            self._serving.releases.release_spans(partition, delivery, read, None, now)
 
     def _changed(self, partition: Partition) -> None:
         partition.ledger.leases_changed()

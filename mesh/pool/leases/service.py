@@ -174,7 +174,7 @@ class Leases:
         for each in settled.done:
             self._held.settle(lease, each)
         if wanted.size and settled.done:
-            self._choosing.weigh(settled.done, wanted.size)
+            self._choosing.note_sizes(settled.done, wanted.size)
         self._end_if_empty(lease)
         self._storing.answer(ticket, settled, self._needed(settled.done, is_acknowledged=True), now)
 
@@ -249,7 +249,7 @@ class Leases:
 
     def _take_part(self, now: float) -> None:
         """Members leave something for leases from now on, until nobody has wanted any for a while."""
-        if not self._serving.distribution.caps.are_there_leases:
+        if not self._serving.distribution.window_limits.are_there_leases:
             self._serving.distribution.beside_leases(True, now)
             self._timers.at(now + self._settings.presence, self._still_take_part)
 

@@ -24,14 +24,14 @@ class DeadLetters:
         timers: Timers,
         distribution: Distribution,
         effects: list[Effect],
-        notes: DeliveryEvents,
+        delivery_events: DeliveryEvents,
     ) -> None:
         self._group = group
         self._redelivery = redelivery
         self._timers = timers
         self._distribution = distribution
         self._effects = effects
-        self._notes = notes
+        self._delivery_events = delivery_events
 
     def put_back(self, partition: Partition, available: Available) -> None:
         """What was given up goes back to its backlog, unless it was delivered in vain often enough."""
@@ -45,14 +45,14 @@ class DeadLetters:
 
     def _bury(self, partition: Partition, available: Available) -> None:
         """Until it is written it is nobody's, and not settled."""
-        partition.dying[available.batch.first] = available
+        partition.dead_lettering[available.batch.first] = available
         self._distribution.touched.add(partition)
         self._write(partition, available)
 
     def ended(self, partition: Partition, offset: int, error: str, now: float) -> None:
         """An attempt to write the record at an upstream offset; error: why it failed, "" if it did not."""
-        available = partition.dying.get(offset)
-        if available is None or partition.standing is Ownership.ABSENT:
+        available = partition.dead_lettering.get(offset)
+        if available is None or partition.ownership is Ownership.UNASSIGNED:
             return
         fields: dict[str, object] = {"group": self._group, "partition": str(partition.source), "offset": offset}
         if error:
@@ -60,18 +60,18 @@ class DeadLetters:
             event = "a dead letter could not be written and is tried again"
             self._effects.append(Report(event, {**fields, "reason": error}, "warning"))
             return
-        del partition.dying[offset]
+        del partition.dead_lettering[offset]
         partition.ledger.settle(offset, available.batch.last)
         self._distribution.touched.add(partition)
         history, span = available.history, Span(offset, available.batch.last)
-        self._notes.add(
+        self._delivery_events.add(
             DeliveryEventType.DEAD_LETTERED, partition.source, [span], Holder(history.member), history.count
         )
         fields["member"] = history.member
         self._effects.append(Report("a record was given up as a dead letter", fields, "warning"))
 
     def _try_again(self, partition: Partition, available: Available) -> None:
-        if partition.dying.get(available.batch.first) is available:
+        if partition.dead_lettering.get(available.batch.first) is available:
             self._write(partition, available)
 
     def _write(self, partition: Partition, available: Available) -> None:

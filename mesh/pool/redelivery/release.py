@@ -28,20 +28,20 @@ class Releases:
         timers: Timers,
         partitions: Mapping[UpstreamPartition, Partition],
         distribution: Distribution,
-        cutting: Slicing,
+        slicing: Slicing,
         rereads: Rereads,
         dead_letters: DeadLetters,
-        notes: DeliveryEvents,
+        delivery_events: DeliveryEvents,
     ) -> None:
         self._redelivery = settings.redelivery
         self._others_first = settings.others_first
         self._timers = timers
         self._partitions = partitions
         self._distribution = distribution
-        self._cutting = cutting
+        self._slicing = slicing
         self._rereads = rereads
         self._put_back = dead_letters.put_back
-        self._notes = notes
+        self._delivery_events = delivery_events
 
     def release(
         self,
@@ -54,18 +54,18 @@ class Releases:
         """Spans that a member holds go back to the front of their partitions; to others first, if it lives on."""
         changed: list[Partition] = []
         held = member.in_flight
-        shunned = member.slot if others_first and len(self._distribution.members) > 1 else None
+        avoid = member.slot if others_first and len(self._distribution.members) > 1 else None
         for source in windows:
             partition = self._partitions[source]
             deliveries = member.windows[source].release()
             for delivery in deliveries:
                 self._distribution.free(member, len(delivery))
-                if partition.standing is not Ownership.ABSENT:
+                if partition.ownership is not Ownership.UNASSIGNED:
                     is_first = delivery is deliveries[0]
-                    if self._notes.is_kept:
+                    if self._delivery_events.is_kept:
                         count = delivery.history.count + 1
-                        self._notes.given_up(cause, source, [delivery.span], member.holder, count)
-                    parts = self._redelivery.given_up(
+                        self._delivery_events.note_release(cause, source, [delivery.span], member.holder, count)
+                    parts = self._redelivery.after_release(
                         delivery.span,
                         delivery.history,
                         is_first,
@@ -75,46 +75,46 @@ class Releases:
                         held == len(delivery),
                         partial(_first_record_of, delivery),
                     )
-                    self.give_up(partition, delivery, parts, shunned, now)
+                    self.release_spans(partition, delivery, parts, avoid, now)
             if deliveries:
                 changed.append(partition)
         for partition in changed:
             self._distribution.distribute(partition, now)
             self._rereads.pump(partition)
-        if shunned is not None and changed:
+        if avoid is not None and changed:
             self._timers.at(now + self._others_first, lambda then: self.forgive(member, then))
 
     def forgive(self, member: Member, now: float) -> None:
         """The others had their time: a member may have again what was taken from it."""
         for partition in self._partitions.values():
             for available in partition.backlog.values():
-                if available.shunned == member.slot:
-                    available.shunned = None
+                if available.avoid == member.slot:
+                    available.avoid = None
             for released in (*partition.released.values(), *partition.resting.values()):
-                if released.shunned == member.slot:
-                    released.shunned = None
+                if released.avoid == member.slot:
+                    released.avoid = None
         self._distribution.refill(member, now)
 
-    def give_up(
+    def release_spans(
         self,
         partition: Partition,
         delivery: Delivery,
         parts: list[tuple[Span, History]],
-        shunned: Slot | None,
+        avoid: Slot | None,
         now: float,
     ) -> None:
         self._count(partition, parts)
         for span, history in parts:
             if seconds := self._redelivery.rest(history):
-                partition.resting[span.first] = released = Released(span, history, shunned)
+                partition.resting[span.first] = released = Released(span, history, avoid)
                 self._timers.at(now + seconds, partial(self._rested, partition, released))
             elif delivery.batch is None:
-                partition.released[span.first] = Released(span, history, shunned)
+                partition.released[span.first] = Released(span, history, avoid)
             else:
-                for kept in self._cutting.keep(partition, delivery.batch, [span]):
+                for kept in self._slicing.keep(partition, delivery.batch, [span]):
                     # Whatever counts against a run must not count against more than a batch of it.
                     for piece in singles(kept) if history.blame else (kept,):
-                        self._put_back(partition, Available(piece, history, shunned))
+                        self._put_back(partition, Available(piece, history, avoid))
 
     def _count(self, partition: Partition, parts: list[tuple[Span, History]]) -> None:
         """Only who gives records up needs to know after a restart how often they came, and how far they were cut."""

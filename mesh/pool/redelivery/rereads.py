@@ -100,10 +100,10 @@ class Rereads:
         settings: PoolSettings,
         timers: Timers,
         distribution: Distribution,
-        cutting: Slicing,
+        slicing: Slicing,
         replays: Replays,
         effects: list[Effect],
-        notes: DeliveryEvents,
+        delivery_events: DeliveryEvents,
         ready: Callable[[Window, float], None],
         put_back: Callable[[Partition, Available], None],
     ) -> None:
@@ -111,10 +111,10 @@ class Rereads:
         self._settings = settings
         self._timers = timers
         self._distribution = distribution
-        self._cutting = cutting
+        self._slicing = slicing
         self._replays = replays
         self._effects = effects
-        self._notes = notes
+        self._delivery_events = delivery_events
         self._ready = ready
         self._put_back = put_back
         self._under_way: dict[UpstreamPartition, RereadRequest] = {}
@@ -169,7 +169,7 @@ class Rereads:
         if not complete:
             return
         del self._under_way[source]
-        covered, damage = self._cutting.clip(partition, request.batches, span)
+        covered, damage = self._slicing.clip(partition, request.batches, span)
         error = error or damage
         if error:
             self._resting.add(source)
@@ -224,10 +224,10 @@ class Rereads:
         del partition.released[released.span.first]
         if span.last < released.span.last:
             rest = Span(span.last + 1, released.span.last)
-            partition.released[rest.first] = Released(rest, released.history, released.shunned)
+            partition.released[rest.first] = Released(rest, released.history, released.avoid)
         self._skip_empty(partition, span, covered, request)
         for batch in covered:
-            self._put_back(partition, Available(batch, released.history, released.shunned))
+            self._put_back(partition, Available(batch, released.history, released.avoid))
         self._distribution.distribute(partition, now)
 
     def _back_to_window(
@@ -278,7 +278,7 @@ class Rereads:
             gone = cut_out(gone, Span(batch.base, batch.last))
         for each in empty:
             partition.ledger.settle_empty(each.first, each.last)
-        self._notes.add(DeliveryEventType.GONE, partition.source, empty)
+        self._delivery_events.add(DeliveryEventType.GONE, partition.source, empty)
         if count := sum(map(len, gone)):
             self._effects.append(Gone(self._group, partition.source, span, count, was_read=True))
 

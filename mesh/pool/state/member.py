@@ -49,7 +49,7 @@ class Member:
         "id",
         "in_flight",
         "instance_id",
-        "outdated",
+        "needs_metadata",
         "parked",
         "rebalance_timeout",
         "recent",
@@ -87,7 +87,7 @@ class Member:
         self.in_flight = 0
         self.delivered = 0
         self.redelivered = 0
-        self.outdated: set[TopicName] = set()
+        self.needs_metadata: set[TopicName] = set()
         self.served = 0
         self.recent = -math.inf
         self.answered: float | None = None

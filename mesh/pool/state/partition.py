@@ -43,9 +43,9 @@ class Violation(Exception):
 class Ownership(Enum):
     """ABSENT: another process's, or not assigned yet. SUSPENDED: revoked, and may come back. ACTIVE: ours."""
 
-    ABSENT = "absent"
-    SUSPENDED = "suspended"
-    ACTIVE = "active"
+    UNASSIGNED = "absent"
+    REVOKED = "suspended"
+    ASSIGNED = "active"
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +54,7 @@ class Released:
 
     span: Span
     history: History
-    shunned: Slot | None
+    avoid: Slot | None
 
 
 class Partition:
@@ -77,34 +77,34 @@ class Partition:
     """
 
     __slots__ = (
-        "ahead",
-        "aside",
         "backlog",
         "backlog_bytes",
         "backlog_offsets",
-        "dying",
+        "dead_lettering",
         "end",
         "given",
+        "ineligible",
         "is_awaited",
         "is_full",
         "is_unopened",
-        "keepers",
         "leased",
         "ledger",
         "life",
         "mean_size",
+        "ownership",
         "parked",
         "released",
+        "released_unread",
+        "reserving",
         "resting",
         "source",
-        "standing",
         "suspects",
         "waiting",
     )
 
     def __init__(self, source: UpstreamPartition) -> None:
         self.source = source
-        self.standing = Ownership.ABSENT
+        self.ownership = Ownership.UNASSIGNED
         self.ledger = Ledger(0)
         self.life = Life()
         self.end = 0
@@ -117,19 +117,19 @@ class Partition:
         self.backlog_offsets = 0
         self.suspects = 0
         self.released: SortedDict[int, Released] = SortedDict()
-        self.dying: dict[int, Available] = {}
+        self.dead_lettering: dict[int, Available] = {}
         self.leased: SortedDict[int, Leased] = SortedDict()
-        self.ahead = ReleasedUnread()
+        self.released_unread = ReleasedUnread()
         self.resting: SortedDict[int, Released] = SortedDict()
         self.parked: dict[Fetch, PartitionFetch] = {}
         self.waiting: dict[Fetch, PartitionFetch] = {}
-        self.aside: dict[Fetch, PartitionFetch] = {}
-        self.keepers: dict[Absence, None] = {}
+        self.ineligible: dict[Fetch, PartitionFetch] = {}
+        self.reserving: dict[Absence, None] = {}
         self.given = -1
 
     def __repr__(self) -> str:
         return (
-            f"<Partition {self.source} {self.standing.value} backlog {len(self.backlog)} waiting {len(self.waiting)} "
+            f"<Partition {self.source} {self.ownership.value} backlog {len(self.backlog)} waiting {len(self.waiting)} "
             f"committable {self.ledger.committable} received {self.ledger.received}>"
         )
 
@@ -141,21 +141,21 @@ class Partition:
     @property
     def is_leased(self) -> bool:
         """Whether leases hold some of it, or gave back some that was not received yet."""
-        return bool(self.leased or self.ahead)
+        return bool(self.leased or self.released_unread)
 
     @property
     def is_active(self) -> bool:
-        return self.standing is Ownership.ACTIVE
+        return self.ownership is Ownership.ASSIGNED
 
     @property
     def has_more(self) -> bool:
         """Whether records are known to be there that no member holds, or may be: a client must not take what it was
         given for all there is. What another process has of the topic does not count."""
-        if self.standing is Ownership.ABSENT:
+        if self.ownership is Ownership.UNASSIGNED:
             return self.is_awaited or self.is_unopened
-        if self.standing is not Ownership.ACTIVE or self.ledger.received < self.end:
+        if self.ownership is not Ownership.ASSIGNED or self.ledger.received < self.end:
             return True
-        return bool(self.backlog or self.released or self.keepers)
+        return bool(self.backlog or self.released or self.reserving)
 
     @property
     def lag(self) -> int:
@@ -218,9 +218,9 @@ class Partition:
         self.suspects = 0
         self.released.clear()
         self.resting.clear()
-        self.dying.clear()
+        self.dead_lettering.clear()
         self.leased.clear()
-        self.ahead.clear()
+        self.released_unread.clear()
         self.given = -1
 
     def check(self) -> None:
@@ -229,10 +229,10 @@ class Partition:
             raise Violation(
                 f"{self.source}: {len(self.waiting)} fetches wait although {len(self.backlog)} batches are there"
             )
-        if self.aside and not self.backlog:
-            raise Violation(f"{self.source}: {len(self.aside)} fetches stand aside for nothing")
-        if not self.is_active and (self.waiting or self.aside):
-            raise Violation(f"{self.source}: fetches wait on a partition that is {self.standing.value}")
+        if self.ineligible and not self.backlog:
+            raise Violation(f"{self.source}: {len(self.ineligible)} fetches stand aside for nothing")
+        if not self.is_active and (self.waiting or self.ineligible):
+            raise Violation(f"{self.source}: fetches wait on a partition that is {self.ownership.value}")
 
 
 @dataclass(slots=True, eq=False)
@@ -287,10 +287,10 @@ class Fetch:
         "answered",
         "connection",
         "deadline",
-        "lanes",
         "maximum",
         "member",
         "minimum",
+        "partition_fetches",
         "rank",
         "replays",
         "sequence",
@@ -305,7 +305,7 @@ class Fetch:
         ticket: Ticket,
         connection: ConnectionId,
         member: Member | None,
-        lanes: list[PartitionFetch],
+        partition_fetches: list[PartitionFetch],
         request: FetchParameters,
         sequence: int,
         now: float,
@@ -313,7 +313,7 @@ class Fetch:
         self.ticket = ticket
         self.connection = connection
         self.member = member
-        self.lanes = lanes
+        self.partition_fetches = partition_fetches
         self.minimum = request.minimum
         self.maximum = request.maximum
         self.deadline = now + request.wait
@@ -338,24 +338,24 @@ class Fetch:
         would ask again at once, thousands of times a second. A replay does not wait for more to come with it."""
         return self.size > 0 and (self.size >= self.minimum or self.replays)
 
-    def fitting(self, lane: PartitionFetch, batch: Batch, offsets: int = NO_LIMIT) -> int:
+    def fitting(self, partition_fetch: PartitionFetch, batch: Batch, offsets: int = NO_LIMIT) -> int:
         """How many batches of a run there is room for, of those that begin within the first `offsets` offsets. A first
         batch above the limits is sent all the same (KIP-74)."""
-        room = min(self.maximum - self.size, lane.maximum - lane.size)
+        room = min(self.maximum - self.size, partition_fetch.maximum - partition_fetch.size)
         return fitting(batch, room, offsets) or int(self.size == 0)
 
-    def collect(self, lane: PartitionFetch, available: Available) -> None:
-        if lane.collected is None:
-            lane.collected = []
-        lane.collected.append(available)
-        lane.size += available.size
+    def collect(self, partition_fetch: PartitionFetch, available: Available) -> None:
+        if partition_fetch.collected is None:
+            partition_fetch.collected = []
+        partition_fetch.collected.append(available)
+        partition_fetch.size += available.size
         self.size += available.size
 
-    def replay(self, lane: PartitionFetch, batch: Batch, end: int) -> None:
+    def replay(self, partition_fetch: PartitionFetch, batch: Batch, end: int) -> None:
         """end: the virtual offset behind it."""
-        if lane.replay is None:
-            lane.replay = []
-        lane.replay.append((batch, end))
-        lane.size += len(batch.data)
+        if partition_fetch.replay is None:
+            partition_fetch.replay = []
+        partition_fetch.replay.append((batch, end))
+        partition_fetch.size += len(batch.data)
         self.size += len(batch.data)
         self.replays = True

@@ -30,7 +30,7 @@ class Available:
 
     batch: Batch
     history: History = UNSENT
-    shunned: Slot | None = None
+    avoid: Slot | None = None
 
     def __len__(self) -> int:
         return self.batch.last - self.batch.first + 1
@@ -124,7 +124,7 @@ class Window:
     it may still process what it was sent, and must not take it for acknowledged.
     """
 
-    __slots__ = ("_deliveries", "acknowledged", "committed", "end", "fetch", "held", "is_forfeited")
+    __slots__ = ("_deliveries", "acknowledged", "committed", "end", "fetch", "held", "is_fenced")
 
     def __init__(self, start: int) -> None:
         self.committed = start
@@ -132,7 +132,7 @@ class Window:
         self.held = 0
         self.fetch: Ticket | None = None
         self.acknowledged: tuple[int, int] | None = None
-        self.is_forfeited = False
+        self.is_fenced = False
         self._deliveries: SortedDict[int, Delivery] = SortedDict()
 
     def __contains__(self, offset: int) -> bool:
@@ -220,7 +220,7 @@ class Window:
 
     def forfeit(self) -> None:
         """What it was sent, or has settled, is lost; until its member begins anew, its commits are about that."""
-        self.is_forfeited = True
+        self.is_fenced = True
         self.acknowledged = None
 
     def move(self, start: int) -> None:

@@ -11,7 +11,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.writers.dead_letters import DeadLetter, DeadLetterWriter
 
 Ended: TypeAlias = Callable[[str], None]
-Bury: TypeAlias = Callable[[DeadLetterUpstream, Ended], None]
+WriteDeadLetter: TypeAlias = Callable[[DeadLetterUpstream, Ended], None]
 
 
 class DeadLetterForwarder:
@@ -21,7 +21,7 @@ class DeadLetterForwarder:
         self._topic = topic
         self._writer = writer
 
-    def bury(self, effect: DeadLetterUpstream, ended: Ended) -> None:
+    def write_dead_letter(self, effect: DeadLetterUpstream, ended: Ended) -> None:
         """`ended` is called on the event loop with why it could not be written, "" if it was."""
         source, history = effect.partition, effect.history
         about = {
@@ -39,6 +39,6 @@ class DeadLetterForwarder:
         self._writer(source.cluster).write(DeadLetter(topic, effect.batch, about, ended))
 
 
-def bury_nothing(effect: DeadLetterUpstream, _: Ended) -> None:
+def no_dead_letters(effect: DeadLetterUpstream, _: Ended) -> None:
     """For pools without dead letters, whose records come again for ever."""
     raise AssertionError(f"{effect.partition} has a dead letter, and nowhere to put it")

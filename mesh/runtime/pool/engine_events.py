@@ -53,14 +53,14 @@ class EngineEvents:
         cluster: PoolCore,
         engines: Engines,
         metrics: Metrics,
-        troubles: UpstreamHealth,
+        upstream_health: UpstreamHealth,
         now: Callable[[], float],
         carry_out: Callable[[Sequence[Effect]], None],
     ) -> None:
         self._cluster = cluster
         self._engines = engines
         self._metrics = metrics
-        self._watch = ProblemWatch(cluster.name, troubles, metrics)
+        self._watch = ProblemWatch(cluster.name, upstream_health, metrics)
         self._now = now
         self._carry_out = carry_out
 
@@ -73,7 +73,7 @@ class EngineEvents:
 
         self._carry_out(self._cluster.upstream(pool, tell, now))
 
-    def buried(self, pool: Pool, effect: DeadLetterUpstream, error: str) -> None:
+    def dead_letter_written(self, pool: Pool, effect: DeadLetterUpstream, error: str) -> None:
         """A dead letter was written, or was not."""
         source, offset, now = effect.partition, effect.batch.first, self._now()
         if error:
@@ -81,7 +81,7 @@ class EngineEvents:
         else:
             self._metrics.dead_letter(self._cluster.name, pool.group)
         self._carry_out(
-            self._cluster.upstream(pool, lambda pool: pool.inflow.dead_letter_ended(source, offset, error, now), now)
+            self._cluster.upstream(pool, lambda pool: pool.intake.dead_letter_ended(source, offset, error, now), now)
         )
 
     def left(self, group: GroupId, cluster: ClusterName) -> None:
@@ -96,14 +96,14 @@ class EngineEvents:
         match event:
             case Received(partition, batches, engine):
                 self._metrics.received(cluster, partition.topic, engine, batches)
-                pool.inflow.received(partition, batches, now, event.gap)
+                pool.intake.received(partition, batches, now, event.gap)
             case Committed(token, errors):
                 self._watch.committed(pool.group, cluster, errors)
                 pool.commits.committed(cluster, token, errors, now)
             case EndReached(partition, offset, gap):
-                pool.inflow.reached_end(partition, offset, gap)
+                pool.intake.reached_end(partition, offset, gap)
             case Reread(partition, token, batches, complete, error, log_start):
-                pool.inflow.reread(partition, token, batches, complete, error, log_start, now)
+                pool.intake.reread(partition, token, batches, complete, error, log_start, now)
             case Assigned() | Unopened() | Revoked() | Lost():
                 self._tell_of_assignment(pool, cluster, event, now)
             case HighWatermarks() | TopicsIdentified() | PositionReset() | Truncated():
@@ -119,27 +119,27 @@ class EngineEvents:
                     for item in partitions
                 ]
                 self._watch.assigned(pool.group, cluster)
-                pool.inflow.assigned(cluster, assignments, now)
+                pool.intake.assigned(cluster, assignments, now)
             case Unopened(unopened):
                 self._watch.unopened(pool.group, cluster, unopened)
-                pool.inflow.unopened(cluster, unopened.keys())
+                pool.intake.unopened(cluster, unopened.keys())
             case Revoked(sources):
-                pool.inflow.revoked(sources)
+                pool.intake.revoked(sources)
             case Lost(sources):
-                pool.inflow.lost(sources)
+                pool.intake.lost(sources)
             case _:
                 assert_never(event)
 
     def _tell_of_logs(self, pool: Pool, cluster: ClusterName, event: OfLogs, now: float) -> None:
         match event:
             case HighWatermarks(offsets):
-                pool.inflow.ends_known(offsets)
+                pool.intake.ends_known(offsets)
             case TopicsIdentified(ids):
-                pool.inflow.topics_identified(cluster, ids)
+                pool.intake.topics_identified(cluster, ids)
             case PositionReset(partition, start, reason):
-                pool.inflow.position_reset(partition, start, reason, now)
+                pool.intake.position_reset(partition, start, reason, now)
             case Truncated(partition, offset):
-                pool.inflow.truncated(partition, offset, now)
+                pool.intake.truncated(partition, offset, now)
             case _:
                 assert_never(event)
 
@@ -163,7 +163,7 @@ class EngineEvents:
                 pool.commits.group_up(cluster)
             case EngineFailed(reason, traceback):
                 self._watch.engine_failed(pool.group, cluster, reason, traceback)
-                pool.inflow.engine_failed(cluster)
+                pool.intake.engine_failed(cluster)
                 pool.commits.engine_failed(cluster)
                 self._engines.renew(pool, cluster)
             case _:

@@ -57,7 +57,7 @@ class Requests:
         self.endpoint = endpoint
         self._metrics = metrics
         self._admission = admission
-        self._steps = steps
+        self._step_loop = steps
         self._audit = AuditLog(cluster.name, metrics)
         self._served = {key: api.versions for key, api in TABLE.items()}
         self._in_work: dict[Request, _InWork] = {}
@@ -85,7 +85,7 @@ class Requests:
         """Raises ProtocolError, also for what may not be asked before the client has authenticated, or authenticated
         again. Such a request is not even decoded."""
         if request.api_key not in _AUTHENTICATION:
-            reason = connection.session.refusal(self._steps.now())
+            reason = connection.session.refusal(self._step_loop.now())
             if reason is not None and (reason, request.api_key) != ("unauthenticated", ApiKey.API_VERSIONS):
                 raise ProtocolError(reason, f"{request.api_key.name} needs an authentication first")
         message = request.decode()
@@ -98,7 +98,7 @@ class Requests:
             connection.client_host,
             request.api_version,
             request,
-            self._steps.now(),
+            self._step_loop.now(),
             time.time(),
             connection.session,
             connection.access,
@@ -108,8 +108,8 @@ class Requests:
         work, effects = begin(request.api_key, context, message)
         self._in_work[request] = _InWork(connection, work)
         for refusal in work.refusals:
-            self._audit.refused(connection, request, refusal, self._steps.now())
-        self._steps.carry_out(effects)
+            self._audit.refused(connection, request, refusal, self._step_loop.now())
+        self._step_loop.carry_out(effects)
         if self._cluster.violations > violations and not any(_answers(effect, request) for effect in effects):
             connection.abort()  # what was to answer it is closed
 
@@ -128,7 +128,7 @@ class Requests:
         else:
             self._count(work.request, result)
             self._metrics.request(
-                self._cluster.name, request.api_key.name, error_of(response), self._steps.now() - work.context.now
+                self._cluster.name, request.api_key.name, error_of(response), self._step_loop.now() - work.context.now
             )
 
     def _throttled(self, in_work: _InWork, response: ResponseMessage, result: object) -> tuple[ResponseMessage, float]:

@@ -35,7 +35,7 @@ from mesh.pool.core import PoolCore
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamPartition
 from mesh.runtime.pool.administration import Administration
-from mesh.runtime.pool.dead_letters import Bury, bury_nothing
+from mesh.runtime.pool.dead_letters import WriteDeadLetter, no_dead_letters
 from mesh.runtime.pool.engine_events import EngineEvents
 from mesh.runtime.pool.engines import EngineFactory, Engines
 from mesh.runtime.pool.reports import Reports
@@ -64,9 +64,9 @@ class PoolRuntime:
         metrics: Metrics,
         create: EngineFactory,
         refresh: Callable[[], None],
-        troubles: UpstreamHealth,
+        upstream_health: UpstreamHealth,
         administration: Administration,
-        bury: Bury = bury_nothing,
+        write_dead_letter: WriteDeadLetter = no_dead_letters,
         journal: Journal | None = None,
         security: ListenerSecurity | None = None,
         gate: Gate | None = None,
@@ -81,15 +81,17 @@ class PoolRuntime:
         self.versions = {key: (api.versions.lowest, api.versions.highest) for key, api in TABLE.items()}
         self._loop = asyncio.get_running_loop()
         self.admission = Admission(self.name, gate or Gate(Limits(), Descriptors(1 << 20)), metrics, self._loop.time)
-        self._steps = StepLoop(cluster, self._do, lambda connection: self._requests.work(connection))
-        self._requests = Requests(cluster, endpoint, metrics, self.admission, self._steps)
+        self._step_loop = StepLoop(cluster, self._do, lambda connection: self._requests.work(connection))
+        self._requests = Requests(cluster, endpoint, metrics, self.admission, self._step_loop)
         self.authenticator = Authenticator(self.name, metrics, self._requests.answer)
         self.engines = Engines(create, lambda pool, name, event: self._upstream.happened(pool, name, event))
-        self._upstream = EngineEvents(cluster, self.engines, metrics, troubles, self.now, self._steps.carry_out)
+        self._upstream = EngineEvents(
+            cluster, self.engines, metrics, upstream_health, self.now, self._step_loop.carry_out
+        )
         self._refresh = refresh
-        self._bury = bury
-        self._telling = Reports(self.name, metrics, journal)
-        self.questions = ToolQueries(administration, self._steps.carry_out)
+        self._write_dead_letter = write_dead_letter
+        self._reports = Reports(self.name, metrics, journal)
+        self.questions = ToolQueries(administration, self._step_loop.carry_out)
         self._connections: dict[ConnectionId, DownstreamConnection] = {}
         self._ids = itertools.count(1)
         self._draining = False
@@ -120,7 +122,7 @@ class PoolRuntime:
         self.admission.leave(connection)
         if connection.in_work is not None:
             self._requests.forget(connection.in_work)
-        self._steps.carry_out(self.cluster.disconnected(connection.id, self.now()))
+        self._step_loop.carry_out(self.cluster.disconnected(connection.id, self.now()))
 
     # Requests
 
@@ -134,14 +136,14 @@ class PoolRuntime:
     def work_soon(self, connection: DownstreamConnection) -> None:
         """Let a connection take up its next request, once everything that was decided before is done."""
         if not self._draining:
-            self._steps.work_soon(connection)
+            self._step_loop.work_soon(connection)
 
     def handle(self, connection: DownstreamConnection, request: Request) -> None:
         """Raises ProtocolError for what may not be asked yet, or cannot be read."""
         self._requests.handle(connection, request)
 
-    def hurry(self, request: Request) -> None:
-        self._steps.carry_out(self.cluster.hurry(request, self.now()))
+    def answer_early(self, request: Request) -> None:
+        self._step_loop.carry_out(self.cluster.answer_early(request, self.now()))
 
     # Leases
 
@@ -152,27 +154,27 @@ class PoolRuntime:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         reply: asyncio.Future[object] = self._loop.create_future()
         error, effects = self.cluster.leasing(group, lambda pool: step(pool, reply), self.now())
-        self._steps.carry_out(effects)
+        self._step_loop.carry_out(effects)
         return reply if error is ErrorCode.NONE else error
 
     def missing_topic(self, name: TopicName) -> None:
         """Look upstream again soon."""
-        self._steps.carry_out(self.cluster.missing_topic(name))
+        self._step_loop.carry_out(self.cluster.missing_topic(name))
 
     # Upstream
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
-        self._steps.carry_out(self.cluster.topics_changed(cluster, topics, self.now()))
+        self._step_loop.carry_out(self.cluster.topics_changed(cluster, topics, self.now()))
 
     # Changes, and the end
 
     def step(self, step: Callable[[PoolCore, float], Sequence[Effect]]) -> None:
         """Let an operator do a step, at this time."""
-        self._steps.carry_out(step(self.cluster, self.now()))
+        self._step_loop.carry_out(step(self.cluster, self.now()))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until a step has made it so."""
-        await self._steps.until(condition)
+        await self._step_loop.until(condition)
 
     def change_endpoint(self, endpoint: Endpoint) -> None:
         """What clients are told to come to, from the next answer on."""
@@ -201,7 +203,7 @@ class PoolRuntime:
 
         No request is taken up from now on: it could open what was just closed."""
         self._draining = True
-        self._steps.carry_out(self.cluster.drain(self.now()))
+        self._step_loop.carry_out(self.cluster.drain(self.now()))
 
     def rules_changed(self) -> None:
         """What connected clients may do is looked at again, from their next request on."""
@@ -213,7 +215,7 @@ class PoolRuntime:
         self.questions.close()
         for connection in list(self._connections.values()):
             connection.close()
-        self._steps.close()
+        self._step_loop.close()
 
     # Effects
 
@@ -231,7 +233,7 @@ class PoolRuntime:
             case DeadLetterUpstream(group):
                 pool = self.cluster.pools.get(group)
                 if pool is not None:
-                    self._bury(effect, partial(self._upstream.buried, pool, effect))
+                    self._write_dead_letter(effect, partial(self._upstream.dead_letter_written, pool, effect))
             case AskUpstream(ticket, question):
                 assert isinstance(ticket, Request)
                 self.questions.ask(ticket, question)
@@ -243,7 +245,7 @@ class PoolRuntime:
                 if connection is not None:
                     self.authenticator.carry_out(connection, effect)
             case DeliveryEvent() | Gone() | Report():
-                self._telling.tell(effect)
+                self._reports.tell(effect)
             case _:
                 self.engines.command(effect)
 

@@ -24,20 +24,20 @@ def test_an_empty_agenda_has_nothing_to_do() -> None:
 
 
 def test_a_pool_is_taken_when_its_time_has_come() -> None:
-    agenda, pool = DeadlineQueue[FakePool](), FakePool()
+    deadlines, pool = DeadlineQueue[FakePool](), FakePool()
     pool.timers.at(5.0, lambda _: None)
-    agenda.note(pool)
-    assert agenda.take(4.9) is None
-    assert agenda.take(5.0) is pool
-    assert agenda.take(5.0) is None
+    deadlines.note(pool)
+    assert deadlines.take(4.9) is None
+    assert deadlines.take(5.0) is pool
+    assert deadlines.take(5.0) is None
 
 
 def test_a_pool_that_has_ended_is_forgotten() -> None:
-    agenda, pool = DeadlineQueue[FakePool](), FakePool()
+    deadlines, pool = DeadlineQueue[FakePool](), FakePool()
     pool.timers.at(5.0, lambda _: None)
-    agenda.note(pool)
-    agenda.forget(pool)
-    assert agenda.next() is None
+    deadlines.note(pool)
+    deadlines.forget(pool)
+    assert deadlines.next() is None
 
 
 STEPS = st.lists(
@@ -52,7 +52,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 def test_nothing_is_ever_late_and_nothing_is_forgotten(steps: list[tuple[str, int, int]]) -> None:
-    agenda, now = DeadlineQueue[FakePool](), 0.0
+    deadlines, now = DeadlineQueue[FakePool](), 0.0
     pools = [FakePool() for _ in range(5)]
     timers: dict[int, list[Timer]] = {index: [] for index in range(5)}
     for kind, index, number in steps:
@@ -60,20 +60,20 @@ def test_nothing_is_ever_late_and_nothing_is_forgotten(steps: list[tuple[str, in
         match kind:
             case "at":
                 timers[index].append(pool.timers.at(now + number, lambda _: None))
-                agenda.note(pool)
+                deadlines.note(pool)
             case "cancel":
                 if timers[index]:
                     timers[index][number % len(timers[index])].cancel()
-                agenda.note(pool)
+                deadlines.note(pool)
             case _:
                 now += number
-                while (taken := agenda.take(now)) is not None:
+                while (taken := deadlines.take(now)) is not None:
                     while taken.timers.fire_next(now):
                         pass
-                    agenda.note(taken)
-        deadlines = [when for each in pools if (when := each.timers.next()) is not None]
-        planned = agenda.next()
-        if deadlines:
+                    deadlines.note(taken)
+        dues = [when for each in pools if (when := each.timers.next()) is not None]
+        planned = deadlines.next()
+        if dues:
             assert planned is not None
-            assert planned <= min(deadlines)
-        assert all(when > now or kind != "pass" for when in deadlines)
+            assert planned <= min(dues)
+        assert all(when > now or kind != "pass" for when in dues)

@@ -48,19 +48,19 @@ def die(consumer: Consumer) -> None:
 
 @pytest.mark.parametrize("cause", DEATHS)
 def test_a_death_counts_for_all_that_was_held(cause: Cause) -> None:
-    assert FIVE.given_up(Span(3, 9), UNSENT, False, "m", cause) == [(Span(3, 9), History(1, True, "m", cause))]
+    assert FIVE.after_release(Span(3, 9), UNSENT, False, "m", cause) == [(Span(3, 9), History(1, True, "m", cause))]
 
 
 def test_a_clean_leave_counts_for_the_first_record_only() -> None:
-    first, rest = FIVE.given_up(Span(3, 9), UNSENT, True, "m", Cause.LEFT)
+    first, rest = FIVE.after_release(Span(3, 9), UNSENT, True, "m", Cause.LEFT)
     assert (first[0], first[1].count, rest[0], rest[1].count) == (Span(3, 3), 1, Span(4, 9), 0)
-    assert [history.count for _, history in FIVE.given_up(Span(3, 9), UNSENT, False, "m", Cause.LEFT)] == [0]
-    assert [history.count for _, history in FIVE.given_up(Span(3, 3), UNSENT, True, "m", Cause.LEFT)] == [1]
+    assert [history.count for _, history in FIVE.after_release(Span(3, 9), UNSENT, False, "m", Cause.LEFT)] == [0]
+    assert [history.count for _, history in FIVE.after_release(Span(3, 3), UNSENT, True, "m", Cause.LEFT)] == [1]
 
 
 @pytest.mark.parametrize("cause", [Cause.SOUGHT, Cause.NEVER_FETCHED, Cause.NO_ROOM])
 def test_who_gives_up_without_having_failed_is_no_sign_of_poison(cause: Cause) -> None:
-    assert [history.count for _, history in FIVE.given_up(Span(3, 9), UNSENT, True, "m", cause)] == [0]
+    assert [history.count for _, history in FIVE.after_release(Span(3, 9), UNSENT, True, "m", cause)] == [0]
 
 
 @given(st.integers(1, 12), st.integers(0, 20), st.integers(1, 50), st.sampled_from(Cause), st.booleans())
@@ -71,7 +71,7 @@ def test_only_one_record_alone_reaches_the_limit(
     history = History(count, True)
     if redelivery.is_over(history) or (redelivery.is_suspected(history) and length > 1 and count * 2 >= limit + 2):
         return  # not reachable
-    parts = redelivery.given_up(Span(10, 9 + length), history, is_first, "m", cause)
+    parts = redelivery.after_release(Span(10, 9 + length), history, is_first, "m", cause)
     assert sum(len(span) for span, _ in parts) == length
     for span, after in parts:
         assert after.count in (count, count + 1)
@@ -146,7 +146,7 @@ def test_what_rests_is_void_when_its_partition_goes_away() -> None:
     world, consumer = begin(Redelivery(initial=5.0))
     world.consumer("other")
     die(consumer)
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     world.assign(EU)
     world.advance(10.0)
     assert counts(world) == []
@@ -181,7 +181,7 @@ class Application:
                 consumer.commit({index: consumer.positions[index] for index in self.partitions})
             self.world.check()
             while self.world.dead_letters:
-                self.world.bury()
+                self.world.write_dead_letter()
 
 
 @pytest.mark.parametrize("replay", [0, 1 << 20])
@@ -256,14 +256,14 @@ def test_who_does_not_ask_for_the_suspected_partition_goes_on() -> None:
     world, consumer = begin(Redelivery(limit=2))
     die(consumer)
     assert counts(world) == [(0, 9, 1)]
-    elsewhere, taster = world.consumer("elsewhere"), world.consumer("taster")
+    elsewhere, on_trial = world.consumer("elsewhere"), world.consumer("taster")
     for _ in range(2):
         elsewhere.fetch(partitions=[1], wait=30.0)
         world.produce(1, 3)
         assert not elsewhere.is_parked
         elsewhere.commit({1: elsewhere.positions[1]})
-    taster.fetch(partitions=[0], wait=0.0)
-    assert [value for _, _, value in taster.received] == [value_of(source(0), offset) for offset in range(5)]
+    on_trial.fetch(partitions=[0], wait=0.0)
+    assert [value for _, _, value in on_trial.received] == [value_of(source(0), offset) for offset in range(5)]
     world.check()
 
 
@@ -316,7 +316,7 @@ def test_at_a_limit_of_one_a_clean_leave_gives_nothing_up() -> None:
 # Dead letters
 
 
-def given_up(limit: int = 1) -> World:
+def after_release(limit: int = 1) -> World:
     world, consumer = begin(Redelivery(limit=limit), count=1)
     world.consumer("spare")
     for _ in range(limit - 1):
@@ -328,7 +328,7 @@ def given_up(limit: int = 1) -> World:
 
 
 def test_a_dead_letter_says_what_it_was_and_how_it_fared() -> None:
-    world = given_up(limit=3)
+    world = after_release(limit=3)
     (letter,) = world.dead_letters
     assert (letter.group, letter.partition) == (GROUP, source(0))
     assert [record.value for record in decode_records(letter.batch)] == [value_of(source(0), 0)]
@@ -337,32 +337,32 @@ def test_a_dead_letter_says_what_it_was_and_how_it_fared() -> None:
 
 
 def test_it_is_settled_when_it_was_written() -> None:
-    world = given_up()
+    world = after_release()
     world.check()
     assert not world.stored.get(source(0))
-    world.bury()
+    world.write_dead_letter()
     assert world.stored == {source(0): 1}
     assert len(world.reports(GIVEN_UP)) == 1
     world.check()
 
 
 def test_one_that_cannot_be_written_stays_and_is_tried_again() -> None:
-    world = given_up()
-    world.bury("no such topic")
+    world = after_release()
+    world.write_dead_letter("no such topic")
     assert not world.stored.get(source(0))
     world.check()
     assert [e.level for e in world.effects if isinstance(e, Report) and "dead letter" in e.event] == ["warning"]
     world.advance(5.0)
-    world.bury()
+    world.write_dead_letter()
     assert world.stored == {source(0): 1}
     assert len(world.reports("a dead letter could not be written and is tried again")) == 1
     assert len(world.reports(GIVEN_UP)) == 1
 
 
 def test_one_whose_partition_went_away_is_the_next_owners() -> None:
-    world = given_up()
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
-    world.bury()
+    world = after_release()
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
+    world.write_dead_letter()
     world.assign(EU)
     world.advance(6.0)
     assert not world.dead_letters
@@ -424,7 +424,7 @@ def test_without_a_limit_nothing_is_counted_upstream() -> None:
 
 
 def test_what_reached_the_limit_before_a_restart_is_given_up_at_once() -> None:
-    world = given_up(limit=3)
+    world = after_release(limit=3)
     assert not world.stored.get(source(0))
     again, consumer = restarted(world, PoolSettings(redelivery=Redelivery(limit=3), linger=1_000.0))
     again.produce(0)

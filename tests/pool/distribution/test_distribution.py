@@ -116,11 +116,11 @@ def test_least_loaded_passes_over_a_member_that_holds_more_than_is_usual_for_it(
     world.advance(6.0)
     behind.commit({0: behind.positions[0] - 47})
     behind.fetch(wait=30.0, partitions=[0])
-    world.do(world.cluster.hurry(quick.ticket, world.now))
+    world.do(world.cluster.answer_early(quick.ticket, world.now))
     world.produce(0, 35)
     for consumer in (behind, quick):
         consumer.fetch(wait=30.0)
-    assert not world.pool.serving.distribution.caps.is_full(world.pool.members.by_id[behind.member_id])
+    assert not world.pool.serving.distribution.window_limits.is_full(world.pool.members.by_id[behind.member_id])
     for _ in range(3):
         world.produce(1, 2)
         again([quick])
@@ -235,7 +235,7 @@ def test_equal_parts_are_parts_of_the_records_and_not_of_their_bytes() -> None:
 
     def tell(pool: Pool) -> None:
         for index, records in enumerate((large, small, small, large)):
-            pool.inflow.received(source(index), [encode_batch(0, records)], world.now)
+            pool.intake.received(source(index), [encode_batch(0, records)], world.now)
 
     world.upstream(tell)
     assert [
@@ -328,7 +328,7 @@ def test_a_cut_that_leaves_no_record_on_one_side_settles_it() -> None:
     first, second = crowd(world, 2)
     world.assign_all()
     records = [(offset, 0, None, value_of(source(0), offset), None) for offset in (0, 39)]
-    world.upstream(lambda pool: pool.inflow.received(source(0), [encode_batch(0, records)], world.now))
+    world.upstream(lambda pool: pool.intake.received(source(0), [encode_batch(0, records)], world.now))
     world.check()
     assert [value for consumer in (first, second) for _, _, value in consumer.received] == [
         value_of(source(0), 0),
@@ -394,7 +394,7 @@ def test_a_partition_that_comes_back_is_shared_by_all_who_wait() -> None:
     first, second = crowd(world, 2)
     world.produce(0, 1)
     again([first, second])
-    world.upstream(lambda pool: pool.inflow.revoked([source(0), source(1)]))
+    world.upstream(lambda pool: pool.intake.revoked([source(0), source(1)]))
     world.produce(0, 2)
     world.produce(0, 2)
     assert len(first.received) + len(second.received) == 1
@@ -426,7 +426,7 @@ def test_the_end_of_a_batch_that_holds_no_record_is_settled_when_it_is_cut_off()
     batch = batch_of(source(0), 0, 4)
     batch.last = 39
     world.assign_all()
-    world.upstream(lambda pool: pool.inflow.received(source(0), [batch], world.now))
+    world.upstream(lambda pool: pool.intake.received(source(0), [batch], world.now))
     world.check()
     first.commit({0: first.positions[0]})
     assert world.stored == {source(0): 40}

@@ -72,7 +72,7 @@ def test_what_is_kept_is_given_to_others_when_its_member_does_not_come() -> None
         run(world, [(away, 5), (other, 0)], 1)
     received = len(other.received)
     run(world, [(other, 0)], 500)
-    assert world.pool.serving.distribution.absences.size == 0
+    assert world.pool.serving.distribution.reservations.size == 0
     world.check()
     assert len(other.received) > received
     stored = sum(last - first + 1 for log in world.logs.values() for first, last in log)
@@ -113,10 +113,10 @@ def test_what_was_kept_of_partitions_that_a_member_does_not_ask_for_brings_no_di
     """librdkafka leaves out a partition whose queue is full, for a second. Records that others have gone past wait."""
     world = World()
     rests = [(world.consumer(name), rest) for name, rest in (("full", 8), ("a", 0), ("b", 3))]
-    full, absences = rests[0][0], world.pool.serving.distribution.absences
+    full, reservations = rests[0][0], world.pool.serving.distribution.reservations
     run(world, rests, 150, size=7)
     for _ in range(20):
-        while full.is_parked or not absences.size:
+        while full.is_parked or not reservations.size:
             run(world, rests, 1, size=7)
         run(world, rests[1:], 100, size=7)
         full.commit()
@@ -137,10 +137,10 @@ def test_what_was_kept_for_one_that_hangs_goes_to_others_with_what_it_holds() ->
     run(world, rests, 150, size=7)
     for _ in range(400):  # until something is kept for it that the others go past
         run(world, rests, 1, size=7)
-        if not rests[0][0].is_parked and distribution.absences.size:
+        if not rests[0][0].is_parked and distribution.reservations.size:
             break
     run(world, rests[1:], 1_000, size=7)
-    assert distribution.absences.size
+    assert distribution.reservations.size
     for _ in range(12):
         rests[0][0].heartbeat()
         run(world, rests[1:], 500, every=1_000)
@@ -155,7 +155,7 @@ def test_nobody_is_waited_for_for_long() -> None:
     member = next(each for each in world.pool.members if each.id == slow.member_id)
     run(world, [(slow, int(2_000 * LONGEST)), (other, 0)], 1_600)
     assert member.usually_away > LONGEST
-    assert world.pool.serving.distribution.absences.size == 0
+    assert world.pool.serving.distribution.reservations.size == 0
     assert PATIENCE * LONGEST <= 0.5
 
 
@@ -165,7 +165,7 @@ def test_nothing_is_kept_for_one_that_is_alone() -> None:
     run(world, [(alone, 5)], 100)
     for _ in range(50):
         run(world, [(alone, 5)], 1)
-        assert not any(partition.keepers for partition in world.pool.partitions.values())
+        assert not any(partition.reserving for partition in world.pool.partitions.values())
 
 
 def test_other_policies_keep_nothing() -> None:
@@ -174,7 +174,7 @@ def test_other_policies_keep_nothing() -> None:
         rests = [(world.consumer("a"), 5), (world.consumer("b"), 0)]
         for _ in range(50):
             run(world, rests, 1)
-            assert world.pool.serving.distribution.absences.size == 0
+            assert world.pool.serving.distribution.reservations.size == 0
 
 
 def test_what_is_kept_survives_its_member() -> None:
@@ -183,12 +183,12 @@ def test_what_is_kept_survives_its_member() -> None:
     away, other = world.consumer("away"), world.consumer("other")
     rests = [(away, 5), (other, 0)]
     run(world, rests, 300)
-    while not world.pool.serving.distribution.absences.size:
+    while not world.pool.serving.distribution.reservations.size:
         run(world, rests, 1)
     world.check()
     away.leave()
     world.check()
-    assert world.pool.serving.distribution.absences.size == 0
+    assert world.pool.serving.distribution.reservations.size == 0
     run(world, [(other, 0)], 100)
     assert not any(partition.backlog for partition in world.pool.partitions.values())
 
@@ -198,11 +198,11 @@ def test_nothing_is_kept_for_one_without_a_connection() -> None:
     away, other = world.consumer("away"), world.consumer("other")
     rests = [(away, 5), (other, 0)]
     run(world, rests, 300)
-    while not world.pool.serving.distribution.absences.size:
+    while not world.pool.serving.distribution.reservations.size:
         run(world, rests, 1)
     away.disconnect()
     world.check()
-    assert world.pool.serving.distribution.absences.size == 0
+    assert world.pool.serving.distribution.reservations.size == 0
     assert not any(partition.backlog for partition in world.pool.partitions.values()) or not other.is_parked
 
 
@@ -212,7 +212,7 @@ def test_little_is_kept_for_one() -> None:
     run(world, [(away, 5), (other, 5)], 100)
     for _ in range(20):
         run(world, [(away, 5), (other, 5)], 1, size=500)
-        assert world.pool.serving.distribution.absences.size <= 2 * MOST_BYTES
+        assert world.pool.serving.distribution.reservations.size <= 2 * MOST_BYTES
 
 
 @pytest.mark.parametrize(("records", "is_kept"), [(500, True), (20_000, False)])
@@ -223,11 +223,11 @@ def test_nothing_is_kept_of_plenty(records: int, is_kept: bool) -> None:
     away, other = world.consumer("away"), world.consumer("other")
     rests = [(away, 5), (other, 0)]
     run(world, rests, 300)
-    absences = world.pool.serving.distribution.absences
-    while away.is_parked or absences.size or not other.is_parked:
+    reservations = world.pool.serving.distribution.reservations
+    while away.is_parked or reservations.size or not other.is_parked:
         run(world, rests, 1)
     world.produce(0, records)
-    assert bool(absences.size) is is_kept
+    assert bool(reservations.size) is is_kept
     assert not other.is_parked
     world.check()
     received = len(away.received)
@@ -267,12 +267,12 @@ def test_many_that_are_away_cost_no_more_than_few() -> None:
         for _ in range(members):
             world.produce(0, 1)
         assert not any(consumer.is_parked for consumer in consumers)
-        assert not world.pool.serving.distribution.absences.size
+        assert not world.pool.serving.distribution.reservations.size
         world.produce(0, 1)
-        assert world.pool.serving.distribution.absences.size
+        assert world.pool.serving.distribution.reservations.size
         partition = world.pool.partitions[source(0)]
         batch = batch_of(source(0), partition.ledger.received, partition.ledger.received + 1)
-        return count_steps(lambda: world.upstream(lambda pool: pool.inflow.received(source(0), [batch], world.now)))
+        return count_steps(lambda: world.upstream(lambda pool: pool.intake.received(source(0), [batch], world.now)))
 
     few, many = steps(8), steps(200)
     assert many <= few * 1.3, (few, many)

@@ -21,7 +21,7 @@ def begin(members: int, settings: PoolSettings | None = None) -> tuple[Shares, l
     for consumer in consumers:
         consumer.fetch()
     distribution = world.pool.serving.distribution
-    return Shares(distribution.caps, distribution.tasting), consumers, world
+    return Shares(distribution.window_limits, distribution.quarantine), consumers, world
 
 
 def available(count: int, size: int | None = None, history: History = UNSENT) -> Available:
@@ -30,49 +30,49 @@ def available(count: int, size: int | None = None, history: History = UNSENT) ->
 
 
 def test_who_is_alone_may_have_everything() -> None:
-    portions, (alone,), world = begin(1)
+    shares, (alone,), world = begin(1)
     member = world.pool.members.by_id[alone.member_id]
-    assert portions.room(member) == NO_LIMIT
-    assert portions.most(available(1_000), member) == 1_000
-    assert portions.share(available(100, 10)) == 10
+    assert shares.room(member) == NO_LIMIT
+    assert shares.most(available(1_000), member) == 1_000
+    assert shares.share(available(100, 10)) == 10
 
 
 def test_beside_others_a_batch_is_cut_at_the_cap_and_a_run_between_its_batches() -> None:
-    portions, (one, _), world = begin(2)
+    shares, (one, _), world = begin(2)
     member = world.pool.members.by_id[one.member_id]
-    assert portions.room(member) == CAP
-    assert portions.most(available(1_000), member) == CAP
-    assert portions.most(available(100, 10), member) == 100, "of a run whole batches are taken"
+    assert shares.room(member) == CAP
+    assert shares.most(available(1_000), member) == CAP
+    assert shares.most(available(100, 10), member) == 100, "of a run whole batches are taken"
 
 
 def test_what_a_member_holds_leaves_it_less_room() -> None:
-    portions, _, world = begin(2)
+    shares, _, world = begin(2)
     world.produce(0, 4)
-    rooms = {member.in_flight: portions.room(member) for member in world.pool.members.by_id.values()}
+    rooms = {member.in_flight: shares.room(member) for member in world.pool.members.by_id.values()}
     assert rooms == {4: CAP - 4, 0: CAP}
 
 
 def test_the_share_of_a_run_is_rounded_up_and_never_nothing() -> None:
-    portions, _, _ = begin(3)
-    assert [portions.share(available(10 * count, 10)) for count in (2, 3, 4, 7)] == [1, 1, 2, 3]
+    shares, _, _ = begin(3)
+    assert [shares.share(available(10 * count, 10)) for count in (2, 3, 4, 7)] == [1, 1, 2, 3]
 
 
 def test_so_many_offsets_of_a_run_are_whole_batches() -> None:
-    portions, _, _ = begin(3)
+    shares, _, _ = begin(3)
     run = available(100, 10)
-    assert [portions.batches(run, offsets) for offsets in (1, 14, 50, 58, 300)] == [1, 1, 5, 6, 30]
-    assert portions.batches(available(100), 1) == 1
+    assert [shares.batches(run, offsets) for offsets in (1, 14, 50, 58, 300)] == [1, 1, 5, 6, 30]
+    assert shares.batches(available(100), 1) == 1
 
 
 @pytest.mark.parametrize("members", [1, 3])
 def test_an_equal_part_is_rounded_up(members: int) -> None:
-    portions, _, _ = begin(members)
-    assert [portions.part(size) for size in (0, 1, 300)] == [0, 1, 300 // members]
+    shares, _, _ = begin(members)
+    assert [shares.part(size) for size in (0, 1, 300)] == [0, 1, 300 // members]
 
 
 def test_of_what_is_suspected_half_is_given_also_to_who_is_alone() -> None:
-    portions, (alone,), world = begin(1, PoolSettings(redelivery=Redelivery(limit=3)))
+    shares, (alone,), world = begin(1, PoolSettings(redelivery=Redelivery(limit=3)))
     member = world.pool.members.by_id[alone.member_id]
     suspected = History(is_suspect=True)
-    assert [portions.most(available(count, history=suspected), member) for count in (1, 2, 9)] == [1, 1, 5]
-    assert portions.most(available(9), member) == 9
+    assert [shares.most(available(count, history=suspected), member) for count in (1, 2, 9)] == [1, 1, 5]
+    assert shares.most(available(9), member) == 9

@@ -40,7 +40,7 @@ def receive(world: World, first: int, last: int, damage: Damage) -> None:
     world.ends[partition] = last + 1
     batch = batch_of(partition, first, last)
     damage(batch)
-    world.upstream(lambda pool: pool.inflow.received(partition, [batch], world.now))
+    world.upstream(lambda pool: pool.intake.received(partition, [batch], world.now))
 
 
 def begin(settings: PoolSettings | None = None, maximum: int = MAXIMUM) -> tuple[World, Consumer]:
@@ -84,7 +84,7 @@ def test_one_that_would_be_cut_in_half_goes_on_whole_until_it_is_given_up(damage
         world.check()
     (letter,) = world.dead_letters
     assert (letter.batch.first, letter.batch.last) == (0, 9)
-    world.bury()
+    world.write_dead_letter()
     assert world.pool.partitions[source(0)].ledger.committable == 10
     assert {each.level for each in reports(world)} == {"warning"}
     world.check()
@@ -96,7 +96,7 @@ def read_again(world: World, damage: Damage | None, beyond: int = 0) -> None:
     batch = batch_of(wanted.partition, wanted.span.first, wanted.span.last + beyond)
     if damage is not None:
         damage(batch)
-    world.upstream(lambda pool: pool.inflow.reread(wanted.partition, wanted.token, (batch,), True, "", 0, world.now))
+    world.upstream(lambda pool: pool.intake.reread(wanted.partition, wanted.token, (batch,), True, "", 0, world.now))
 
 
 @DAMAGES
@@ -141,7 +141,7 @@ def test_of_a_run_only_the_damaged_batch_is_kept_whole(damage: Damage) -> None:
     batches = [batch_of(partition, first, first + 9) for first in (0, 10)]
     damage(batches[0])
     (run,) = join_runs(batches)
-    world.upstream(lambda pool: pool.inflow.received(partition, [run], world.now))
+    world.upstream(lambda pool: pool.intake.received(partition, [run], world.now))
     kept = [entry.batch for entry in world.pool.partitions[partition].backlog.values()]
     assert consumer.damaged == 1
     assert [(batch.first, batch.last) for batch in kept] == [(10, 11), (14, 19)]
@@ -153,10 +153,10 @@ def test_what_was_given_up_before_it_came_counts_against_the_batch_that_cannot_b
     world, consumer = begin()
     world.assign_all()
     partition = source(0)
-    world.pool.partitions[partition].ahead.note(Span(3, 5), History(1))
+    world.pool.partitions[partition].released_unread.note(Span(3, 5), History(1))
     batches = [batch_of(partition, first, first + 9) for first in (0, 10)]
     damage(batches[0])
-    world.upstream(lambda pool: pool.inflow.received(partition, join_runs(batches), world.now))
+    world.upstream(lambda pool: pool.intake.received(partition, join_runs(batches), world.now))
     (member,) = world.pool.members
     sent = [(each.first, each.last, each.history.count) for each in member.windows[partition]]
     rest = [

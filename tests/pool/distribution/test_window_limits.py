@@ -39,7 +39,7 @@ def produce(world: World, batches: int) -> None:
     for _ in range(batches):
         world.produce(0, 5)
     end = world.pool.partitions[source(0)].ledger.received
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): end}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): end}))
 
 
 def take(world: World, member: Consumer, fetches: int = 20) -> int:
@@ -103,7 +103,7 @@ def test_who_is_full_waits_for_those_who_may_take_what_is_left() -> None:
     world, member = beside_one_at_work(batches=1)
     world.advance(0.5)
     assert member.is_parked
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 1_000}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): 1_000}))
     world.produce(0, 5)
     world.advance(0.11)
     assert not member.is_parked, "what stands in the log counts"
@@ -126,11 +126,11 @@ def test_as_long_as_something_is_leased_it_is_held() -> None:
     world, member = world_with_member()
     produce(world, 20)
     assert lease(world, ttl=10 * PRESENCE) == 50
-    caps = world.pool.serving.distribution.caps
+    window_limits = world.pool.serving.distribution.window_limits
     world.advance(5 * PRESENCE)
-    assert caps.are_kept
+    assert window_limits.are_kept
     world.advance(20 * PRESENCE)
-    assert not caps.are_kept
+    assert not window_limits.are_kept
     take(world, member)
 
 

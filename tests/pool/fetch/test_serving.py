@@ -125,10 +125,10 @@ def test_it_is_answered_early_when_another_request_waits_behind_it() -> None:
     consumer.fetch(wait=5.0, minimum=100_000, partitions=[0])
     other.fetch(wait=5.0, partitions=[1])
     world.produce(0, 3)
-    world.do(world.cluster.hurry(consumer.ticket, world.now))
+    world.do(world.cluster.answer_early(consumer.ticket, world.now))
     assert len(consumer.received) == 3
     assert other.is_parked
-    world.do(world.cluster.hurry("nothing of that name waits", world.now))
+    world.do(world.cluster.answer_early("nothing of that name waits", world.now))
 
 
 def test_a_waiting_fetch_is_hurried_in_one_look_however_many_pools_there_are() -> None:
@@ -143,7 +143,7 @@ def test_a_waiting_fetch_is_hurried_in_one_look_however_many_pools_there_are() -
             return super().values()
 
     world.cluster._pools.by_group = Watched(world.cluster.pools)
-    world.do(world.cluster.hurry(consumer.ticket, world.now))
+    world.do(world.cluster.answer_early(consumer.ticket, world.now))
     assert not consumer.is_parked
     assert not looked
 
@@ -233,7 +233,7 @@ def test_it_is_one_more_while_a_rebalance_upstream_has_taken_the_partition() -> 
     consumer = world.consumer()
     consumer.fetch(wait=0.0)
     world.assign_all()
-    world.upstream(lambda pool: pool.inflow.revoked([source(0)]))
+    world.upstream(lambda pool: pool.intake.revoked([source(0)]))
     assert more_is_to_come(consumer)
     world.assign(EU, resumed=True)
     assert not more_is_to_come(consumer)
@@ -244,9 +244,9 @@ def test_it_is_one_more_until_the_upstream_log_was_read_to_its_end() -> None:
     consumer = world.consumer()
     world.produce(0, 3)
     consumer.fetch()
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 5}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): 5}))
     assert more_is_to_come(consumer)
-    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 5))
+    world.upstream(lambda pool: pool.intake.reached_end(source(0), 5))
     assert not more_is_to_come(consumer), "what was behind it has no records"
 
 

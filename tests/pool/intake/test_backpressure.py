@@ -23,9 +23,9 @@ class Bench:
         self.effects: list[Effect] = []
         self.shared = shared or MemoryBudget(1 << 30)
         settings = PoolSettings(partition_budget=partition, pool_budget=pool)
-        self.demand = Backpressure(GROUP, settings, self.shared, self.effects)
-        self.demand.add_cluster(EU)
-        self.demand.add_cluster(US)
+        self.backpressure = Backpressure(GROUP, settings, self.shared, self.effects)
+        self.backpressure.add_cluster(EU)
+        self.backpressure.add_cluster(US)
         self.partitions = [Partition(source(index)) for index in range(4)]
 
     def backlog(self, *sizes: int, hungry: bool = False, kept: int = 0) -> list[Effect]:
@@ -37,7 +37,7 @@ class Bench:
                 touched.append(partition)
         self.effects.clear()
         total = sum(partition.backlog_bytes for partition in self.partitions)
-        self.demand.update(touched, total, kept, hungry)
+        self.backpressure.update(touched, total, kept, hungry)
         return self.effects[:]
 
 
@@ -94,14 +94,14 @@ def test_what_all_pools_keep_is_bounded_together() -> None:
 def test_what_was_sent_and_is_kept_for_replays_counts_in_what_all_pools_keep() -> None:
     bench = Bench(shared=MemoryBudget(150))
     assert bench.backlog(10, kept=140) == STOP
-    bench.demand.close()
+    bench.backpressure.close()
     assert bench.shared.used == 0
 
 
 def test_a_new_assignment_has_no_paused_partition() -> None:
     bench = Bench()
     bench.backlog(100, hungry=True)
-    bench.demand.forget(bench.partitions[0])
+    bench.backpressure.forget(bench.partitions[0])
     assert bench.backlog(101, hungry=True) == [PauseUpstream(GROUP, source(0))]
 
 
@@ -165,7 +165,7 @@ def test_a_paused_partition_whose_offsets_begin_anew_is_read_again() -> None:
     while world.is_consumed(0):
         world.produce(0, 10)
     assert source(0) in world.upstreams[GROUP].paused
-    world.upstream(lambda pool: pool.inflow.position_reset(source(0), 0, "made anew", world.now))
+    world.upstream(lambda pool: pool.intake.position_reset(source(0), 0, "made anew", world.now))
     assert source(0) not in world.upstreams[GROUP].paused
     world.check()
 
@@ -193,7 +193,7 @@ def test_a_partition_that_comes_back_unpaused_is_paused_again_while_it_is_full()
     while world.is_consumed(0):
         world.produce(0, 10)
     assert source(0) in world.upstreams[GROUP].paused
-    world.upstream(lambda pool: pool.inflow.revoked([source(0), source(1)]))
+    world.upstream(lambda pool: pool.intake.revoked([source(0), source(1)]))
     world.assign(EU, resumed=True)
     assert source(0) in world.upstreams[GROUP].paused
     world.check()

@@ -40,13 +40,13 @@ def test_nothing_is_given_any_more_and_what_is_held_can_be_committed() -> None:
     consumer.fetch(partitions=[0], wait=0.5)
     world.advance(1.0)
     assert len(consumer.received) == 10
-    assert world.cluster.duty(GROUP) == (DrainState.DRAINING, 10)
+    assert world.cluster.drain_state(GROUP) == (DrainState.DRAINING, 10)
     assert not left(world)
     assert ConsumeUpstream(GROUP, EU, False) in world.effects
     ticket = consumer.commit({0: consumer.positions[0]})
     assert errors(world, ticket) == {ErrorCode.NONE}
     assert world.stored == {source(0): 10}
-    assert world.cluster.duty(GROUP) == (DrainState.DRAINED, 0)
+    assert world.cluster.drain_state(GROUP) == (DrainState.DRAINED, 0)
     assert len(left(world)) == 1
     world.check()
 
@@ -66,7 +66,7 @@ def test_what_is_held_when_the_time_is_over_is_forfeited_and_told() -> None:
     consumer.commit({0: consumer.positions[0] - 4})
     drain(world)
     world.advance(GRACE)
-    assert world.cluster.duty(GROUP) == (DrainState.DRAINED, 0)
+    assert world.cluster.drain_state(GROUP) == (DrainState.DRAINED, 0)
     assert world.stored == {source(0): 6}
     (report,) = world.reports("a pool is drained")
     assert (report.level, report.fields["in_flight"]) == ("warning", 4)
@@ -96,7 +96,7 @@ def test_one_that_is_cancelled_before_it_left_goes_on_at_once() -> None:
     consumer.fetch(partitions=[0], wait=100.0)
     world.do(world.cluster.serve_again(GROUP, world.now))
     assert len(consumer.received) == 20
-    assert world.cluster.duty(GROUP) == (DrainState.SERVING, 20)
+    assert world.cluster.drain_state(GROUP) == (DrainState.SERVING, 20)
     assert EU not in world.upstreams[GROUP].idle
     world.advance(GRACE)
     assert not left(world)
@@ -115,7 +115,7 @@ def test_a_group_that_is_drained_gets_nothing_here_when_its_members_come_back() 
     before = len(world.effects)
     again = world.consumer("again")
     again.fetch(partitions=[0], wait=100.0)
-    assert world.cluster.duty(GROUP) == (DrainState.DRAINED, 0)
+    assert world.cluster.drain_state(GROUP) == (DrainState.DRAINED, 0)
     assert not any(isinstance(effect, SubscribeUpstream) for effect in world.effects[before:])
     world.do(world.cluster.serve_again(GROUP, world.now))
     assert any(isinstance(effect, SubscribeUpstream) for effect in world.effects[before:])

@@ -28,7 +28,7 @@ def waiting(end: int = 5, assigned: bool = True) -> tuple[World, Consumer]:
     consumer.fetch(wait=0.5)
     if assigned:
         world.assign_all()
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): end}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): end}))
     return world, consumer
 
 
@@ -58,7 +58,7 @@ def test_it_is_told_when_it_is_over() -> None:
     world.produce(0, 5)
     wait(world, consumer, 2 * STALLED)
     assert (len(world.reports(TOLD)), len(world.reports(OVER))) == (1, 1)
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 9}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): 9}))
     wait(world, consumer, 2 * STALLED)
     assert len(world.reports(TOLD)) == 2
 
@@ -80,7 +80,7 @@ def test_an_assignment_that_does_not_come() -> None:
 
 def test_a_rebalance_that_does_not_end() -> None:
     world, consumer = waiting(end=0)
-    world.upstream(lambda pool: pool.inflow.revoked([source(1)]))
+    world.upstream(lambda pool: pool.intake.revoked([source(1)]))
     wait(world, consumer, 2 * STALLED)
     (told,) = world.reports(TOLD)
     assert (told.fields["partition"], told.fields["standing"]) == (str(source(1)), "suspended")
@@ -95,7 +95,7 @@ def test_who_does_not_ask_does_not_wait(end: int) -> None:
 
 def test_another_processs_partition_is_no_stall() -> None:
     world, consumer = waiting()
-    world.upstream(lambda pool: pool.inflow.assigned(EU, [], world.now))
+    world.upstream(lambda pool: pool.intake.assigned(EU, [], world.now))
     wait(world, consumer, 2 * STALLED)
     assert not world.reports(TOLD)
 
@@ -112,12 +112,12 @@ def test_what_cannot_be_opened_is_told_elsewhere_and_may_have_more() -> None:
     world = World(assigned=False)
     consumer = world.consumer("a")
     consumer.fetch(wait=0.5)
-    world.upstream(lambda pool: pool.inflow.unopened(EU, [source(0)]))
+    world.upstream(lambda pool: pool.intake.unopened(EU, [source(0)]))
     world.assign(EU, indexes=[1])
     wait(world, consumer, 2 * STALLED)
     assert str(source(0)) not in {told.fields["partition"] for told in world.reports(TOLD)}
     partition = world.pool.partitions[source(0)]
     assert partition.has_more
     assert "partition cannot be opened" in (reason(world) or "")
-    world.upstream(lambda pool: pool.inflow.unopened(EU, []))
+    world.upstream(lambda pool: pool.intake.unopened(EU, []))
     assert not partition.has_more

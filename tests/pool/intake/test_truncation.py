@@ -27,7 +27,7 @@ def truncate(world: World, offset: int) -> None:
     world.ends[HERE] = min(world.ends.get(HERE, 0), offset)
     world.logs[HERE] = [(first, min(last, offset - 1)) for first, last in world.logs.get(HERE, []) if first < offset]
     world.may_move_back.add(HERE)
-    world.upstream(lambda pool: pool.inflow.truncated(HERE, offset, world.now))
+    world.upstream(lambda pool: pool.intake.truncated(HERE, offset, world.now))
     world.check()
 
 
@@ -35,7 +35,7 @@ def receive(world: World, first: int, last: int) -> None:
     world.logs.setdefault(HERE, []).append((first, last))
     world.ends[HERE] = last + 1
     batch = batch_of(HERE, first, last)
-    world.upstream(lambda pool: pool.inflow.received(HERE, [batch], world.now, Gap.EMPTY))
+    world.upstream(lambda pool: pool.intake.received(HERE, [batch], world.now, Gap.EMPTY))
     world.check()
 
 
@@ -153,7 +153,7 @@ def test_what_is_being_read_again_is_asked_for_once_more() -> None:
     (before,) = world.pending_rereads
     truncate(world, 6)
     old = batch_of(HERE, 0, 9)
-    world.upstream(lambda pool: pool.inflow.reread(HERE, before.token, (old,), True, "", 0, world.now))
+    world.upstream(lambda pool: pool.intake.reread(HERE, before.token, (old,), True, "", 0, world.now))
     assert values(second) == [], "of a log that is not there any more"
     world.pending_rereads.remove(before)
     (again,) = world.pending_rereads
@@ -179,7 +179,7 @@ def test_nothing_is_told_where_nothing_was_known_from_the_cut_on() -> None:
     world.produce(0, 10)
     consumer.fetch(partitions=[0], wait=0.0)
     truncate(world, 10)
-    world.upstream(lambda pool: pool.inflow.truncated(source(3), 0, world.now))
+    world.upstream(lambda pool: pool.intake.truncated(source(3), 0, world.now))
     assert not [each for each in world.effects if isinstance(each, Report) and "truncated" in each.event]
     assert values(consumer) == [int(value_of(HERE, each).rpartition(b"@")[2]) for each in range(10)]
 
@@ -188,7 +188,7 @@ def test_a_partition_that_is_being_moved_is_cut_and_waits() -> None:
     world = World()
     consumer = world.consumer()
     world.produce(0, 10)
-    world.upstream(lambda pool: pool.inflow.revoked([HERE]))
+    world.upstream(lambda pool: pool.intake.revoked([HERE]))
     consumer.fetch(partitions=[0], wait=30.0)
     truncate(world, 6)
     assert values(consumer) == []

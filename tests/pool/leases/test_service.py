@@ -44,7 +44,7 @@ def world_of(ends: int = 100, settings: PoolSettings | None = None, auto_store: 
 
 
 def grow(world: World, end: int) -> None:
-    world.upstream(lambda pool: pool.inflow.ends_known({source(index): end for index in range(4)}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(index): end for index in range(4)}))
 
 
 def ask(world: World, step: object, kind: type[Kind]) -> Kind:
@@ -279,11 +279,11 @@ def test_a_request_waits_until_every_cluster_has_assigned_its_partitions() -> No
     wanted = LeaseRequest(id=LeaseId("a"), holder=SPARK, topics=(ORDERS,), most=100, ttl=60.0, wait=5.0)
     ticket = send(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now))
     world.assign(EU)
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 10}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): 10}))
     world.advance(2.0)
     assert ticket not in world.answers
     world.assign(US)
-    world.upstream(lambda pool: pool.inflow.ends_known({source(2): 10}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(2): 10}))
     world.advance(1.0)
     assert shown(world.answer(ticket, LeaseGranted).ranges) == [(0, 0, 9), (2, 0, 9)]
 
@@ -519,7 +519,7 @@ def test_an_acknowledgement_that_comes_first_makes_the_pool_join() -> None:
 def test_a_partition_that_goes_elsewhere_takes_its_part_of_a_lease_with_it() -> None:
     world = world_of(ends=10)
     ranges = lease(world, "a")
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     settled = acknowledge(world, "a", ranges)
     assert shown(settled.absent) == [(0, 0, 9)]
     assert shown(settled.done) == ranges[1:]

@@ -163,7 +163,7 @@ def test_a_commit_whose_partitions_have_all_moved_away_is_answered_in_that_step(
     """By the classic protocol clients join again for that answer, by the other for that of their heartbeat."""
     world, consumer = begin(protocol=protocol)
     ticket = consumer.commit({0: consumer.positions[0]})
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     assert errors(world, ticket) == {0: moved}
     assert world.pool.commits.waiting == 0
     assert consumer.heartbeat() is then
@@ -202,7 +202,7 @@ def test_a_member_that_is_to_join_again_may_leave() -> None:
 
 def test_a_member_is_told_also_when_the_partition_is_back_already() -> None:
     world, consumer = begin(store=True)
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     world.assign(EU)
     assert errors(world, consumer.commit({0: consumer.positions[0]})) == {0: MOVED}
     world.produce(0)
@@ -220,7 +220,7 @@ def test_a_member_is_told_that_what_it_has_committed_was_not_stored_before_it_mo
     ticket = consumer.commit(position)
     world.advance(3.0)
     assert errors(world, ticket) == {0: LATER}
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     assert errors(world, consumer.commit(position)) == {0: MOVED}
 
 
@@ -233,7 +233,7 @@ def test_a_member_that_lost_nothing_is_told_nothing() -> None:
 
 def test_a_partition_that_is_suspended_and_comes_back_is_stored_then() -> None:
     world, consumer = begin()
-    world.upstream(lambda pool: pool.inflow.revoked([source(0), source(1)]))
+    world.upstream(lambda pool: pool.intake.revoked([source(0), source(1)]))
     ticket = consumer.commit({0: consumer.positions[0]})
     assert not world.pending_stores
     world.assign(EU, resumed=True)
@@ -244,7 +244,7 @@ def test_a_partition_that_is_suspended_and_comes_back_is_stored_then() -> None:
 def test_a_commit_under_way_when_its_partition_is_lost_does_not_count_for_the_next_assignment() -> None:
     world, consumer = begin()
     consumer.commit({0: consumer.positions[0]})
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     world.assign(EU)
     world.store()
     assert world.pool.partitions[source(0)].ledger.stored.offset == 0

@@ -199,7 +199,7 @@ def test_a_reread_that_ends_during_a_rebalance_counts() -> None:
     consumer.leave()
     world.produce(1, 1)
     other = world.consumer("other")
-    world.upstream(lambda pool: pool.inflow.revoked([source(0), source(1)]))
+    world.upstream(lambda pool: pool.intake.revoked([source(0), source(1)]))
     world.reread()
     world.assign(EU, resumed=True)
     other.fetch(partitions=[0])
@@ -211,7 +211,7 @@ def test_an_answer_to_a_reread_that_is_void_is_not_taken_for_the_next_ones() -> 
     world, consumer = begin(replay=0)
     rewind(consumer, 5)
     consumer.fetch(partitions=[0], wait=30.0)
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     world.assign(EU)
     world.produce(0)
     before = consumer.received[-5:]
@@ -219,7 +219,7 @@ def test_an_answer_to_a_reread_that_is_void_is_not_taken_for_the_next_ones() -> 
     consumer.fetch(partitions=[0], wait=30.0)
     first, second = world.pending_rereads
     assert first.span == second.span
-    world.upstream(lambda pool: pool.inflow.reread(source(0), first.token, (), True, "", 0, world.now))
+    world.upstream(lambda pool: pool.intake.reread(source(0), first.token, (), True, "", 0, world.now))
     assert not consumer.received, "all of it would have been taken for gone"
     world.pending_rereads.pop(0)
     world.reread()
@@ -283,7 +283,7 @@ def test_the_parts_of_an_answer_are_put_together() -> None:
     world.pending_rereads.clear()
     for first, last in ((0, 1), (2, 4)):
         batch = batch_of(source(0), first, last)
-        world.upstream(lambda pool: pool.inflow.reread(source(0), wanted.token, (batch,), last == 4, "", 0, world.now))  # noqa: B023
+        world.upstream(lambda pool: pool.intake.reread(source(0), wanted.token, (batch,), last == 4, "", 0, world.now))  # noqa: B023
     assert consumer.received == expected
 
 
@@ -296,7 +296,7 @@ def test_what_an_error_left_out_is_asked_for_again() -> None:
     other.fetch(partitions=[0], wait=30.0)
     batch = batch_of(source(0), 0, 1)
     world.upstream(
-        lambda pool: pool.inflow.reread(source(0), wanted.token, (batch,), True, "broker away", 0, world.now)
+        lambda pool: pool.intake.reread(source(0), wanted.token, (batch,), True, "broker away", 0, world.now)
     )
     assert len(other.received) == 2
     other.fetch(partitions=[0], wait=30.0)
@@ -338,7 +338,7 @@ def test_what_was_settled_while_a_reread_rests_is_not_read_again() -> None:
 def test_a_replay_that_is_asked_for_during_a_rebalance_is_read_again_after_it() -> None:
     world, consumer = begin(replay=0)
     expected = rewind(consumer, 5)
-    world.upstream(lambda pool: pool.inflow.revoked([source(0), source(1)]))
+    world.upstream(lambda pool: pool.intake.revoked([source(0), source(1)]))
     consumer.fetch(partitions=[0], wait=30.0)
     assert not world.pending_rereads
     world.assign(EU, resumed=True)
@@ -383,7 +383,7 @@ def leave_and_come_back(world: World) -> None:
 
 
 def renew_the_engine(world: World) -> None:
-    world.upstream(lambda pool: pool.inflow.engine_failed(EU))
+    world.upstream(lambda pool: pool.intake.engine_failed(EU))
 
 
 @pytest.mark.parametrize("end", [drain_and_serve_again, leave_and_come_back, renew_the_engine])

@@ -52,7 +52,7 @@ def begin_anew(world: World, *indexes: int, start: int = 0) -> None:
         world.upstreams[GROUP].metadata.pop(source(index), None)
         world.ends[source(index)] = start
         world.logs.pop(source(index), None)
-        world.upstream(lambda pool, index=index: pool.inflow.position_reset(source(index), start, "anew", world.now))
+        world.upstream(lambda pool, index=index: pool.intake.position_reset(source(index), start, "anew", world.now))
     if not any(world.topic_ids.values()):
         identify(world, "")
 
@@ -77,7 +77,7 @@ def test_nothing_is_leased_of_a_log_that_began_anew_until_its_end_is_known() -> 
 def test_nothing_is_leased_beyond_where_the_log_parts_until_its_end_is_known() -> None:
     world = world_of(ends=100)
     lease(world, "a", most=400)
-    world.upstream(lambda pool: pool.inflow.truncated(source(0), 60, world.now))
+    world.upstream(lambda pool: pool.intake.truncated(source(0), 60, world.now))
     wanted = request("b", most=400)
     granted = ask(world, lambda pool, ticket: pool.lease(ticket, wanted, world.now), LeaseGranted)
     assert all(each.span.last < 60 for each in granted.ranges if each.partition == source(0))
@@ -102,7 +102,7 @@ def test_what_was_leased_of_a_log_that_began_anew_is_lost(settle: Settle, ended:
     if ended:
         release(world, "a")
     begin_anew(world, 0)
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 50}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): 50}))
     settled = settle(world, "a", ranges)
     assert shown(settled.lost) == ranges[:1]
     assert shown(settled.done) == ranges[1:]
@@ -116,7 +116,7 @@ def test_what_members_acknowledge_of_the_new_log_is_not_what_was_leased_of_the_o
     world = world_of(ends=10)
     ranges = lease(world, "a")
     begin_anew(world, 0)
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 10}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): 10}))
     consumer = world.consumer()
     consumer.fetch(partitions=[0])
     world.produce(0, 10)
@@ -129,7 +129,7 @@ def test_what_a_lease_has_of_the_new_log_it_acknowledges() -> None:
     world = world_of(ends=10)
     lease(world, "a")
     begin_anew(world, 0)
-    world.upstream(lambda pool: pool.inflow.ends_known({source(0): 5}))
+    world.upstream(lambda pool: pool.intake.ends_known({source(0): 5}))
     ranges = lease(world, "b", completed="a")
     assert ranges == [(0, 0, 4)]
     assert shown(acknowledge(world, "b", ranges).done) == ranges
@@ -143,7 +143,7 @@ def test_what_was_leased_above_where_the_log_parts_is_lost(settle: Settle, ended
     ranges = lease(world, "a", most=400)
     if ended:
         release(world, "a")
-    world.upstream(lambda pool: pool.inflow.truncated(source(0), 60, world.now))
+    world.upstream(lambda pool: pool.intake.truncated(source(0), 60, world.now))
     grow(world, 100)
     settled = settle(world, "a", ranges)
     assert shown(settled.lost) == [(0, 60, 99)]
@@ -153,7 +153,7 @@ def test_what_was_leased_above_where_the_log_parts_is_lost(settle: Settle, ended
 
 def test_nothing_is_leased_beyond_a_truncation_though_nothing_was_known_there() -> None:
     world = world_of(ends=100)
-    world.upstream(lambda pool: pool.inflow.truncated(source(0), 60, world.now))
+    world.upstream(lambda pool: pool.intake.truncated(source(0), 60, world.now))
     assert lease(world, "a")[0] == (0, 0, 59)
 
 
@@ -161,10 +161,10 @@ def test_what_a_lease_had_before_the_partition_was_away_is_lost_where_the_log_pa
     world = world_of(ends=100)
     ranges = lease(world, "a", most=400)
     release(world, "a")
-    world.upstream(lambda pool: pool.inflow.lost([source(0), source(1)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0), source(1)]))
     world.upstreams[GROUP].metadata.clear()
     world.assign(EU)
-    world.upstream(lambda pool: pool.inflow.truncated(source(0), 60, world.now))
+    world.upstream(lambda pool: pool.intake.truncated(source(0), 60, world.now))
     grow(world, 100)
     assert shown(acknowledge(world, "a", ranges).lost) == [(0, 60, 99)]
 
@@ -192,7 +192,7 @@ def test_a_lease_that_is_known_takes_nothing_that_it_does_not_hold() -> None:
 def test_what_went_to_another_process_and_came_back_without_the_lease_may_be_claimed_all_the_same() -> None:
     world = world_of(ends=10)
     ranges = lease(world, "a")
-    world.upstream(lambda pool: pool.inflow.lost([source(0)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
     world.upstreams[GROUP].metadata[source(0)] = ""  # the lease has expired there
     world.assign(EU)
     grow(world, 10)
@@ -213,7 +213,7 @@ def with_ids(topic_id: str | None, ends: int = 10) -> World:
 
 
 def identify(world: World, topic_id: str) -> None:
-    world.upstream(lambda pool: pool.inflow.topics_identified(EU, {ORDERS: topic_id}))
+    world.upstream(lambda pool: pool.intake.topics_identified(EU, {ORDERS: topic_id}))
 
 
 def settled(world: World, id: str, verb: str, topic_id: str | None) -> LeaseSettled:
@@ -263,7 +263,7 @@ def test_an_old_id_makes_nothing_lost_of_a_lease_that_is_known(verb: str) -> Non
 def test_a_partition_that_was_away_is_compared_by_the_id_that_it_had() -> None:
     world = with_ids(OLD)
     ranges = lease(world, "a", most=40)
-    world.upstream(lambda pool: pool.inflow.lost([source(0), source(1)]))
+    world.upstream(lambda pool: pool.intake.lost([source(0), source(1)]))
     world.stored.clear()
     world.upstreams[GROUP].metadata.clear()
     identify(world, NEW)
@@ -322,7 +322,7 @@ def test_a_request_that_waits_does_so_until_the_topics_have_ids() -> None:
     world.advance(0.5)
     assert not {ticket, looked} & world.answers.keys()
     for cluster in (EU, US):
-        world.upstream(lambda pool, cluster=cluster: pool.inflow.topics_identified(cluster, {ORDERS: NEW}))
+        world.upstream(lambda pool, cluster=cluster: pool.intake.topics_identified(cluster, {ORDERS: NEW}))
     world.advance(0.2)
     assert {each.topic_id for each in world.answer(ticket, LeaseGranted).ranges} == {NEW}
     assert len(world.answer(looked, LeaseBacklog).partitions) == 4
@@ -338,7 +338,7 @@ def test_nobody_waits_long_for_an_id_that_is_not_told() -> None:
 
 def test_what_an_engine_has_told_ends_with_it() -> None:
     world = with_ids(OLD)
-    world.upstream(lambda pool: pool.inflow.engine_failed(EU))
+    world.upstream(lambda pool: pool.intake.engine_failed(EU))
     world.topic_ids = {}
     world.assign(EU)
     grow(world, 10)
@@ -378,7 +378,7 @@ def test_what_is_stored_can_be_read_when_a_lease_begins_with_offsets_without_a_r
     world = world_of(ends=20)
     lease(world, "a", most=20)
     world.consumer().fetch(wait=5.0)
-    world.upstream(lambda pool: pool.inflow.reached_end(source(0), 3, Gap.EMPTY))
+    world.upstream(lambda pool: pool.intake.reached_end(source(0), 3, Gap.EMPTY))
     assert world.pool.partitions[source(0)].ledger.committable == 3
     acknowledge(world, "a", [(0, 4, 4)])
     stored = world.upstreams[GROUP].committed(source(0))

@@ -43,17 +43,17 @@ def test_each_offset_is_there_once_and_the_worst_of_it_counts(steps: list[tuple[
         elif what == "take":
             taken = ahead.take([span])
             assert [each for part, _ in taken for each in offsets(part)] == list(offsets(span))
-            assert all(model[each] == fared for part, fared in taken for each in offsets(part))
+            assert all(model[each] == history_of for part, history_of in taken for each in offsets(part))
             model |= dict.fromkeys(offsets(span), UNSENT)
         else:
             ahead.forget_below(span.first)
             model |= dict.fromkeys(range(span.first), UNSENT)
         known = list(ahead)
         assert all(one.last < other.first for (one, _), (other, _) in itertools.pairwise(known))
-        assert {each: fared for span, fared in known for each in offsets(span)} == {
-            each: fared for each, fared in model.items() if fared != UNSENT
+        assert {each: history_of for span, history_of in known for each in offsets(span)} == {
+            each: history_of for each, history_of in model.items() if history_of != UNSENT
         }
-        assert ahead.highest == max((each for each, fared in model.items() if fared != UNSENT), default=-1)
+        assert ahead.highest == max((each for each, history_of in model.items() if history_of != UNSENT), default=-1)
 
 
 def test_what_a_restored_lease_holds_comes_once_when_it_ends_and_its_count_lasts() -> None:
@@ -68,9 +68,9 @@ def test_what_a_restored_lease_holds_comes_once_when_it_ends_and_its_count_lasts
     world.assign_all()
     partition = world.pool.partitions[place]
     assert [(each.span, each.history.count) for each in partition.leased.values()] == [(Span(4, 6), 1)]
-    assert [(span, history.count) for span, history in partition.ahead] == [(Span(7, 9), 1)]
+    assert [(span, history.count) for span, history in partition.released_unread] == [(Span(7, 9), 1)]
     ask(world, lambda pool, ticket: pool.leases.release(ticket, LeaseId("lease"), SPARK, world.now), LeaseSettled)
-    assert sum(len(span) for span, _ in partition.ahead) == 6
+    assert sum(len(span) for span, _ in partition.released_unread) == 6
     consumer = world.consumer()
     consumer.fetch(partitions=[0])
     world.produce(0, 10)

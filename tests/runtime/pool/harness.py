@@ -303,8 +303,8 @@ class Bench:
         self.refreshed = 0
         self.dead_letters: list[tuple[DeadLetterUpstream, Ended]] = []
         self.metrics = Metrics()
-        self.troubles = UpstreamHealth((EU, US), asyncio.get_running_loop().time)
-        self.metrics.add_collector(self.troubles.samples)
+        self.upstream_health = UpstreamHealth((EU, US), asyncio.get_running_loop().time)
+        self.metrics.add_collector(self.upstream_health.samples)
         self.gate = Gate(
             limits or Limits(request_rate=1 << 40, request_rate_per_address=1 << 40), Descriptors(descriptors), memory
         )
@@ -314,7 +314,7 @@ class Bench:
             self.metrics,
             lambda *arguments: self.create(*arguments),
             self._refresh,
-            self.troubles,
+            self.upstream_health,
             FakeAdministration(),
             self._bury,
             gate=self.gate,

@@ -156,7 +156,7 @@ async def test_a_group_that_refuses_us_leaves_the_cluster_up() -> None:
         assert set(bench.metric("kafka_mesh_upstream_trouble_seconds")) == {("us", trouble.value)}
         assert bench.metric("kafka_mesh_upstream_up")["us",] == 1
         us.deliver(GroupUp())
-        assert bench.troubles.described() == []
+        assert bench.upstream_health.described() == []
 
 
 @in_fake_time
@@ -244,7 +244,7 @@ async def test_an_engine_that_failed_is_made_anew_and_told_what_the_older_one_wa
     with capture_logs() as logs:
         newer.assign()
         await asyncio.sleep(SETTLED)
-        bench.troubles.remind()
+        bench.upstream_health.remind()
     assert "an engine works again" in [entry["event"] for entry in logs]
     fetch = peer.fetch(peer.positions(), max_wait=5_000)
     newer.produce(0, first=0, count=3)
@@ -295,7 +295,7 @@ async def test_nothing_is_made_for_a_pool_that_left_while_its_engine_rested() ->
     await asyncio.sleep(120)
     assert len(bench.engines) == count
     assert len(bench.server.engines) == 0
-    assert bench.troubles.described() == []
+    assert bench.upstream_health.described() == []
 
 
 # What is assigned and cannot be opened
@@ -320,10 +320,10 @@ async def test_what_cannot_be_opened_is_named_when_that_lasts_and_once_for_each_
         engine.assign([])
         assert bench.metric("kafka_mesh_unopened_partitions") == {("eu", "shop"): 2, ("us", "shop"): 0}
         assert standings() == ["unopened", "unopened"]
-        assert bench.troubles.described() == []
+        assert bench.upstream_health.described() == []
         for told in (unopened(0, 1), unopened(0, 1), unopened(1)):
             engine.deliver(told)
-        (described,) = bench.troubles.described()
+        (described,) = bench.upstream_health.described()
         assert (described["trouble"], described["reason"]) == ("unreadable", "eu/orders-1: no leader")
         engine.assign([0])
         assert bench.metric("kafka_mesh_unopened_partitions")["eu", "shop"] == 1
@@ -331,9 +331,9 @@ async def test_what_cannot_be_opened_is_named_when_that_lasts_and_once_for_each_
         engine.deliver(unopened())
         engine.assign([0, 1])
         assert bench.metric("kafka_mesh_unopened_partitions")["eu", "shop"] == 0
-        assert bench.troubles.described() == []
+        assert bench.upstream_health.described() == []
         await asyncio.sleep(SETTLED)
-        bench.troubles.remind()
+        bench.upstream_health.remind()
     told_of = [each.get("reason", each["event"]) for each in logs if each.get("trouble")]
     assert told_of == [
         "eu/orders-0: no leader; eu/orders-1: no leader",
@@ -348,11 +348,11 @@ async def test_what_may_not_be_opened_is_another_trouble_than_what_has_no_leader
     await consuming(bench)
     engine = bench.engine(EU)
     engine.deliver(unopened(0, trouble=UpstreamProblem.NOT_AUTHORIZED))
-    assert [each["trouble"] for each in bench.troubles.described()] == ["not_authorized"]
+    assert [each["trouble"] for each in bench.upstream_health.described()] == ["not_authorized"]
     engine.deliver(unopened(0))
-    assert [each["trouble"] for each in bench.troubles.described()] == ["unreadable"]
+    assert [each["trouble"] for each in bench.upstream_health.described()] == ["unreadable"]
     engine.deliver(EngineFailed("bug", ""))
-    assert [each["trouble"] for each in bench.troubles.described()] == ["engine_failed"]
+    assert [each["trouble"] for each in bench.upstream_health.described()] == ["engine_failed"]
     assert bench.metric("kafka_mesh_unopened_partitions")["eu", "shop"] == 0
 
 
@@ -363,7 +363,7 @@ async def test_the_first_of_many_that_cannot_be_opened_stand_for_all() -> None:
     many = [UpstreamPartition(EU, TopicName("orders"), number) for number in range(1_000)]
     why = Unopenable("no leader", UpstreamProblem.UNREADABLE, lasts=True)
     bench.engine(EU).deliver(Unopened(dict.fromkeys(many, why)))
-    (described,) = bench.troubles.described()
+    (described,) = bench.upstream_health.described()
     assert str(described["reason"]).endswith("eu/orders-4: no leader; and 995 partitions more")
 
 
@@ -388,14 +388,14 @@ async def test_upstream_commits_that_fail_are_told_once_and_the_member_is_told_t
             await asyncio.sleep(0.25)
         (topic,) = peer.answer(commit).topics
         assert topic.partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        (trouble,) = bench.troubles.described()
+        (trouble,) = bench.upstream_health.described()
         assert (trouble["trouble"], trouble["reason"]) == ("commits", "GROUP_AUTHORIZATION_FAILED for eu/orders-0")
         bench.engine(EU).store()
-        assert bench.troubles.described() == []
+        assert bench.upstream_health.described() == []
         await asyncio.sleep(SETTLED)
-        bench.troubles.remind()
+        bench.upstream_health.remind()
     events = [entry["event"] for entry in logs if entry.get("trouble")]
     assert events == ["upstream commits fail", "upstream commits are stored again"]
-    assert bench.troubles.described() == []
+    assert bench.upstream_health.described() == []
     assert bench.metric("kafka_mesh_upstream_commits_total") == {("eu", "failed"): 20, ("eu", "stored"): 1}
     assert peer.answer(peer.commit({0: positions[0] + 3})).topics[0].partitions[0].error_code == 0
