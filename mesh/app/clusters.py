@@ -174,8 +174,8 @@ class Clusters:
                 self._known[cluster] = topics
                 if not self._is_silent:
                     self._tell(cluster, topics)
-            case CatalogUnreachable(cluster, reason, trouble):
-                not_reached(self._upstream_health, cluster, trouble, reason)
+            case CatalogUnreachable(cluster, reason, problem):
+                not_reached(self._upstream_health, cluster, problem, reason)
 
     def _configured(self, cluster: ClusterName) -> set[TopicName]:
         """The topics that the configuration names on a cluster."""

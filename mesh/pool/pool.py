@@ -25,10 +25,10 @@ from mesh.pool.groups.locks import Locks
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.groups.members import Members
 from mesh.pool.groups.membership import JoinRequest
-from mesh.pool.intake.assignments import Intake
 from mesh.pool.intake.backpressure import Backpressure
 from mesh.pool.intake.cluster_drain import ClusterDrain
 from mesh.pool.intake.drain import DrainState, PoolDrain
+from mesh.pool.intake.intake import Intake
 from mesh.pool.intake.stalls import Stalls
 from mesh.pool.leases.service import Leases
 from mesh.pool.offsets.commits import Commits, Need

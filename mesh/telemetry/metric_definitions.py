@@ -80,10 +80,10 @@ MEMBERS_NEVER_COMMITTED: Final = MetricDefinition(
 UPSTREAM_UP: Final = MetricDefinition(
     "kafka_mesh_upstream_up", "Whether an upstream cluster can be used.", ("cluster",)
 )
-UPSTREAM_TROUBLE_SECONDS: Final = MetricDefinition(
-    "kafka_mesh_upstream_trouble_seconds",
+UPSTREAM_PROBLEM_SECONDS: Final = MetricDefinition(
+    "kafka_mesh_upstream_problem_seconds",
     "Since when something has been wrong with an upstream cluster; absent while nothing is.",
-    ("cluster", "trouble"),
+    ("cluster", "problem"),
 )
 CONFIG_INFO: Final = MetricDefinition(
     "kafka_mesh_config_info", "1 for the configuration that runs; its hash is made without secrets.", ("hash",)
@@ -114,7 +114,7 @@ FAMILIES: Final = (
     WAITING_COMMITS,
     MEMBERS_NEVER_COMMITTED,
     UPSTREAM_UP,
-    UPSTREAM_TROUBLE_SECONDS,
+    UPSTREAM_PROBLEM_SECONDS,
     CONFIG_INFO,
     CONFIG_RELOAD_FAILED,
     CONFIG_RELOADED_SECONDS,

@@ -1,4 +1,4 @@
-"""From what engines and catalogs tell to troubles with upstream clusters."""
+"""From what engines and catalogs tell to problems with upstream clusters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_GROUPS = (UpstreamProblem.NOT_AUTHORIZED, UpstreamProblem.FENCED, UpstreamPr
 _READING = "reading"
 _OPENING = "opening"
 MOST_NAMES = 5
-"""Partitions that the reason of a trouble names."""
+"""Partitions that the reason of a problem names."""
 FAILURES_IN_A_ROW = 2
 """So many upstream commits must fail until that is told: one alone does at each change of a coordinator."""
 
@@ -32,45 +32,45 @@ class ProblemWatch:
         self._failures: dict[tuple[GroupId, ClusterName], int] = {}
         self._unopened: dict[tuple[GroupId, ClusterName, UpstreamProblem], frozenset[UpstreamPartition]] = {}
 
-    def source_down(self, group: GroupId, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
-        self._upstream_health.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
+    def source_down(self, group: GroupId, cluster: ClusterName, problem: UpstreamProblem, reason: str) -> None:
+        self._upstream_health.begin(problem, cluster, reason, virtual_cluster=self._name, group=group)
 
     def source_up(self, group: GroupId, cluster: ClusterName) -> None:
-        self._end(UpstreamProblem.UNREACHABLE, group, cluster)  # which stands for all troubles of the connection
+        self._end(UpstreamProblem.UNREACHABLE, group, cluster)  # which stands for all problems of the connection
 
-    def group_down(self, group: GroupId, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
-        self._upstream_health.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group)
+    def group_down(self, group: GroupId, cluster: ClusterName, problem: UpstreamProblem, reason: str) -> None:
+        self._upstream_health.begin(problem, cluster, reason, virtual_cluster=self._name, group=group)
 
     def group_up(self, group: GroupId, cluster: ClusterName) -> None:
-        for trouble in _OF_GROUPS:
-            self._end(trouble, group, cluster)
+        for problem in _OF_GROUPS:
+            self._end(problem, group, cluster)
 
-    def reading_down(self, group: GroupId, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
+    def reading_down(self, group: GroupId, cluster: ClusterName, problem: UpstreamProblem, reason: str) -> None:
         """Records do not come, and the group works."""
-        self.reading_up(group, cluster, but=trouble)
-        self._upstream_health.begin(trouble, cluster, reason, virtual_cluster=self._name, group=group, part=_READING)
+        self.reading_up(group, cluster, but=problem)
+        self._upstream_health.begin(problem, cluster, reason, virtual_cluster=self._name, group=group, part=_READING)
 
     def reading_up(self, group: GroupId, cluster: ClusterName, but: UpstreamProblem | None = None) -> None:
-        for trouble in (UpstreamProblem.UNREADABLE, UpstreamProblem.NOT_AUTHORIZED):
-            if trouble is not but:
-                self._upstream_health.end(trouble, cluster, virtual_cluster=self._name, group=group, part=_READING)
+        for problem in (UpstreamProblem.UNREADABLE, UpstreamProblem.NOT_AUTHORIZED):
+            if problem is not but:
+                self._upstream_health.end(problem, cluster, virtual_cluster=self._name, group=group, part=_READING)
 
     def unopened(
         self, group: GroupId, cluster: ClusterName, partitions: Mapping[UpstreamPartition, Unopenable]
     ) -> None:
         """All that is assigned and cannot be opened. What may be over in a moment is not told."""
-        for trouble in (UpstreamProblem.UNREADABLE, UpstreamProblem.NOT_AUTHORIZED):
-            lasting = {each: why.reason for each, why in partitions.items() if why.lasts and why.trouble is trouble}
-            key = (group, cluster, trouble)
+        for problem in (UpstreamProblem.UNREADABLE, UpstreamProblem.NOT_AUTHORIZED):
+            lasting = {each: why.reason for each, why in partitions.items() if why.lasts and why.problem is problem}
+            key = (group, cluster, problem)
             is_news = lasting.keys() != self._unopened.get(key, frozenset())
             if lasting:
                 self._unopened[key] = frozenset(lasting)
                 reason = _named(lasting)
                 self._upstream_health.begin(
-                    trouble, cluster, reason, virtual_cluster=self._name, group=group, part=_OPENING, is_news=is_news
+                    problem, cluster, reason, virtual_cluster=self._name, group=group, part=_OPENING, is_news=is_news
                 )
             elif self._unopened.pop(key, None):
-                self._upstream_health.end(trouble, cluster, virtual_cluster=self._name, group=group, part=_OPENING)
+                self._upstream_health.end(problem, cluster, virtual_cluster=self._name, group=group, part=_OPENING)
 
     def assigned(self, group: GroupId, cluster: ClusterName) -> None:
         self.source_up(group, cluster)
@@ -120,8 +120,8 @@ class ProblemWatch:
         for unopened in [key for key in self._unopened if key[0] == group]:
             del self._unopened[unopened]
 
-    def _end(self, trouble: UpstreamProblem, group: GroupId, cluster: ClusterName) -> None:
-        self._upstream_health.end(trouble, cluster, virtual_cluster=self._name, group=group)
+    def _end(self, problem: UpstreamProblem, group: GroupId, cluster: ClusterName) -> None:
+        self._upstream_health.end(problem, cluster, virtual_cluster=self._name, group=group)
 
 
 def _named(partitions: Mapping[UpstreamPartition, str]) -> str:
@@ -147,6 +147,6 @@ def found(
             upstream_health.begin(UpstreamProblem.TOPIC_MISSING, cluster, reason, topic=topic)
 
 
-def not_reached(upstream_health: UpstreamHealth, cluster: ClusterName, trouble: UpstreamProblem, reason: str) -> None:
+def not_reached(upstream_health: UpstreamHealth, cluster: ClusterName, problem: UpstreamProblem, reason: str) -> None:
     """The look at its topics failed."""
-    upstream_health.begin(trouble if trouble in CONNECTION else UpstreamProblem.UNREACHABLE, cluster, reason)
+    upstream_health.begin(problem if problem in CONNECTION else UpstreamProblem.UNREACHABLE, cluster, reason)

@@ -1,9 +1,9 @@
 """What is wrong upstream at the moment, for logs, metrics and /readyz.
 
-One line when a trouble begins, a reminder every `REMINDER` seconds, one line when it is over, however often it is
+One line when a problem begins, a reminder every `REMINDER` seconds, one line when it is over, however often it is
 reported and by however many. It is over when it has not come back for `SETTLED` seconds: each client of a cluster finds
 out at another time that it is back, and may tell of what was. What concerns a whole cluster (it cannot be reached,
-refuses the credentials, ...) is one trouble of that cluster, which ends when nobody reports it any more.
+refuses the credentials, ...) is one problem of that cluster, which ends when nobody reports it any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from mesh.telemetry.logs import get_logger
-from mesh.telemetry.metric_definitions import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP, Sample
+from mesh.telemetry.metric_definitions import UPSTREAM_PROBLEM_SECONDS, UPSTREAM_UP, Sample
 from mesh.upstream.problems import CONNECTION, UpstreamProblem
 
 log = get_logger(__name__)
@@ -29,7 +29,7 @@ LOOK = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What a trouble is called, what kafka-mesh does while it lasts, and what its end is called."""
+    """What a problem is called, what kafka-mesh does while it lasts, and what its end is called."""
 
     event: str
     meanwhile: str
@@ -85,9 +85,9 @@ WORDS: Final[Mapping[UpstreamProblem, _Words]] = {
 
 @dataclass(frozen=True, slots=True)
 class ProblemKey:
-    """What a trouble is about. trouble: None for all of `CONNECTION`, of which a cluster has one at most."""
+    """What a problem is about. problem: None for all of `CONNECTION`, of which a cluster has one at most."""
 
-    trouble: UpstreamProblem | None
+    problem: UpstreamProblem | None
     cluster: str
     virtual_cluster: str = ""
     group: str = ""
@@ -96,10 +96,10 @@ class ProblemKey:
 
 @dataclass(slots=True)
 class OpenProblem:
-    """A trouble that lasts. began, told, ended: seconds on the clock; since: the time of day."""
+    """A problem that lasts. began, told, ended: seconds on the clock; since: the time of day."""
 
     key: ProblemKey
-    trouble: UpstreamProblem
+    problem: UpstreamProblem
     reason: str
     began: float
     told: float
@@ -121,12 +121,12 @@ class UpstreamHealth:
     def __init__(self, clusters: tuple[str, ...], clock: Callable[[], float] = time.monotonic) -> None:
         self.clusters = clusters
         self._clock = clock
-        self._standing: dict[ProblemKey, OpenProblem] = {}
+        self._open: dict[ProblemKey, OpenProblem] = {}
         self._reached: set[str] = set()
 
     def begin(
         self,
-        trouble: UpstreamProblem,
+        problem: UpstreamProblem,
         cluster: str,
         reason: str,
         *,
@@ -137,25 +137,27 @@ class UpstreamHealth:
         part: str = "",
         is_news: bool = False,
     ) -> None:
-        """It is so, perhaps since long. Who reports a trouble of a whole cluster is named by `virtual_cluster` and
+        """It is so, perhaps since long. Who reports a problem of a whole cluster is named by `virtual_cluster` and
         `group`, "" for the look at its topics; part: of an engine, whose parts find out by themselves. is_news: to be
         told though it is known, since it is about something else now."""
-        key = self._key(trouble, cluster, virtual_cluster, group, topic)
+        key = self._key(problem, cluster, virtual_cluster, group, topic)
         now = self._clock()
-        standing = self._standing.get(key)
-        if standing is None:
-            standing = self._standing[key] = OpenProblem(key, trouble, reason, now, now, datetime.now(UTC))
-            self._tell(standing, now, traceback)
-        elif traceback or is_news or (trouble is not standing.trouble and trouble is not UpstreamProblem.UNREACHABLE):
+        open_problem = self._open.get(key)
+        if open_problem is None:
+            open_problem = self._open[key] = OpenProblem(key, problem, reason, now, now, datetime.now(UTC))
+            self._tell(open_problem, now, traceback)
+        elif (
+            traceback or is_news or (problem is not open_problem.problem and problem is not UpstreamProblem.UNREACHABLE)
+        ):
             # It was known less exactly, or it is something else now.
-            standing.trouble, standing.reason, standing.told = trouble, reason, now
-            self._tell(standing, now, traceback)
-        standing.ended = None
-        standing.reporters.add((virtual_cluster, group, part))
+            open_problem.problem, open_problem.reason, open_problem.told = problem, reason, now
+            self._tell(open_problem, now, traceback)
+        open_problem.ended = None
+        open_problem.reporters.add((virtual_cluster, group, part))
 
     def end(
         self,
-        trouble: UpstreamProblem,
+        problem: UpstreamProblem,
         cluster: str,
         *,
         virtual_cluster: str = "",
@@ -164,31 +166,31 @@ class UpstreamHealth:
         part: str = "",
     ) -> None:
         """It is not so (any more), as far as this reporter knows."""
-        key = self._key(trouble, cluster, virtual_cluster, group, topic)
-        if trouble in CONNECTION:
+        key = self._key(problem, cluster, virtual_cluster, group, topic)
+        if problem in CONNECTION:
             self._reached.add(cluster)
-        standing = self._standing.get(key)
-        if standing is None:
+        open_problem = self._open.get(key)
+        if open_problem is None:
             return
-        standing.reporters.discard((virtual_cluster, group, part))
-        if not standing.reporters and standing.ended is None:
-            standing.ended = self._clock()
+        open_problem.reporters.discard((virtual_cluster, group, part))
+        if not open_problem.reporters and open_problem.ended is None:
+            open_problem.ended = self._clock()
 
     def forget_group(self, virtual_cluster: str, group: str, cluster: str | None = None) -> None:
         """Its pool has ended, or has left one cluster: what concerns it alone interests nobody, and it reports nothing
         any more."""
-        for key, standing in list(self._standing.items()):
+        for key, open_problem in list(self._open.items()):
             if cluster not in (None, key.cluster):
                 continue
-            standing.reporters = {each for each in standing.reporters if each[:2] != (virtual_cluster, group)}
-            if not standing.reporters and standing.ended is None:
-                del self._standing[key]
+            open_problem.reporters = {each for each in open_problem.reporters if each[:2] != (virtual_cluster, group)}
+            if not open_problem.reporters and open_problem.ended is None:
+                del self._open[key]
 
     def forget_cluster(self, cluster: str) -> None:
         """It is there no more, or is another one by the same name."""
         self._reached.discard(cluster)
-        for key in [key for key in self._standing if key.cluster == cluster]:
-            del self._standing[key]
+        for key in [key for key in self._open if key.cluster == cluster]:
+            del self._open[key]
 
     def has_reached(self, cluster: str) -> bool:
         """Whether it could ever be used."""
@@ -196,22 +198,22 @@ class UpstreamHealth:
 
     def connection(self, cluster: str) -> OpenProblem | None:
         """Why a cluster cannot be used by anybody, if that is so."""
-        standing = self._standing.get(ProblemKey(None, cluster))
-        return standing if standing is not None and standing.ended is None else None
+        open_problem = self._open.get(ProblemKey(None, cluster))
+        return open_problem if open_problem is not None and open_problem.ended is None else None
 
     def remind(self) -> None:
         """Tell of what is over, and again of what has not been told of for long."""
         now = self._clock()
-        for key, standing in list(self._standing.items()):
-            if standing.ended is not None:
-                if now - standing.ended >= SETTLED:
-                    del self._standing[key]
-                    lasted = round(standing.ended - standing.began, 1)
-                    over, trouble = WORDS[standing.trouble].over, standing.trouble.value
-                    log.info(over, trouble=trouble, seconds=lasted, **standing.fields)
-            elif now - standing.told >= REMINDER:
-                standing.told = now
-                self._tell(standing, now)
+        for key, open_problem in list(self._open.items()):
+            if open_problem.ended is not None:
+                if now - open_problem.ended >= SETTLED:
+                    del self._open[key]
+                    lasted = round(open_problem.ended - open_problem.began, 1)
+                    over, problem = WORDS[open_problem.problem].over, open_problem.problem.value
+                    log.info(over, problem=problem, seconds=lasted, **open_problem.fields)
+            elif now - open_problem.told >= REMINDER:
+                open_problem.told = now
+                self._tell(open_problem, now)
 
     async def keep_reminding(self) -> None:
         """Until cancelled."""
@@ -223,23 +225,23 @@ class UpstreamHealth:
 
     def blocking(self) -> list[str]:
         """Why clients had better be sent to another process; empty if they had not."""
-        fenced = [each for each in self._lasting() if each.trouble is UpstreamProblem.FENCED]
-        return [f"{WORDS[each.trouble].event}: {each.reason} (cluster {each.key.cluster})" for each in fenced]
+        fenced = [each for each in self._lasting() if each.problem is UpstreamProblem.FENCED]
+        return [f"{WORDS[each.problem].event}: {each.reason} (cluster {each.key.cluster})" for each in fenced]
 
     def described(self) -> list[dict[str, object]]:
         """All that stands, the oldest first; the same keys and words as in the log."""
         now = self._clock()
         return [
             {
-                "what": WORDS[each.trouble].event,
-                "trouble": each.trouble.value,
+                "what": WORDS[each.problem].event,
+                "problem": each.problem.value,
                 **each.fields,
                 "reason": each.reason,
                 "since": each.since.isoformat(timespec="seconds"),
                 "seconds": round(now - each.began, 1),
-                "meanwhile": WORDS[each.trouble].meanwhile,
+                "meanwhile": WORDS[each.problem].meanwhile,
             }
-            for each in sorted(self._lasting(), key=lambda standing: standing.began)
+            for each in sorted(self._lasting(), key=lambda open_problem: open_problem.began)
         ]
 
     def samples(self) -> Iterator[Sample]:
@@ -250,27 +252,31 @@ class UpstreamHealth:
             yield Sample(UPSTREAM_UP, (cluster,), up)
         oldest: dict[tuple[str, str], float] = {}
         for each in self._lasting():
-            labels = (each.key.cluster, each.trouble.value)
+            labels = (each.key.cluster, each.problem.value)
             oldest[labels] = min(each.began, oldest.get(labels, each.began))
         for labels, began in oldest.items():
-            yield Sample(UPSTREAM_TROUBLE_SECONDS, labels, now - began)
+            yield Sample(UPSTREAM_PROBLEM_SECONDS, labels, now - began)
 
     # How
 
     def _lasting(self) -> list[OpenProblem]:
-        return [standing for standing in self._standing.values() if standing.ended is None]
+        return [open_problem for open_problem in self._open.values() if open_problem.ended is None]
 
-    def _key(self, trouble: UpstreamProblem, cluster: str, virtual_cluster: str, group: str, topic: str) -> ProblemKey:
-        if trouble in CONNECTION:
+    def _key(self, problem: UpstreamProblem, cluster: str, virtual_cluster: str, group: str, topic: str) -> ProblemKey:
+        if problem in CONNECTION:
             return ProblemKey(None, cluster)
-        return ProblemKey(trouble, cluster, virtual_cluster, group, topic)
+        return ProblemKey(problem, cluster, virtual_cluster, group, topic)
 
-    def _tell(self, standing: OpenProblem, now: float, traceback: str = "") -> None:
-        words = WORDS[standing.trouble]
-        fields: dict[str, object] = {**standing.fields, "trouble": standing.trouble.value, "reason": standing.reason}
-        lasted = now - standing.began
+    def _tell(self, open_problem: OpenProblem, now: float, traceback: str = "") -> None:
+        words = WORDS[open_problem.problem]
+        fields: dict[str, object] = {
+            **open_problem.fields,
+            "problem": open_problem.problem.value,
+            "reason": open_problem.reason,
+        }
+        lasted = now - open_problem.began
         if lasted:
-            fields |= {"since": standing.since.isoformat(timespec="seconds"), "seconds": round(lasted, 1)}
+            fields |= {"since": open_problem.since.isoformat(timespec="seconds"), "seconds": round(lasted, 1)}
         fields |= {"traceback": traceback} if traceback else {}
-        write = log.error if standing.trouble is UpstreamProblem.ENGINE_FAILED else log.warning
+        write = log.error if open_problem.problem is UpstreamProblem.ENGINE_FAILED else log.warning
         write(words.event, meanwhile=words.meanwhile, **fields)

@@ -16,7 +16,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.events import EventChannel
 from mesh.upstream.librdkafka_log import LOG
 from mesh.upstream.librdkafka_properties import connection_properties
-from mesh.upstream.problems import ProblemCause, UpstreamProblem, trouble_of
+from mesh.upstream.problems import ProblemCause, UpstreamProblem, problem_of
 
 REQUEST_TIMEOUT = 5.0
 SHORTEST_INTERVAL = 1.0
@@ -38,7 +38,7 @@ class CatalogUnreachable:
 
     cluster: ClusterName
     reason: str
-    trouble: UpstreamProblem = UpstreamProblem.UNREACHABLE
+    problem: UpstreamProblem = UpstreamProblem.UNREACHABLE
 
 
 CatalogEvent: TypeAlias = CatalogUpdate | CatalogUnreachable
@@ -114,12 +114,12 @@ class TopicCatalog:
         }
 
     def _complain(self, error: KafkaError) -> None:
-        self._cause.add(trouble_of(error) or UpstreamProblem.UNREACHABLE, error.str(), error.code())
+        self._cause.add(problem_of(error) or UpstreamProblem.UNREACHABLE, error.str(), error.code())
 
     def _tell_unreachable(self) -> None:
-        if self._unreachable is None or self._unreachable is not self._cause.trouble:
-            self._unreachable = self._cause.trouble
-            self._channel.put(CatalogUnreachable(self._cluster, self._cause.reason, self._cause.trouble))
+        if self._unreachable is None or self._unreachable is not self._cause.problem:
+            self._unreachable = self._cause.problem
+            self._channel.put(CatalogUnreachable(self._cluster, self._cause.reason, self._cause.problem))
         self._cause.clear()
 
     def _tell(self, topics: dict[TopicName, int]) -> None:

@@ -75,7 +75,7 @@ class Unopenable:
     does not help by itself."""
 
     reason: str
-    trouble: UpstreamProblem
+    problem: UpstreamProblem
     lasts: bool
 
 
@@ -212,11 +212,11 @@ class Reread:
 @dataclass(frozen=True, slots=True)
 class SourceDown:
     """The upstream cluster cannot be used by anybody here, so nothing is stored there; the engine goes on trying by
-    itself. Told again when it is another trouble than before. reason: in librdkafka's words; trouble: of `CONNECTION`.
+    itself. Told again when it is another problem than before. reason: in librdkafka's words; problem: of `CONNECTION`.
     """
 
     reason: str
-    trouble: UpstreamProblem = UpstreamProblem.UNREACHABLE
+    problem: UpstreamProblem = UpstreamProblem.UNREACHABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +227,11 @@ class SourceUp:
 @dataclass(frozen=True, slots=True)
 class GroupDown:
     """The cluster answers, and our group there refuses us: nothing will be assigned, and what is may be lost. Whether a
-    commit is stored, the coordinator says. The engine goes on trying; told again when it is another trouble: FENCED,
+    commit is stored, the coordinator says. The engine goes on trying; told again when it is another problem: FENCED,
     ASSIGNOR, or NOT_AUTHORIZED, of the group."""
 
     reason: str
-    trouble: UpstreamProblem
+    problem: UpstreamProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +242,10 @@ class GroupUp:
 @dataclass(frozen=True, slots=True)
 class ReadingDown:
     """Some partitions of what is subscribed to cannot be read, though the group works and stores commits. Told again
-    when it is another trouble than before: UNREADABLE or NOT_AUTHORIZED, of a topic."""
+    when it is another problem than before: UNREADABLE or NOT_AUTHORIZED, of a topic."""
 
     reason: str
-    trouble: UpstreamProblem = UpstreamProblem.UNREADABLE
+    problem: UpstreamProblem = UpstreamProblem.UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)

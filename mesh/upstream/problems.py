@@ -1,4 +1,4 @@
-"""The kinds of trouble with an upstream cluster, as far as an operator does something else about each of them."""
+"""The kinds of problem with an upstream cluster, as far as an operator does something else about each of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _VAGUE = "Local: "
 """In texts of librdkafka that say no more than their codes."""
 
 
-def trouble_of(error: KafkaError) -> UpstreamProblem | None:
+def problem_of(error: KafkaError) -> UpstreamProblem | None:
     """What librdkafka complains about; None if it is nothing that keeps a cluster from being used."""
     if error.code() == KafkaError._FATAL and _FENCED in error.str():
         return UpstreamProblem.FENCED  # librdkafka gives the code of what was fatal in words only
@@ -73,7 +73,7 @@ class ProblemCause:
     """Why a cluster cannot be used, out of several complaints: librdkafka follows up each exact one ("certificate
     verify failed") with vague ones ("3/3 brokers are down")."""
 
-    __slots__ = ("reason", "trouble")
+    __slots__ = ("problem", "reason")
 
     def __init__(self) -> None:
         self.clear()
@@ -82,12 +82,12 @@ class ProblemCause:
         return bool(self.reason)
 
     def clear(self) -> None:
-        self.trouble = UpstreamProblem.UNREACHABLE
+        self.problem = UpstreamProblem.UNREACHABLE
         self.reason = ""
 
-    def add(self, trouble: UpstreamProblem, reason: str, code: int | None = None) -> None:
+    def add(self, problem: UpstreamProblem, reason: str, code: int | None = None) -> None:
         """An exact cause stays, until `clear`; the newest of several exact ones."""
         is_vague = code in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT} or _VAGUE in reason
-        is_better = self.trouble is UpstreamProblem.UNREACHABLE and not is_vague
-        if not self.reason or is_better or trouble is not UpstreamProblem.UNREACHABLE:
-            self.trouble, self.reason = trouble, reason
+        is_better = self.problem is UpstreamProblem.UNREACHABLE and not is_vague
+        if not self.reason or is_better or problem is not UpstreamProblem.UNREACHABLE:
+            self.problem, self.reason = problem, reason

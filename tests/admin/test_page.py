@@ -136,7 +136,7 @@ def test_what_people_see(browser: Chrome, estate: Estate) -> None:
     cards = [card.text for card in browser.find_elements(By.CSS_SELECTOR, "#clusters .card")]
     assert [card.split("\n")[0] for card in cards] == ["eu up", "us down"]
     until(browser, lambda: "cluster us" in text(browser, "#problems"))
-    assert text(browser, "#state") == "ready, with troubles"
+    assert text(browser, "#state") == "ready, with problems"
 
     browser.find_element(By.CSS_SELECTOR, ".pool summary").click()
     until(browser, lambda: "held for" in text(browser, ".pool details"))

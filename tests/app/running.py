@@ -47,7 +47,7 @@ class MockCluster:
 
 
 class Member:
-    """A consumer that commits what it has shown. troubles: what it was told of connections and rebalances."""
+    """A consumer that commits what it has shown. problems: what it was told of connections and rebalances."""
 
     def __init__(self, address: str, group: str = GROUP, **properties: object) -> None:
         self.values: list[str] = []

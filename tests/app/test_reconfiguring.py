@@ -127,7 +127,7 @@ def test_a_user_s_password_changes(tmp_path: Path) -> None:
 
         def is_refused() -> bool:
             refused.poll(0.1)
-            return any("_AUTHENTICATION" in trouble for trouble in refused.upstream_health)
+            return any("_AUTHENTICATION" in problem for problem in refused.upstream_health)
 
         eventually("the older password is refused", is_refused, timeout=120)
         refused.close()

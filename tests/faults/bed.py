@@ -56,28 +56,28 @@ class Bed:
     def standing(self) -> dict[str, dict[str, Any]]:
         """What /readyz says is wrong with `us`, by kind."""
         degraded = self.mesh.readiness()["degraded"]
-        return {each["trouble"]: each for each in degraded if each["cluster"] == "us"}
+        return {each["problem"]: each for each in degraded if each["cluster"] == "us"}
 
-    def until_told(self, trouble: UpstreamProblem, timeout: float = 60.0) -> float:
+    def until_told(self, problem: UpstreamProblem, timeout: float = 60.0) -> float:
         """Seconds until /readyz tells of it, in the words of the log; and the metric."""
         began = time.monotonic()
-        eventually(f"/readyz tells of {trouble.value}", lambda: trouble.value in self.standing(), timeout=timeout)
+        eventually(f"/readyz tells of {problem.value}", lambda: problem.value in self.standing(), timeout=timeout)
         took = time.monotonic() - began
-        described = self.standing()[trouble.value]
-        assert described["what"] == WORDS[trouble].event
+        described = self.standing()[problem.value]
+        assert described["what"] == WORDS[problem].event
         assert described["reason"]
-        self.assert_a_line(trouble, described)
-        labels = {"cluster": "us", "trouble": trouble.value}
-        eventually("the metric", lambda: self.mesh.metric("kafka_mesh_upstream_trouble_seconds", **labels) > 0)
+        self.assert_a_line(problem, described)
+        labels = {"cluster": "us", "problem": problem.value}
+        eventually("the metric", lambda: self.mesh.metric("kafka_mesh_upstream_problem_seconds", **labels) > 0)
         return took
 
-    def assert_a_line(self, trouble: UpstreamProblem, described: dict[str, Any]) -> None:
+    def assert_a_line(self, problem: UpstreamProblem, described: dict[str, Any]) -> None:
         """In the log stands what /readyz tells: the cluster, and the group or topic if it concerns only that."""
         about = {name: described[name] for name in ("cluster", "group", "topic") if name in described}
-        entries = [each for each in self.mesh.log_entries() if each["event"] == WORDS[trouble].event]
+        entries = [each for each in self.mesh.log_entries() if each["event"] == WORDS[problem].event]
         assert any(about.items() <= each.items() for each in entries), (about, entries)
         assert all(each["reason"] and each["meanwhile"] for each in entries)
-        if trouble in OF_GROUPS:
+        if problem in OF_GROUPS:
             assert about["group"] == self.bench.group
 
     def until_over(self, timeout: float = 60.0) -> None:
@@ -85,17 +85,17 @@ class Bed:
         eventually("nothing is wrong any more", lambda: not self.standing(), timeout=timeout)
         assert self.mesh.metric("kafka_mesh_upstream_up", cluster="us") == 1
 
-    def lines(self, trouble: UpstreamProblem) -> list[str]:
+    def lines(self, problem: UpstreamProblem) -> list[str]:
         """What was logged at its beginning and at its end, in order."""
-        words = WORDS[trouble]
+        words = WORDS[problem]
         events = [entry["event"] for entry in self.mesh.log_entries() if entry.get("cluster") == "us"]
         return [event for event in events if event in (words.event, words.over)]
 
-    def assert_told_once(self, trouble: UpstreamProblem) -> None:
+    def assert_told_once(self, problem: UpstreamProblem) -> None:
         """One line when it began, and one when it was over."""
-        words = WORDS[trouble]
-        eventually("the end is told", lambda: self.lines(trouble)[-1:] == [words.over])
-        assert self.lines(trouble) == [words.event, words.over]
+        words = WORDS[problem]
+        eventually("the end is told", lambda: self.lines(problem)[-1:] == [words.over])
+        assert self.lines(problem) == [words.event, words.over]
 
     def assert_nothing_lost(self, may_repeat: bool = False) -> None:
         self.bench.account_when_all_arrived(may_repeat=may_repeat).assert_nothing_lost_or_altered()

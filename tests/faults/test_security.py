@@ -135,7 +135,7 @@ def test_a_topic_that_may_not_be_read_keeps_no_other_from_a_new_group(
         async with engine(str(user["bootstrap_servers"]), group, good, secret, **settings) as running:
             await running.until(lambda: len(running.records(good)) == 100)
             (told,) = (await running.next(Unopened)).partitions.items()
-            assert (told[0], told[1].trouble, told[1].lasts) == (source(secret), UpstreamProblem.NOT_AUTHORIZED, True)
+            assert (told[0], told[1].problem, told[1].lasts) == (source(secret), UpstreamProblem.NOT_AUTHORIZED, True)
             secured.allow_topic(USER, secret)
             await running.until(lambda: len(running.records(secret)) == 100)
             assert not running.all(SourceDown) and not running.all(GroupDown)
@@ -162,7 +162,7 @@ def test_commits_wait_until_they_are_stored_though_a_topic_may_not_be_read(
         return thread.submit(consumer.commit, offsets=[place], asynchronous=False)
 
     def is_told() -> bool:
-        return [each["trouble"] for each in mesh.readiness()["degraded"]] == [UpstreamProblem.NOT_AUTHORIZED.value]
+        return [each["problem"] for each in mesh.readiness()["degraded"]] == [UpstreamProblem.NOT_AUTHORIZED.value]
 
     def is_waiting() -> bool:
         return mesh.metric("kafka_mesh_waiting_commits", group=group) == 1
@@ -230,7 +230,7 @@ def test_two_processes_with_one_id(bed: Bed) -> None:
         eventually("the older one says so", lambda: problems(older), timeout=60)
     bed.flows("us")
     assert not problems(newer)
-    lines = [entry["event"] for entry in older.log_entries() if entry.get("trouble") == UpstreamProblem.FENCED.value]
+    lines = [entry["event"] for entry in older.log_entries() if entry.get("problem") == UpstreamProblem.FENCED.value]
     assert lines and set(lines) == {"another process uses the same process_id"}
     assert len(lines) <= 2, "one for each cluster"
     newer.stop()

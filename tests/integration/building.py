@@ -11,7 +11,7 @@ def built_once(target: Path, build: Callable[[Path], None]) -> Path:
     """The folder `target`; `build` fills it, if it is not there yet.
 
     It is renamed into place when it is complete: an interrupted build is never mistaken for one, and two runs that
-    build at once are no trouble.
+    build at once are no problem.
     """
     if target.is_dir():
         return target

@@ -45,7 +45,7 @@ from mesh.pool.common.results import CommitResult
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.pool.core import PoolCore
-from mesh.pool.intake.assignments import Assignment
+from mesh.pool.intake.intake import Assignment
 from mesh.pool.pool import Pool
 from mesh.pool.state.fetch import FetchResult
 from mesh.pool.state.ledger import Ledger

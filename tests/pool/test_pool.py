@@ -8,7 +8,7 @@ from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.effects import Effect, Gone, LeaveUpstream, Report, SubscribeUpstream
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
-from mesh.pool.intake.assignments import Assignment
+from mesh.pool.intake.intake import Assignment
 from mesh.pool.offsets.commits import PASS_AFTER
 from mesh.pool.offsets.metadata import pack
 from mesh.pool.state.partition import Ownership, Violation

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from mesh.telemetry.metric_definitions import UPSTREAM_TROUBLE_SECONDS, UPSTREAM_UP
+from mesh.telemetry.metric_definitions import UPSTREAM_PROBLEM_SECONDS, UPSTREAM_UP
 from mesh.telemetry.upstream_health import REMINDER, SETTLED, WORDS, UpstreamHealth
 from mesh.upstream.problems import UpstreamProblem
 
@@ -21,9 +21,9 @@ class Bed:
         self.upstream_health = UpstreamHealth(("eu", "us"), lambda: self.now)
 
     def down(
-        self, group: str = "", trouble: UpstreamProblem = UpstreamProblem.UNREACHABLE, reason: str = "refused"
+        self, group: str = "", problem: UpstreamProblem = UpstreamProblem.UNREACHABLE, reason: str = "refused"
     ) -> None:
-        self.upstream_health.begin(trouble, "us", reason, virtual_cluster="shop" if group else "", group=group)
+        self.upstream_health.begin(problem, "us", reason, virtual_cluster="shop" if group else "", group=group)
 
     def up(self, group: str = "") -> None:
         self.upstream_health.end(
@@ -42,7 +42,7 @@ def events(logs: list[Any]) -> list[str]:
     return [entry["event"] for entry in logs]
 
 
-def test_every_trouble_has_its_words() -> None:
+def test_every_problem_has_its_words() -> None:
     assert WORDS.keys() == set(UpstreamProblem)
 
 
@@ -108,7 +108,7 @@ def test_a_cause_that_becomes_known_is_told_and_one_that_is_less_exact_is_not() 
     assert events(logs) == [DOWN, "an upstream cluster refuses the credentials"]
     assert logs[1]["seconds"] == 1
     (described,) = bed.upstream_health.described()
-    assert (described["trouble"], described["reason"], described["cluster"]) == ("credentials", "wrong password", "us")
+    assert (described["problem"], described["reason"], described["cluster"]) == ("credentials", "wrong password", "us")
 
 
 def test_groups_and_topics_have_troubles_of_their_own() -> None:
@@ -120,7 +120,7 @@ def test_groups_and_topics_have_troubles_of_their_own() -> None:
         bed.upstream_health.end(UpstreamProblem.NOT_AUTHORIZED, "us", virtual_cluster="shop", group="fraud")
         bed.settle()
     assert [entry.get("group") or entry.get("topic") for entry in logs] == ["billing", "fraud", "orders", "fraud"]
-    assert {each["trouble"] for each in bed.upstream_health.described()} == {"not_authorized", "topic_missing"}
+    assert {each["problem"] for each in bed.upstream_health.described()} == {"not_authorized", "topic_missing"}
 
 
 def test_a_group_that_has_gone_reports_nothing_any_more() -> None:
@@ -129,7 +129,7 @@ def test_a_group_that_has_gone_reports_nothing_any_more() -> None:
     bed.upstream_health.begin(UpstreamProblem.COMMITS, "us", "no", virtual_cluster="shop", group="billing")
     bed.down()
     bed.upstream_health.forget_group("shop", "billing")
-    assert [each["trouble"] for each in bed.upstream_health.described()] == ["unreachable"]
+    assert [each["problem"] for each in bed.upstream_health.described()] == ["unreachable"]
     bed.up()
     assert bed.upstream_health.described() == []
 
@@ -145,17 +145,17 @@ def test_metrics() -> None:
     assert bed.metrics() == {
         (UPSTREAM_UP.name, "eu"): 1,
         (UPSTREAM_UP.name, "us"): 0,
-        (UPSTREAM_TROUBLE_SECONDS.name, "us", "unreachable"): 5,
+        (UPSTREAM_PROBLEM_SECONDS.name, "us", "unreachable"): 5,
     }
 
 
-@pytest.mark.parametrize("trouble", [each for each in UpstreamProblem if each is not UpstreamProblem.FENCED])
-def test_a_process_that_shares_its_process_id_is_not_ready_and_others_are(trouble: UpstreamProblem) -> None:
+@pytest.mark.parametrize("problem", [each for each in UpstreamProblem if each is not UpstreamProblem.FENCED])
+def test_a_process_that_shares_its_process_id_is_not_ready_and_others_are(problem: UpstreamProblem) -> None:
     bed = Bed()
-    bed.upstream_health.begin(trouble, "us", "no", virtual_cluster="shop", group="billing")
+    bed.upstream_health.begin(problem, "us", "no", virtual_cluster="shop", group="billing")
     assert bed.upstream_health.blocking() == []
     bed.upstream_health.begin(
         UpstreamProblem.FENCED, "us", "group.instance.id taken", virtual_cluster="shop", group="billing"
     )
-    (problem,) = bed.upstream_health.blocking()
-    assert problem == "another process uses the same process_id: group.instance.id taken (cluster us)"
+    (blocking,) = bed.upstream_health.blocking()
+    assert blocking == "another process uses the same process_id: group.instance.id taken (cluster us)"

@@ -1,15 +1,15 @@
-"""The exact cause among many complaints, and what kind of trouble it is."""
+"""The exact cause among many complaints, and what kind of problem it is."""
 
 from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError
 
-from mesh.upstream.problems import ProblemCause, UpstreamProblem, trouble_of
+from mesh.upstream.problems import ProblemCause, UpstreamProblem, problem_of
 
 
 @pytest.mark.parametrize(
-    ("code", "trouble"),
+    ("code", "problem"),
     [
         (KafkaError._ALL_BROKERS_DOWN, UpstreamProblem.UNREACHABLE),
         (KafkaError._RESOLVE, UpstreamProblem.ADDRESS),
@@ -20,23 +20,23 @@ from mesh.upstream.problems import ProblemCause, UpstreamProblem, trouble_of
         (KafkaError.UNKNOWN_TOPIC_OR_PART, None),
     ],
 )
-def test_kinds(code: int, trouble: UpstreamProblem | None) -> None:
-    assert trouble_of(KafkaError(code)) is trouble
+def test_kinds(code: int, problem: UpstreamProblem | None) -> None:
+    assert problem_of(KafkaError(code)) is problem
 
 
 def test_fenced_in_words_only() -> None:
     text = "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id: Fatal consumer"
-    assert trouble_of(KafkaError(KafkaError._FATAL, text)) is UpstreamProblem.FENCED
-    assert trouble_of(KafkaError(KafkaError._FATAL, "something else")) is None
+    assert problem_of(KafkaError(KafkaError._FATAL, text)) is UpstreamProblem.FENCED
+    assert problem_of(KafkaError(KafkaError._FATAL, "something else")) is None
 
 
 def cause_of(*complaints: tuple[UpstreamProblem, str]) -> tuple[UpstreamProblem, str]:
     cause = ProblemCause()
     assert not cause
-    for trouble, reason in complaints:
-        cause.add(trouble, reason)
+    for problem, reason in complaints:
+        cause.add(problem, reason)
     assert cause
-    return cause.trouble, cause.reason
+    return cause.problem, cause.reason
 
 
 REFUSED = (UpstreamProblem.UNREACHABLE, "Connect to ipv4#127.0.0.1:1 failed: Connection refused")

@@ -221,7 +221,7 @@ def test_a_member_that_is_fenced_says_so_and_stays_out_until_the_other_has_left(
             async with engine(kafka.bootstrap_servers, group, topic, instance_id="same") as second:
                 await second.assigned()
                 down = await first.next(GroupDown)
-                assert down.trouble is UpstreamProblem.FENCED
+                assert down.problem is UpstreamProblem.FENCED
                 assert group in down.reason
                 assert "group.instance.id same" in down.reason
                 first.events.clear()

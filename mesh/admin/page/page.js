@@ -191,7 +191,7 @@ function show(status, ready, now) {
   byId("login").hidden = true;
   byId("main").hidden = false;
   const badge = byId("state");
-  badge.textContent = !ready.ready ? "not ready" : ready.degraded.length ? "ready, with troubles" : "ready";
+  badge.textContent = !ready.ready ? "not ready" : ready.degraded.length ? "ready, with problems" : "ready";
   badge.className = `badge ${!ready.ready ? "bad" : ready.degraded.length ? "warn" : "good"}`;
   byId("problems").replaceChildren(...problemsOf(ready));
   byId("tiles").replaceChildren(...tilesOf(status, now));

@@ -136,9 +136,9 @@ def _plots(figures: Figures) -> Iterator[str]:
     even = "whose the acknowledged records are; beneath it Jain's index"
     yield _card("Who did it", even, _legend(own), plots.shares(figures))
     wrong = "of what was delivered in that window"
-    if any(figures.total.counts[name] for name in plots.TROUBLES):
+    if any(figures.total.counts[name] for name in plots.PROBLEMS):
         drawn = plots.upstream_health(figures)
-        yield _card("What went wrong", wrong, _legend(plots.TROUBLES.items()), drawn)
+        yield _card("What went wrong", wrong, _legend(plots.PROBLEMS.items()), drawn)
     else:
         yield _card("What went wrong", wrong, "<p>Nothing: no record was delivered again, taken away or given up.</p>")
     yield "</div>"

@@ -243,24 +243,24 @@ def _stack(
             done += count
 
 
-TROUBLES: Final = {"redelivered": "redelivered", "expired": "taken away", "dead_lettered": "dead letters"}
+PROBLEMS: Final = {"redelivered": "redelivered", "expired": "taken away", "dead_lettered": "dead letters"}
 
 
 def upstream_health(figures: Figures) -> str:
     """What was delivered again, taken from its member, or given up: as shares of what was delivered."""
     times = Times(figures)
     rows = {
-        window: [tally.counts[name] / max(tally.given, tally.counts[name], 1) for name in TROUBLES]
+        window: [tally.counts[name] / max(tally.given, tally.counts[name], 1) for name in PROBLEMS]
         for window, tally in figures.windows.items()
     }
     y = Linear.upto(min(max(max(row) for row in rows.values()), 1.0), HIGH - BOTTOM, TOP)
     inside = "".join(_across(y.at(each), percent(each)) for each in y.ticks) + times.axis(HIGH - 6)
-    for at, name in enumerate(TROUBLES):
+    for at, name in enumerate(PROBLEMS):
         points = [(times.middle(window), y.at(row[at])) for window, row in rows.items()]
         if any(row[at] for row in rows.values()):
             inside += band(points, [(x, y.at(0)) for x, _ in points], f"band {name}") + line(points, f"bold {name}")
     told = {
-        window: ", ".join(f"{percent(value)} {words}" for value, words in zip(row, TROUBLES.values(), strict=True))
+        window: ", ".join(f"{percent(value)} {words}" for value, words in zip(row, PROBLEMS.values(), strict=True))
         for window, row in rows.items()
     }
     return svg("redeliveries and dead letters", inside + times.hover(told))

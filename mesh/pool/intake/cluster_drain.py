@@ -13,8 +13,8 @@ from mesh.pool.common.effects import Effect, LeaveUpstream, Report
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.timers import Timer, Timers
 from mesh.pool.fetch.serving import Serving
-from mesh.pool.intake.assignments import Intake
 from mesh.pool.intake.backpressure import Backpressure
+from mesh.pool.intake.intake import Intake
 from mesh.pool.offsets.commits import Commits
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Partition

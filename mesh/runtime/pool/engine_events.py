@@ -1,4 +1,4 @@
-"""What the engines of one virtual cluster tell: to the pool it concerns, to who counts, to who watches for troubles."""
+"""What the engines of one virtual cluster tell: to the pool it concerns, to who counts, to who watches for problems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 from mesh.pool.common.effects import DeadLetterUpstream, Effect
 from mesh.pool.common.ids import GroupId
 from mesh.pool.core import PoolCore
-from mesh.pool.intake.assignments import Assignment
+from mesh.pool.intake.intake import Assignment
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName
 from mesh.runtime.pool.engines import Engines
@@ -145,18 +145,18 @@ class EngineEvents:
 
     def _tell_of_source(self, pool: Pool, cluster: ClusterName, event: OfSource) -> None:
         match event:
-            case ReadingDown(reason, trouble):
-                self._watch.reading_down(pool.group, cluster, trouble, reason)
+            case ReadingDown(reason, problem):
+                self._watch.reading_down(pool.group, cluster, problem, reason)
             case ReadingUp():
                 self._watch.reading_up(pool.group, cluster)
-            case SourceDown(reason, trouble):
-                self._watch.source_down(pool.group, cluster, trouble, reason)
+            case SourceDown(reason, problem):
+                self._watch.source_down(pool.group, cluster, problem, reason)
                 pool.commits.source_down(cluster)
             case SourceUp():
                 self._watch.source_up(pool.group, cluster)
                 pool.commits.source_up(cluster)
-            case GroupDown(reason, trouble):
-                self._watch.group_down(pool.group, cluster, trouble, reason)
+            case GroupDown(reason, problem):
+                self._watch.group_down(pool.group, cluster, problem, reason)
                 pool.commits.group_down(cluster)
             case GroupUp():
                 self._watch.group_up(pool.group, cluster)

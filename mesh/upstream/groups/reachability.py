@@ -20,7 +20,7 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.engine import EngineEvent, GroupDown, GroupUp, ReadingDown, ReadingUp, SourceDown, SourceUp
 from mesh.upstream.groups.descriptions import Undescribed
 from mesh.upstream.librdkafka_properties import COOPERATIVE, EAGER, Properties
-from mesh.upstream.problems import CONNECTION, OF_TOPICS, ProblemCause, UpstreamProblem, trouble_of
+from mesh.upstream.problems import CONNECTION, OF_TOPICS, ProblemCause, UpstreamProblem, problem_of
 from mesh.wire.client.groups import GroupDescription
 
 log = structlog.get_logger(__name__)
@@ -74,17 +74,17 @@ class Reachability:
         """librdkafka complains, of a topic or of something else."""
         is_fatal = error.fatal() or error.code() == KafkaError._FATAL
         self.is_fatal = self.is_fatal or is_fatal
-        trouble = trouble_of(error)
+        problem = problem_of(error)
         if error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
             self._is_assignor_wanted = True
-        elif trouble in CONNECTION:
-            self._suspicion.add(trouble, error.str(), error.code())
-        elif trouble is UpstreamProblem.FENCED:
+        elif problem in CONNECTION:
+            self._suspicion.add(problem, error.str(), error.code())
+        elif problem is UpstreamProblem.FENCED:
             group, instance = self._properties["group.id"], self._properties.get("group.instance.id")
-            self._refuse_us(f"in group {group} another member took over the group.instance.id {instance}", trouble)
-        elif trouble is not None and error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            self._refuse_us(error.str(), trouble)
-        elif trouble is not None and topic is not None:
+            self._refuse_us(f"in group {group} another member took over the group.instance.id {instance}", problem)
+        elif problem is not None and error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            self._refuse_us(error.str(), problem)
+        elif problem is not None and topic is not None:
             self._refuse_topic(topic, error.str())
         elif is_fatal:
             self.refuse(error.str(), UpstreamProblem.UNREACHABLE)
@@ -93,19 +93,19 @@ class Reachability:
 
     def unanswered(self, error: KafkaError) -> None:
         """A request of ours failed; what is wrong with it alone is told by others."""
-        if (trouble := trouble_of(error)) in CONNECTION:
-            self._suspicion.add(trouble, error.str(), error.code())
+        if (problem := problem_of(error)) in CONNECTION:
+            self._suspicion.add(problem, error.str(), error.code())
 
     def complain(self, reason: str) -> None:
         """Something of ours does not work."""
         if not self._suspicion:
             self._suspicion.add(UpstreamProblem.UNREACHABLE, reason)
 
-    def refuse(self, reason: str, trouble: UpstreamProblem) -> None:
+    def refuse(self, reason: str, problem: UpstreamProblem) -> None:
         """The cluster cannot be used, for a reason that needs no confirmation."""
-        if self._down is None or (self._down is not trouble and trouble is not UpstreamProblem.UNREACHABLE):
-            self._down = trouble
-            self._put(SourceDown(reason, trouble))
+        if self._down is None or (self._down is not problem and problem is not UpstreamProblem.UNREACHABLE):
+            self._down = problem
+            self._put(SourceDown(reason, problem))
 
     def answered(self) -> None:
         """The cluster answers; whether it lets us do what we want is another question."""
@@ -145,7 +145,7 @@ class Reachability:
             try:
                 consumer.list_topics(min(topics), timeout=PROBE_TIMEOUT)
             except KafkaException:
-                self.refuse(self._suspicion.reason, self._suspicion.trouble)
+                self.refuse(self._suspicion.reason, self._suspicion.problem)
             else:
                 self.answered()
 
@@ -163,10 +163,10 @@ class Reachability:
         )
         return False
 
-    def _refuse_us(self, reason: str, trouble: UpstreamProblem) -> None:
-        if self._group_down is not trouble:
-            self._group_down = trouble
-            self._put(GroupDown(reason, trouble))
+    def _refuse_us(self, reason: str, problem: UpstreamProblem) -> None:
+        if self._group_down is not problem:
+            self._group_down = problem
+            self._put(GroupDown(reason, problem))
 
     def _take_us(self) -> None:
         if self._group_down is not None:

@@ -39,11 +39,11 @@ class Node:
         self._allocate = allocate
         self._links: dict[str, BrokerLink] = {}
 
-    def link(self, lane: str) -> BrokerLink:
+    def link(self, channel: str) -> BrokerLink:
         """Made when it is asked for first; it connects when something is sent."""
-        link = self._links.get(lane)
+        link = self._links.get(channel)
         if link is None:
-            link = self._links[lane] = BrokerLink(self.broker.host, self.broker.port, self._access, self._allocate)
+            link = self._links[channel] = BrokerLink(self.broker.host, self.broker.port, self._access, self._allocate)
         return link
 
     @property

@@ -345,8 +345,8 @@ class Fetching:
 
     def _refused(self, reading: Reading, error: int) -> None:
         forbidden = error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        trouble = UpstreamProblem.NOT_AUTHORIZED if forbidden else UpstreamProblem.UNREADABLE
-        self.health.failed(reading.source, self._loop.time(), f"the broker answers with {name_of(error)}", trouble)
+        problem = UpstreamProblem.NOT_AUTHORIZED if forbidden else UpstreamProblem.UNREADABLE
+        self.health.failed(reading.source, self._loop.time(), f"the broker answers with {name_of(error)}", problem)
         self._rest(reading, REFUSED_REST)
 
     def _progress(self, reading: Reading, progress: Progress, events: list[Received | EndReached]) -> None:

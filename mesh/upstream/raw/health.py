@@ -21,11 +21,11 @@ PATIENCE: Final = 10.0
 class _Failure:
     since: float
     reason: str
-    trouble: UpstreamProblem
+    problem: UpstreamProblem
 
 
 class Health:
-    """tell: told when some partitions cannot be read, again when it is another trouble, and when it is over."""
+    """tell: told when some partitions cannot be read, again when it is another problem, and when it is over."""
 
     def __init__(self, tell: Callable[[ReadingDown | ReadingUp], None]) -> None:
         self._tell = tell
@@ -36,12 +36,12 @@ class Health:
         self.of_group: ReadingDown | None = None
         """What librdkafka's side says may not be read."""
 
-    def failed(self, source: UpstreamPartition, now: float, reason: str, trouble: UpstreamProblem) -> None:
+    def failed(self, source: UpstreamPartition, now: float, reason: str, problem: UpstreamProblem) -> None:
         failure = self._failing.get(source)
         if failure is None:
-            self._failing[source] = _Failure(now, reason, trouble)
+            self._failing[source] = _Failure(now, reason, problem)
         else:
-            failure.reason, failure.trouble = reason, trouble
+            failure.reason, failure.problem = reason, problem
 
     def worked(self, source: UpstreamPartition) -> None:
         if self._failing:
@@ -57,22 +57,22 @@ class Health:
             if self._told is not None and not self._failing:
                 self._told = None
                 self._tell(ReadingUp())
-        elif self._told is not worst.trouble and not (self.is_cluster_down and self._told is None):
-            self._told = worst.trouble
+        elif self._told is not worst.problem and not (self.is_cluster_down and self._told is None):
+            self._told = worst.problem
             self._tell(worst)
 
     def _worst(self, now: float) -> ReadingDown | None:
         lasting = {
             source: failure
             for source, failure in self._failing.items()
-            if failure.trouble is UpstreamProblem.NOT_AUTHORIZED or now - failure.since >= PATIENCE
+            if failure.problem is UpstreamProblem.NOT_AUTHORIZED or now - failure.since >= PATIENCE
         }
         if not lasting:
             return self.of_group
         source, worst = min(
-            lasting.items(), key=lambda each: (each[1].trouble is not UpstreamProblem.NOT_AUTHORIZED, each[0])
+            lasting.items(), key=lambda each: (each[1].problem is not UpstreamProblem.NOT_AUTHORIZED, each[0])
         )
-        if self.of_group is not None and worst.trouble is not UpstreamProblem.NOT_AUTHORIZED:
+        if self.of_group is not None and worst.problem is not UpstreamProblem.NOT_AUTHORIZED:
             return self.of_group
         others = f", and {len(lasting) - 1} partitions more" if len(lasting) > 1 else ""
-        return ReadingDown(f"{source}: {worst.reason}{others}", worst.trouble)
+        return ReadingDown(f"{source}: {worst.reason}{others}", worst.problem)

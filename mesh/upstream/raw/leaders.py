@@ -101,11 +101,11 @@ class Leaders:
         return [*self._leaderless(), *self._doubted]
 
     def _blame(
-        self, readings: Collection[Reading], reason: str, trouble: UpstreamProblem = UpstreamProblem.UNREADABLE
+        self, readings: Collection[Reading], reason: str, problem: UpstreamProblem = UpstreamProblem.UNREADABLE
     ) -> None:
         now = asyncio.get_running_loop().time()
         for reading in readings:
-            self._health.failed(reading.source, now, reason, trouble)
+            self._health.failed(reading.source, now, reason, problem)
 
     def _lead(self, topic: TopicLeaders) -> bool:
         """Whether it is told already why some of its partitions have no leader."""

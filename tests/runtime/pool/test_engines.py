@@ -150,10 +150,10 @@ async def test_a_group_that_refuses_us_leaves_the_cluster_up() -> None:
     await consuming(bench)
     us = bench.engine(US)
     us.deliver(SourceUp())
-    for trouble in (UpstreamProblem.NOT_AUTHORIZED, UpstreamProblem.FENCED, UpstreamProblem.ASSIGNOR):
-        us.deliver(GroupDown("no", trouble))
+    for problem in (UpstreamProblem.NOT_AUTHORIZED, UpstreamProblem.FENCED, UpstreamProblem.ASSIGNOR):
+        us.deliver(GroupDown("no", problem))
         us.deliver(SourceUp())
-        assert set(bench.metric("kafka_mesh_upstream_trouble_seconds")) == {("us", trouble.value)}
+        assert set(bench.metric("kafka_mesh_upstream_problem_seconds")) == {("us", problem.value)}
         assert bench.metric("kafka_mesh_upstream_up")["us",] == 1
         us.deliver(GroupUp())
         assert bench.upstream_health.described() == []
@@ -166,7 +166,7 @@ async def test_partitions_that_cannot_be_read_are_told_and_keep_no_commit_from_b
     us = bench.engine(US)
 
     def standing() -> set[tuple[str, ...]]:
-        return set(bench.metric("kafka_mesh_upstream_trouble_seconds"))
+        return set(bench.metric("kafka_mesh_upstream_problem_seconds"))
 
     us.deliver(ReadingDown("us/orders-1: no answer within 10 s"))
     assert standing() == {("us", "unreadable")}
@@ -301,8 +301,8 @@ async def test_nothing_is_made_for_a_pool_that_left_while_its_engine_rested() ->
 # What is assigned and cannot be opened
 
 
-def unopened(*indexes: int, trouble: UpstreamProblem = UpstreamProblem.UNREADABLE, lasts: bool = True) -> Unopened:
-    return Unopened({source(index): Unopenable("no leader", trouble, lasts) for index in indexes})
+def unopened(*indexes: int, problem: UpstreamProblem = UpstreamProblem.UNREADABLE, lasts: bool = True) -> Unopened:
+    return Unopened({source(index): Unopenable("no leader", problem, lasts) for index in indexes})
 
 
 @in_fake_time
@@ -324,7 +324,7 @@ async def test_what_cannot_be_opened_is_named_when_that_lasts_and_once_for_each_
         for told in (unopened(0, 1), unopened(0, 1), unopened(1)):
             engine.deliver(told)
         (described,) = bench.upstream_health.described()
-        assert (described["trouble"], described["reason"]) == ("unreadable", "eu/orders-1: no leader")
+        assert (described["problem"], described["reason"]) == ("unreadable", "eu/orders-1: no leader")
         engine.assign([0])
         assert bench.metric("kafka_mesh_unopened_partitions")["eu", "shop"] == 1
         assert standings() == ["active", "unopened"]
@@ -334,7 +334,7 @@ async def test_what_cannot_be_opened_is_named_when_that_lasts_and_once_for_each_
         assert bench.upstream_health.described() == []
         await asyncio.sleep(SETTLED)
         bench.upstream_health.remind()
-    told_of = [each.get("reason", each["event"]) for each in logs if each.get("trouble")]
+    told_of = [each.get("reason", each["event"]) for each in logs if each.get("problem")]
     assert told_of == [
         "eu/orders-0: no leader; eu/orders-1: no leader",
         "eu/orders-1: no leader",
@@ -343,16 +343,16 @@ async def test_what_cannot_be_opened_is_named_when_that_lasts_and_once_for_each_
 
 
 @in_fake_time
-async def test_what_may_not_be_opened_is_another_trouble_than_what_has_no_leader() -> None:
+async def test_what_may_not_be_opened_is_another_problem_than_what_has_no_leader() -> None:
     bench = Bench()
     await consuming(bench)
     engine = bench.engine(EU)
-    engine.deliver(unopened(0, trouble=UpstreamProblem.NOT_AUTHORIZED))
-    assert [each["trouble"] for each in bench.upstream_health.described()] == ["not_authorized"]
+    engine.deliver(unopened(0, problem=UpstreamProblem.NOT_AUTHORIZED))
+    assert [each["problem"] for each in bench.upstream_health.described()] == ["not_authorized"]
     engine.deliver(unopened(0))
-    assert [each["trouble"] for each in bench.upstream_health.described()] == ["unreadable"]
+    assert [each["problem"] for each in bench.upstream_health.described()] == ["unreadable"]
     engine.deliver(EngineFailed("bug", ""))
-    assert [each["trouble"] for each in bench.upstream_health.described()] == ["engine_failed"]
+    assert [each["problem"] for each in bench.upstream_health.described()] == ["engine_failed"]
     assert bench.metric("kafka_mesh_unopened_partitions")["eu", "shop"] == 0
 
 
@@ -388,13 +388,13 @@ async def test_upstream_commits_that_fail_are_told_once_and_the_member_is_told_t
             await asyncio.sleep(0.25)
         (topic,) = peer.answer(commit).topics
         assert topic.partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        (trouble,) = bench.upstream_health.described()
-        assert (trouble["trouble"], trouble["reason"]) == ("commits", "GROUP_AUTHORIZATION_FAILED for eu/orders-0")
+        (problem,) = bench.upstream_health.described()
+        assert (problem["problem"], problem["reason"]) == ("commits", "GROUP_AUTHORIZATION_FAILED for eu/orders-0")
         bench.engine(EU).store()
         assert bench.upstream_health.described() == []
         await asyncio.sleep(SETTLED)
         bench.upstream_health.remind()
-    events = [entry["event"] for entry in logs if entry.get("trouble")]
+    events = [entry["event"] for entry in logs if entry.get("problem")]
     assert events == ["upstream commits fail", "upstream commits are stored again"]
     assert bench.upstream_health.described() == []
     assert bench.metric("kafka_mesh_upstream_commits_total") == {("eu", "failed"): 20, ("eu", "stored"): 1}

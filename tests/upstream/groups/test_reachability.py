@@ -109,7 +109,7 @@ def test_an_assignor_that_we_do_not_have_is_told() -> None:
     assert not bed.reachability.wants(cooperative=True)
     (told,) = bed.told
     assert isinstance(told, GroupDown)
-    assert told.trouble is UpstreamProblem.ASSIGNOR
+    assert told.problem is UpstreamProblem.ASSIGNOR
 
 
 def test_a_group_that_rebalances_or_is_not_described_is_asked_again_when_it_refuses_again() -> None:
@@ -132,13 +132,13 @@ GROUP_REFUSED = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
 ORDERS, INVOICES = TopicName("orders"), TopicName("invoices")
 
 
-def test_a_topic_that_may_not_be_read_is_no_trouble_of_the_group() -> None:
+def test_a_topic_that_may_not_be_read_is_no_problem_of_the_group() -> None:
     bed = Bed()
     for topic in (ORDERS, INVOICES, ORDERS):
         bed.reachability.suspect(TOPIC_REFUSED, topic)
     (down,) = bed.told
     assert isinstance(down, ReadingDown)
-    assert (down.trouble, down.reason) == (UpstreamProblem.NOT_AUTHORIZED, f"orders: {TOPIC_REFUSED.str()}")
+    assert (down.problem, down.reason) == (UpstreamProblem.NOT_AUTHORIZED, f"orders: {TOPIC_REFUSED.str()}")
     bed.reachability.stored()
     bed.reachability.answered()
     bed.reachability.allows(ORDERS)
@@ -157,7 +157,7 @@ def test_a_rebalance_does_not_say_that_a_topic_may_be_read() -> None:
     assert bed.told[1:] == [ReadingUp()]
 
 
-def test_a_group_that_is_refused_is_no_trouble_of_the_cluster() -> None:
+def test_a_group_that_is_refused_is_no_problem_of_the_cluster() -> None:
     bed = Bed()
     bed.reachability.suspect(GROUP_REFUSED)
     bed.reachability.suspect(GROUP_REFUSED)

@@ -220,7 +220,7 @@ def test_an_address_that_does_not_exist() -> None:
         running = RunningEngine("no.such.host.invalid:9092", new_name("group"))
         running.engine.subscribe(frozenset([source("any").topic]))
         down = await running.next(SourceDown)
-        assert (down.trouble, "no.such.host.invalid" in down.reason) == (UpstreamProblem.ADDRESS, True)
+        assert (down.problem, "no.such.host.invalid" in down.reason) == (UpstreamProblem.ADDRESS, True)
         await running.engine.close({})
 
     run(test)
@@ -258,7 +258,7 @@ def test_the_look_at_topics_goes_on_after_a_bug(mock_cluster: str, monkeypatch: 
             async with asyncio.timeout(30):
                 failed = await events.get()
             assert isinstance(failed, CatalogUnreachable)
-            assert (failed.trouble, "ZeroDivisionError" in failed.reason) == (UpstreamProblem.ENGINE_FAILED, True)
+            assert (failed.problem, "ZeroDivisionError" in failed.reason) == (UpstreamProblem.ENGINE_FAILED, True)
         async with asyncio.timeout(30):
             update = await events.get()
         assert isinstance(update, CatalogUpdate)

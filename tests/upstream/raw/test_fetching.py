@@ -600,7 +600,7 @@ def test_what_may_not_be_read_is_told_and_when_that_is_over() -> None:
                 await reader.until_read(1, 1)
                 await reader.until(lambda: any(isinstance(event, ReadingDown) for event in reader.events))
                 (down,) = [event for event in reader.events if isinstance(event, ReadingDown)]
-                assert down.trouble is UpstreamProblem.NOT_AUTHORIZED
+                assert down.problem is UpstreamProblem.NOT_AUTHORIZED
                 assert "TOPIC_AUTHORIZATION_FAILED" in down.reason
                 await reader.until(lambda: ReadingUp() in reader.events)
 

@@ -17,9 +17,9 @@ class Told:
         self.health = Health(self.events.append)
 
     def fail(
-        self, now: float, source: UpstreamPartition = ONE, trouble: UpstreamProblem = UpstreamProblem.UNREADABLE
+        self, now: float, source: UpstreamPartition = ONE, problem: UpstreamProblem = UpstreamProblem.UNREADABLE
     ) -> None:
-        self.health.failed(source, now, f"since {now:g}", trouble)
+        self.health.failed(source, now, f"since {now:g}", problem)
 
     def look(self, now: float, wanted: set[UpstreamPartition] = BOTH) -> list[ReadingDown | ReadingUp]:
         self.events.clear()
@@ -81,7 +81,7 @@ def test_a_cluster_that_is_down_is_told_by_others() -> None:
     assert len(told.look(PATIENCE)) == 1
 
 
-def test_what_librdkafkas_side_is_refused_is_one_trouble_with_what_we_are() -> None:
+def test_what_librdkafkas_side_is_refused_is_one_problem_with_what_we_are() -> None:
     """Over when both are."""
     told, refused = Told(), ReadingDown("orders: refused", UpstreamProblem.NOT_AUTHORIZED)
     told.fail(0)

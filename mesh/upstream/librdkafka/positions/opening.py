@@ -17,7 +17,7 @@ from mesh.records.spans import ClusterName, CommitPosition, TopicName, UpstreamP
 from mesh.upstream.engine import Unopenable
 from mesh.upstream.librdkafka.commit_queue import Errors
 from mesh.upstream.librdkafka.positions.bounds import Bounds, LogBounds
-from mesh.upstream.problems import OF_TOPICS, UpstreamProblem, trouble_of
+from mesh.upstream.problems import OF_TOPICS, UpstreamProblem, problem_of
 
 REQUEST_TIMEOUT: Final = 5.0
 RETRY: Final = 1.0
@@ -218,7 +218,7 @@ class Opening:
 
     def _unopenable(self, source: UpstreamPartition, error: KafkaError) -> Unopenable:
         """That a topic is missing is told by whoever looks at all topics; a leader may be missing for a moment."""
-        if trouble_of(error) is UpstreamProblem.NOT_AUTHORIZED:
+        if problem_of(error) is UpstreamProblem.NOT_AUTHORIZED:
             return Unopenable(error.str(), UpstreamProblem.NOT_AUTHORIZED, lasts=True)
         return Unopenable(
             error.str(), UpstreamProblem.UNREADABLE, source in self.failed and error.code() not in OF_TOPICS

@@ -91,7 +91,7 @@ class Bed:
     def unopened(self) -> dict[int, tuple[UpstreamProblem, bool]]:
         """What was told last to be not open: why, and whether that lasts."""
         told = [event for event in self.events if isinstance(event, Unopened)]
-        return {each.partition: (why.trouble, why.lasts) for each, why in told[-1].partitions.items()} if told else {}
+        return {each.partition: (why.problem, why.lasts) for each, why in told[-1].partitions.items()} if told else {}
 
 
 def test_nothing_is_read_before_positions_are_known() -> None:
