@@ -7,11 +7,12 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from mesh.apis.answers import Answer, ConnectionId
 from mesh.memory import MemoryBudget
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.effects import Answer, CommitUpstream, Effect, Report
+from mesh.pool.common.effects import CommitUpstream, Effect, Report
 from mesh.pool.common.group_rules import GroupRules
-from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.results import CommitResult, JoinResult, SyncResult
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics

@@ -110,7 +110,7 @@ class _Told(PoolRuntime):
     """That part of it which carries out a note."""
 
     def __init__(self, journal: Journal | None) -> None:
-        self._telling = Reports("bench", Metrics(), journal)
+        self._reports = Reports("bench", Metrics(), journal)
 
 
 class _Steps(Core):

@@ -37,8 +37,8 @@ def answer(
         server.drain_pool(group, seconds)
     elif method == "DELETE":
         server.serve_again(group)
-    drain_state, held = server.cluster.drain_state(group)
-    pool = server.cluster.pools.get(group)
+    drain_state, held = server.core.drain_state(group)
+    pool = server.core.pools.get(group)
     members = sum(1 for _ in pool.members) if pool is not None else 0
     return 200, {
         "virtual_cluster": server.name,

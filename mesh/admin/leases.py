@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -35,7 +35,8 @@ from mesh.admin.lease_bodies import (
     SettledAnswer,
 )
 from mesh.admin.openapi import OpenApiOperation, document
-from mesh.pool.common.ids import GroupId, Ticket
+from mesh.apis.answers import Ticket
+from mesh.pool.common.ids import GroupId
 from mesh.pool.pool import Pool
 from mesh.pool.state.leases import (
     LONGEST_NAME,
@@ -92,11 +93,13 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class LeaseApi:
-    """servers: the virtual clusters, as far as they are there; clusters: bootstrap servers by name. is_open: whether
+    """pools: of the virtual clusters that are there; clusters: bootstrap servers by name. is_open: whether
     somebody who reaches the address may use it; what is leased here, others do not get."""
 
-    def __init__(self, servers: list[PoolRuntime], clusters: Mapping[ClusterName, str], is_open: bool = True) -> None:
-        self._servers = servers
+    def __init__(
+        self, pools: Callable[[], Sequence[PoolRuntime]], clusters: Mapping[ClusterName, str], is_open: bool = True
+    ) -> None:
+        self._pools = pools
         self._clusters = clusters
         self.is_open = is_open
 
@@ -188,8 +191,8 @@ class LeaseApi:
                     deadline=_time_of_day(server, lease.deadline),
                     ranges=_bodies(ranges),
                 )
-                for server in self._servers
-                for pool in server.cluster.pools.values()
+                for server in self._pools()
+                for pool in server.core.pools.values()
                 for lease, ranges in pool.leases.view()
             )
         )
@@ -198,7 +201,7 @@ class LeaseApi:
         """Without `wait` it changes nothing, and does not make the mesh join the group upstream."""
         body = await _body(request, BacklogBody)
         server, topics = self._server(body), tuple(map(TopicName, body.topics))
-        pool = server.cluster.pools.get(GroupId(body.group))
+        pool = server.core.pools.get(GroupId(body.group))
         known: Iterable[PartitionBacklog] = pool.leases.backlog(topics) if pool is not None else ()
         if body.wait:
             self._refuse_unknown(server, topics)
@@ -226,17 +229,17 @@ class LeaseApi:
     # How
 
     def _server(self, body: GroupBody) -> PoolRuntime:
-        for server in self._servers:
+        for server in self._pools():
             if server.name == body.virtual_cluster:
                 return server
-        known = ", ".join(sorted(server.name for server in self._servers)) or "none yet"
+        known = ", ".join(sorted(server.name for server in self._pools())) or "none yet"
         raise LeaseRefused(
             404, "unknown_virtual_cluster", f"there is no virtual cluster {body.virtual_cluster!r}; there are: {known}"
         )
 
     def _refuse_unknown(self, server: PoolRuntime, topics: Iterable[TopicName]) -> None:
         for topic in topics:
-            if topic not in server.cluster.topics:
+            if topic not in server.core.topics:
                 server.missing_topic(topic)
                 raise LeaseRefused(404, "unknown_topic", f"virtual cluster {server.name!r} has no topic {topic!r}")
 

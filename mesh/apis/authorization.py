@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mesh.apis.api import Context
+from mesh.apis.api import RequestContext
 from mesh.apis.guards import groups as of_groups
 from mesh.apis.guards import offsets as of_offsets
 from mesh.apis.guards import topics as of_topics
@@ -29,17 +29,17 @@ from mesh.wire.apis import ApiKey
 __all__ = ["GUARDS", "AuthorizationResult", "Denied", "Partial", "Refusal", "authorize", "may_take_part"]
 
 
-def authorize(api_key: ApiKey, context: Context, request: m.RequestMessage) -> AuthorizationResult:
+def authorize(api_key: ApiKey, context: RequestContext, request: m.RequestMessage) -> AuthorizationResult:
     """What of the request is allowed; None for all of it."""
     return None if context.access.is_unlimited else GUARDS[api_key](context, request)
 
 
-def may_take_part(context: Context, group: str) -> bool:
+def may_take_part(context: RequestContext, group: str) -> bool:
     """Whether the client may be given records as one of this group; who may only describe it may look."""
     return may_group(context, Operation.READ, group)
 
 
-def _everything(context: Context, request: m.RequestMessage) -> AuthorizationResult:
+def _everything(context: RequestContext, request: m.RequestMessage) -> AuthorizationResult:
     return None
 
 

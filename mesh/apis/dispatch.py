@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from mesh.apis import TABLE
-from mesh.apis.api import Context, HandlerEffect
+from mesh.apis.answers import Answer
+from mesh.apis.api import AnyApi, RequestContext
 from mesh.apis.authorization import Denied, Partial, Refusal, authorize
-from mesh.pool.common.effects import Answer
-from mesh.wire.apis import ApiKey
 from mesh.wire.messages import RequestMessage, ResponseMessage
 
 
@@ -17,29 +16,29 @@ from mesh.wire.messages import RequestMessage, ResponseMessage
 class Work:
     """A request that waits for its answer. request: what of it is allowed. refusals: what is not."""
 
-    api_key: ApiKey
-    context: Context
+    api: AnyApi
+    context: RequestContext
     request: RequestMessage
-    verdict: Denied | Partial | None
+    authorized: Denied | Partial | None
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        return self.verdict.refusals if self.verdict is not None else ()
+        return self.authorized.refusals if self.authorized is not None else ()
 
     def respond(self, result: object) -> ResponseMessage:
         """The answer to the client, for the result that an `Answer` carries."""
-        if isinstance(self.verdict, Denied):
-            return self.verdict.response
-        response: ResponseMessage = TABLE[self.api_key].respond(self.context, self.request, result)
-        return self.verdict.complete(response) if self.verdict is not None else response
+        if isinstance(self.authorized, Denied):
+            return self.authorized.response
+        response: ResponseMessage = self.api.respond(self.context, self.request, result)
+        return self.authorized.complete(response) if self.authorized is not None else response
 
 
-def begin(api_key: ApiKey, context: Context, request: RequestMessage) -> tuple[Work, Sequence[HandlerEffect]]:
-    """What a request leads to. Raises ProtocolError."""
-    verdict = authorize(api_key, context, request)
-    match verdict:
+def begin(api: AnyApi, context: RequestContext, request: RequestMessage) -> tuple[Work, Sequence[Any]]:
+    """What a request leads to: effects of its target. Raises ProtocolError."""
+    authorized = authorize(api.key, context, request)
+    match authorized:
         case Denied():
-            return Work(api_key, context, request, verdict), [Answer(context.ticket, verdict)]
-        case Partial(narrowed):
-            request = narrowed
-    return Work(api_key, context, request, verdict), TABLE[api_key].handle(context, request)
+            return Work(api, context, request, authorized), [Answer(context.ticket, authorized)]
+        case Partial(allowed):
+            request = allowed
+    return Work(api, context, request, authorized), api.handle(context, request)

@@ -14,9 +14,10 @@ Version notes:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from mesh.apis.api import Api, Authentication, Context, HandlerEffect
+from mesh.apis.api import Api, Authentication, RequestContext
 from mesh.security.session import Handshake
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
@@ -31,13 +32,13 @@ ERRORS: Final = {
 }
 
 
-def handle(context: Context, request: SaslHandshakeRequest) -> list[HandlerEffect]:
+def handle(context: RequestContext, request: SaslHandshakeRequest) -> Sequence[Authentication]:
     if context.version < FIRST_VERSION_WITH_SASL_AUTHENTICATE:
         return [Authentication(context.ticket, Handshake.UNSUPPORTED_VERSION)]
     return [Authentication(context.ticket, context.session.handshake(request.mechanism))]
 
 
-def respond(context: Context, request: SaslHandshakeRequest, result: Handshake) -> SaslHandshakeResponse:
+def respond(context: RequestContext, request: SaslHandshakeRequest, result: Handshake) -> SaslHandshakeResponse:
     offered = tuple(mechanism.value for mechanism in context.session.offered)
     return SaslHandshakeResponse(error_code=ERRORS[result], mechanisms=offered)
 

@@ -13,9 +13,10 @@ Version notes:
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from mesh.apis.api import Api, Context, as_it_is
-from mesh.pool.common.effects import Effect
+from mesh.apis.answers import Answer
+from mesh.apis.api import Api, RequestContext, as_it_is
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -24,7 +25,7 @@ FIRST_VERSION_WITH_SOFTWARE = 3
 WELL_FORMED = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(context: Context, request: ApiVersionsRequest) -> list[Effect]:
+def handle(context: RequestContext, request: ApiVersionsRequest) -> Sequence[Answer]:
     software = (request.client_software_name, request.client_software_version)
     if context.version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(WELL_FORMED.fullmatch, software)):
         return context.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=()))

@@ -13,9 +13,10 @@ Version notes:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from mesh.apis.api import Api, Authentication, Context, HandlerEffect
+from mesh.apis.api import Api, Authentication, RequestContext
 from mesh.security.sasl import MESSAGES, Challenge, Failure
 from mesh.security.session import Lasting
 from mesh.wire.apis import APIS, ApiKey
@@ -25,12 +26,12 @@ from mesh.wire.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 Result: TypeAlias = Challenge | Lasting | Failure | Literal["illegal state"]
 
 
-def handle(context: Context, request: SaslAuthenticateRequest) -> list[HandlerEffect]:
+def handle(context: RequestContext, request: SaslAuthenticateRequest) -> Sequence[Authentication]:
     step = context.session.authenticate(request.auth_bytes, context.now, context.wall)
     return [Authentication(context.ticket, step)]
 
 
-def respond(context: Context, request: SaslAuthenticateRequest, result: Result) -> SaslAuthenticateResponse:
+def respond(context: RequestContext, request: SaslAuthenticateRequest, result: Result) -> SaslAuthenticateResponse:
     match result:
         case Challenge(token):
             return SaslAuthenticateResponse(auth_bytes=token)

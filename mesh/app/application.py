@@ -75,7 +75,11 @@ class Application:
         self._reconfiguring = Reconfiguring(config, file, memory, self._clusters, self._virtual_clusters)
         self._metrics.add_collector(self._reconfiguring.samples)
         self._readiness = Readiness(
-            upstream_health, self._virtual_clusters.servers, self._reconfiguring, grace=self._reconfiguring.grace
+            upstream_health,
+            self._virtual_clusters.targets,
+            self._virtual_clusters.pools,
+            self._reconfiguring,
+            grace=self._reconfiguring.grace,
         )
         self.stopping = asyncio.Event()
 
@@ -141,7 +145,7 @@ class Application:
             context = certificate.context
             self._virtual_clusters.watched.append(certificate.files)
         access = AdminAccess(configured.token, configured.open_probes, context)
-        leases = LeaseApi(self._virtual_clusters.servers, self._clusters.addresses)
+        leases = LeaseApi(self._virtual_clusters.pools, self._clusters.addresses)
         admin = AdminSetup(access, leases, _is_loopback(configured.listen.host), certificate)
         self._reconfiguring.admin = admin
         admin.open(self._readiness)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from mesh.admin.drain import answer as answer_drain
 from mesh.admin.status import status_of
+from mesh.listener.target import Target
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.telemetry.upstream_health import UpstreamHealth
 
@@ -24,10 +25,12 @@ class Reloading(Protocol):
 
 @dataclass(slots=True)
 class Readiness:
-    """What is missing before clients are served well."""
+    """What is missing before clients are served well. targets: of all virtual clusters; pools: those of them that are
+    pools."""
 
     upstream_health: UpstreamHealth
-    servers: list[PoolRuntime]
+    targets: list[Target]
+    pools: Callable[[], Sequence[PoolRuntime]]
     reloading: Reloading | None = None
     listening: bool = False
     stopping: bool = False
@@ -40,7 +43,7 @@ class Readiness:
         """What was asked of /drain. Who reaches the address without a token must not stop a pool."""
         if not self.is_open and method != "GET":
             return 403, {"problem": _NO_TOKEN.format("pools are drained")}
-        return answer_drain(self.servers, self.grace, method, asked)
+        return answer_drain(self.pools(), self.grace, method, asked)
 
     async def reload(self, method: str) -> tuple[int, dict[str, object]]:
         """What was asked of /reload."""
@@ -64,7 +67,7 @@ class Readiness:
     def status(self) -> dict[str, object]:
         """Every pool, its members and partitions; and the configuration."""
         of_configuration = self.reloading.described() if self.reloading is not None else {}
-        return {**status_of(self.servers), "configuration": of_configuration}
+        return {**status_of(self.targets), "configuration": of_configuration}
 
     def degraded(self) -> list[dict[str, object]]:
         """What is wrong upstream, though the rest goes on."""

@@ -3,43 +3,34 @@ others go on."""
 
 from __future__ import annotations
 
-import asyncio
-import random
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import anyio
 import anyio.abc
 
-from mesh.apis.api import Endpoint
-from mesh.apis.api import HostAndPort as ApiAddress
 from mesh.app.clusters import Clusters
-from mesh.app.from_config import clusters_of, limits_of, rules_of, settings_of, topics_of
+from mesh.app.from_config import limits_of
+from mesh.app.targets import ConfiguredTarget, Services, make
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.values import Address
 from mesh.listener.bound_address import BoundAddress
 from mesh.listener.limits import Descriptors, Gate
+from mesh.listener.listener import Listener
 from mesh.listener.listener_setup import ListenerSetup
 from mesh.listener.security import ListenerSecurity
+from mesh.listener.target import Target
 from mesh.listener.watched_files import Watched
 from mesh.memory import MemoryBudget
-from mesh.pool.common.ids import GroupId
-from mesh.pool.core import PoolCore
+from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE
 from mesh.records.spans import ClusterName, TopicName
-from mesh.runtime.pool.administration import UpstreamAdministration
-from mesh.runtime.pool.dead_letters import DeadLetterForwarder, WriteDeadLetter, no_dead_letters
 from mesh.runtime.pool.runtime import PoolRuntime
-from mesh.runtime.pool.samples import samples_of
 from mesh.telemetry.journal import Journal
 from mesh.telemetry.logs import get_logger
-from mesh.telemetry.metric_definitions import Sample
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.upstream_health import UpstreamHealth
-from mesh.upstream.engine import Engine, EngineEvent
 
 log = get_logger(__name__)
 
@@ -50,10 +41,13 @@ class Running:
 
     configured: VirtualClusterConfig
     setup: ListenerSetup
-    server: PoolRuntime
-    collect: Callable[[], Iterable[Sample]]
+    configured_target: ConfiguredTarget
     listening: list[BoundAddress] = field(default_factory=list)
     keys: anyio.CancelScope | None = None
+
+    @property
+    def target(self) -> Target:
+        return self.configured_target.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +60,7 @@ class Prepared:
 
 
 class VirtualClusters:
-    """servers: of all that are at work, in the order of the configuration; the same list for as long as the process
+    """targets: of all that are at work, in the order of the configuration; the same list for as long as the process
     runs. watched: their files, likewise."""
 
     def __init__(
@@ -84,12 +78,16 @@ class VirtualClusters:
         self._upstream_health = upstream_health
         self._running: dict[str, Running] = {}
         self._addresses: dict[Address, BoundAddress] = {}
-        self.servers: list[PoolRuntime] = []
+        self.targets: list[Target] = []
         self.watched: list[Watched[Any]] = []
 
     def tell_topics(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
-        for server in self.servers:
-            server.topics_changed(cluster, topics)
+        for running in self._running.values():
+            running.configured_target.topics_changed(cluster, topics)
+
+    def pools(self) -> list[PoolRuntime]:
+        """Of the virtual clusters whose target is a pool."""
+        return [target for target in self.targets if isinstance(target, PoolRuntime)]
 
     # Before something begins or changes
 
@@ -135,52 +133,24 @@ class VirtualClusters:
         self, configured: VirtualClusterConfig, setup: ListenerSetup, clusters: Clusters, tasks: anyio.abc.TaskGroup
     ) -> Running:
         """One that does not listen yet."""
-        pool = configured.target.pool
-        cluster = PoolCore(
-            configured.name,
-            topics_of(configured.name, pool),
-            rules_of(pool),
-            settings_of(pool, time.time() - asyncio.get_running_loop().time(), self._journal is not None),
-            self._memory,
-            random.Random(),
-        )
-        for name, topics in clusters.known().items():
-            cluster.topics_changed(name, topics, asyncio.get_running_loop().time())
-
-        def create(group: GroupId, name: ClusterName, deliver: Callable[[EngineEvent], None]) -> Engine:
-            pool = running.configured.target.pool
-            return clusters.engine(configured.name, pool, name, group, deliver)
-
-        write_dead_letter: WriteDeadLetter = no_dead_letters
-        if (dead := pool.dead_letters) is not None:
-            write_dead_letter = DeadLetterForwarder(
-                dead.topic, partial(clusters.writer, create=dead.create)
-            ).write_dead_letter
-        server = PoolRuntime(
-            cluster,
-            _endpoint(configured),
-            self._metrics,
-            create,
-            lambda: clusters.refresh(clusters_of(running.configured.target.pool)),
-            self._upstream_health,
-            _administration(configured, clusters),
-            write_dead_letter,
-            self._journal,
-            setup.security,
-            gate=Gate(limits_of(configured.limits), self._descriptors, self._memory),
-            isolation=pool.isolation.value,
-        )
-        running = self._running[configured.name] = Running(configured, setup, server, partial(samples_of, server))
-        self._metrics.add_collector(running.collect)
-        self.servers.append(server)
+        gate = Gate(limits_of(configured.limits), self._descriptors, self._memory)
+        listener = Listener(configured.name, self._metrics, setup.security, gate)
+        services = Services(clusters, self._memory, self._upstream_health, self._journal)
+        running = Running(configured, setup, make(configured, listener, services))
+        self._running[configured.name] = running
+        self._metrics.add_collector(running.configured_target.samples)
+        self.targets.append(running.target)
         self._secure(running, setup, tasks)
         return running
 
     async def serve(self, running: Running, tasks: anyio.abc.TaskGroup) -> None:
         configured = running.configured
-        for role, address in (("listen", configured.listen), ("coordinator", configured.coordinator)):
+        for role, address, node in (
+            ("listen", configured.listen, BROKER_NODE),
+            ("coordinator", configured.coordinator, COORDINATOR_NODE),
+        ):
             listening = self._addresses[address]
-            await listening.serve(running.server, tasks)
+            await listening.serve(running.target, node, tasks)
             running.listening.append(listening)
             log.info("listening", virtual_cluster=configured.name, role=role, address=str(address))
 
@@ -189,10 +159,7 @@ class VirtualClusters:
     def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
         """Which clusters a virtual cluster has to leave, perhaps to come back, when it changes to this and those are
         connected to anew; None if it has to begin anew itself."""
-        running = self._running[configured.name]
-        difference = running.server.cluster.topics.compare(topics_of(configured.name, configured.target.pool))
-        used = clusters_of(running.configured.target.pool) | clusters_of(configured.target.pool)
-        return None if difference.moves else difference.left | (used & frozenset(anew))
+        return self._running[configured.name].configured_target.left_by(configured, anew)
 
     async def look_at_files(self) -> None:
         """Read those again that have changed."""
@@ -200,39 +167,29 @@ class VirtualClusters:
             await watched.look()
 
     async def leave(self, name: str, cluster: ClusterName, grace: float) -> None:
-        server = self._running[name].server
-        server.step(lambda virtual_cluster, now: virtual_cluster.leave_cluster(cluster, grace, now))
-        await server.until(lambda: server.cluster.has_left(cluster))
+        await self._running[name].configured_target.leave(cluster, grace)
 
     def change(
         self,
         configured: VirtualClusterConfig,
         setup: ListenerSetup | None,
         left: Iterable[ClusterName],
-        clusters: Clusters,
         grace: float,
         tasks: anyio.abc.TaskGroup,
     ) -> None:
         """setup: None where nothing about its security has changed. left: clusters that were left before."""
         running = self._running[configured.name]
-        server, pool, running.configured = running.server, configured.target.pool, configured
-        server.change_endpoint(_endpoint(configured))
-        server.change_limits(limits_of(configured.limits))
-        server.questions.change(_administration(configured, clusters))
+        running.configured = configured
+        running.target.listener.change_limits(limits_of(configured.limits))
         if setup is not None:
             self._secure(running, setup, tasks)
-            server.rules_changed()
-        server.step(lambda cluster, now: cluster.change_rules(rules_of(pool), grace, now))
-        server.step(lambda cluster, now: cluster.change_topics(topics_of(configured.name, pool), now))
-        for name, topics in clusters.known().items():
-            server.topics_changed(name, topics)
-        for name in left:
-            server.step(lambda cluster, now, name=name: cluster.come_back_to(name, now))  # type: ignore[misc]
+            running.target.listener.rules_changed()
+        running.configured_target.change(configured, left, grace)
 
     def rearrange(self, config: Config) -> None:
         """Everything in the order of the configuration, and no address that it does not name."""
         order = [each.name for each in config.virtual_clusters]
-        self.servers.sort(key=lambda server: order.index(server.name))
+        self.targets.sort(key=lambda target: order.index(target.name))
         wanted = {address for each in config.virtual_clusters for address in (each.listen, each.coordinator)}
         for address in [address for address in self._addresses if address not in wanted]:
             self._addresses.pop(address).close()
@@ -243,16 +200,16 @@ class VirtualClusters:
         """Let members commit what they hold; then stop accepting, answer what waits, commit, leave upstream."""
         stopped = [self._running[name] for name in names]
         for running in stopped:
-            running.server.begin_stop(grace)
+            running.target.begin_stop(grace)
         for running in stopped:
-            await running.server.drained()
+            await running.target.drained()
         for running in stopped:
             for listening in running.listening:
                 listening.pause()
-            running.server.drain()
-            running.server.close_connections()
+            running.target.drain()
+            running.target.close_connections()
         for running in stopped:
-            await running.server.engines.closed()
+            await running.target.closed()
             self._forget(running)
 
     def names(self) -> list[str]:
@@ -263,18 +220,18 @@ class VirtualClusters:
             listening.close()
 
     def _forget(self, running: Running) -> None:
-        self._metrics.remove_collector(running.collect)
+        self._metrics.remove_collector(running.configured_target.samples)
         self._unwatch(running)
-        self.servers.remove(running.server)
+        self.targets.remove(running.target)
         del self._running[running.configured.name]
 
     def _secure(self, running: Running, setup: ListenerSetup, tasks: anyio.abc.TaskGroup) -> None:
         self._unwatch(running)
         if running.setup is not setup:
             running.setup.security = ListenerSecurity()  # it may be reading a file just now
-        setup.take_over(running.server.security)
+        setup.take_over(running.target.listener.security)
         running.setup = setup
-        setup.rules_changed = running.server.rules_changed
+        setup.rules_changed = running.target.listener.rules_changed
         self.watched += setup.watched
         if setup.key_source is not None:
             running.keys = anyio.CancelScope()
@@ -299,17 +256,3 @@ async def _bind(address: Address, path: KeyPath) -> BoundAddress:
     except OSError as problem:
         mistake = Mistake(path, str(address), f"an address that is free ({problem})")
         raise ConfigurationError([mistake]) from problem
-
-
-def _endpoint(configured: VirtualClusterConfig) -> Endpoint:
-    listen, coordinator = configured.advertised_listen, configured.advertised_coordinator
-    return Endpoint(
-        f"kafka-mesh.{configured.name}",
-        ApiAddress(listen.host, listen.port),
-        ApiAddress(coordinator.host, coordinator.port),
-    )
-
-
-def _administration(configured: VirtualClusterConfig, clusters: Clusters) -> UpstreamAdministration:
-    pool = configured.target.pool
-    return UpstreamAdministration(clusters.properties(clusters_of(pool)), pool.upstream_group_prefix)

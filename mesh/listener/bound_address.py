@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from functools import partial
 
 import anyio.abc
 
 from mesh.config.values import Address
-from mesh.listener.tls import BACKLOG, Server, TlsListener
+from mesh.listener.target import Target
+from mesh.listener.tls import BACKLOG, TlsListener
 
 
 class BoundAddress:
@@ -29,17 +31,17 @@ class BoundAddress:
             )
         )
 
-    async def serve(self, server: Server, tasks: anyio.abc.TaskGroup) -> None:
-        if server.security.tls is not None:
-            listener = TlsListener(self._bound, server, tasks)
+    async def serve(self, target: Target, node: int | None, tasks: anyio.abc.TaskGroup) -> None:
+        """node: whose address it is, as Metadata calls it; None if it is no node's."""
+        accept = partial(target.accept, node)
+        if target.listener.security.tls is not None:
+            listener = TlsListener(self._bound, target.listener, accept, tasks)
             await listener.start_serving()
             self._serving.append(listener)
             return
         for each in self._bound.sockets:
             own = socket.socket(fileno=os.dup(each.fileno()))
-            self._serving.append(
-                await asyncio.get_running_loop().create_server(server.accept, sock=own, backlog=BACKLOG)
-            )
+            self._serving.append(await asyncio.get_running_loop().create_server(accept, sock=own, backlog=BACKLOG))
 
     def pause(self) -> None:
         """Nobody serves there; clients that come wait until somebody does."""

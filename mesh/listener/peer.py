@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from mesh.apis.answers import ConnectionId
 from mesh.listener.limits import Admitted
-from mesh.pool.common.ids import ConnectionId
 from mesh.security.session import Session
-from mesh.wire.connection import Request
 
 
 class Peer(Protocol):
-    """admitted: None before it was let in. in_work: the request that is being answered."""
+    """A client at the other end of a connection. admitted: None before it was let in."""
 
     @property
     def id(self) -> ConnectionId: ...
@@ -26,10 +25,17 @@ class Peer(Protocol):
     def admitted(self) -> Admitted | None: ...
 
     @property
-    def in_work(self) -> Request | None: ...
+    def is_open(self) -> bool: ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the client waits for an answer."""
 
     def established(self) -> None:
         """It is known who the client is, for the first time or again."""
+
+    def judge(self) -> None:
+        """What the client may do has to be looked at again."""
 
     def close(self) -> None:
         """What was answered is still sent."""

@@ -11,19 +11,18 @@ import os
 import socket
 import ssl
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.abc
 
-from mesh.config.security.model import ListenerTls
-from mesh.config.security.model import TlsConfig as TlsConfig
+from mesh.config.security.model import ListenerTls, TlsConfig
 from mesh.listener.limits import network_of
-from mesh.listener.security import ListenerSecurity
+from mesh.listener.listener import Listener
 from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
-from mesh.telemetry.metrics import Metrics
 
 log = get_logger(__name__)
 
@@ -63,29 +62,21 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
     return context
 
 
-class Server(Protocol):
-    """To whom the connections are given."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def security(self) -> ListenerSecurity: ...
-
-    @property
-    def metrics(self) -> Metrics: ...
-
-    def accept(self) -> asyncio.Protocol: ...
-
-
 class TlsListener:
-    """Takes connections of an address, makes TLS connections of them, and gives them to a server.
+    """Takes connections of an address, makes TLS connections of them, and gives them to a target.
 
-    bound: has the address, and accepts nothing by itself; it is left open.
+    accept: makes a protocol of each of them. bound: has the address, and accepts nothing by itself; it is left open.
     """
 
-    def __init__(self, bound: asyncio.Server, server: Server, tasks: anyio.abc.TaskGroup) -> None:
-        self._server = server
+    def __init__(
+        self,
+        bound: asyncio.Server,
+        listener: Listener,
+        accept: Callable[[], asyncio.BaseProtocol],
+        tasks: anyio.abc.TaskGroup,
+    ) -> None:
+        self._listener = listener
+        self._accept_one = accept
         self._tasks = tasks
         self._shaking: Counter[str] = Counter()
         self._rate = LogRate()
@@ -114,7 +105,7 @@ class TlsListener:
             try:
                 accepted, peer = await loop.sock_accept(listening)
             except OSError as error:
-                log.error("no connection can be accepted", virtual_cluster=self._server.name, reason=str(error))
+                log.error("no connection can be accepted", virtual_cluster=self._listener.name, reason=str(error))
                 await anyio.sleep(OUT_OF_FILES_DELAY)
                 continue
             network = network_of(str(peer[0]))
@@ -126,13 +117,13 @@ class TlsListener:
                 self._tasks.start_soon(self._shake, accepted, str(peer[0]))
 
     async def _shake(self, accepted: socket.socket, client_host: str) -> None:
-        assert self._server.security.tls is not None
+        assert self._listener.security.tls is not None
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._server.accept,
+                self._accept_one,
                 accepted,
-                ssl=self._server.security.tls.context,
+                ssl=self._listener.security.tls.context,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
             )
         except ssl.SSLError as error:
@@ -149,12 +140,12 @@ class TlsListener:
                 del self._shaking[network]
 
     def _failed(self, client_host: str, reason: str, detail: str) -> None:
-        self._server.metrics.tls_failure(self._server.name, reason)
+        self._listener.metrics.tls_failure(self._listener.name, reason)
         left_out = self._rate.admit(asyncio.get_running_loop().time())
         if left_out is not None:
             log.warning(
                 "a TLS handshake failed",
-                virtual_cluster=self._server.name,
+                virtual_cluster=self._listener.name,
                 client_host=client_host,
                 reason=reason,
                 detail=detail,

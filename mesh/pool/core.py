@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
+from mesh.apis.answers import Answer, ConnectionId, Ticket
 from mesh.memory import MemoryBudget
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.effects import Answer, Effect, RefreshTopics
+from mesh.pool.common.effects import Effect, RefreshTopics
 from mesh.pool.common.group_rules import GroupRules
-from mesh.pool.common.ids import ConnectionId, GroupId, MemberId, Ticket
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.results import (
     CommitResult,
     CommittedOffsets,

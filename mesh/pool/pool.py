@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.memory import MemoryBudget
 from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.effects import Effect, LeaveUpstream, Report
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import ConnectionId, GroupId, MemberId, Ticket
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.results import TopicPartition
 from mesh.pool.common.settings import Acknowledge, PoolSettings
 from mesh.pool.common.timers import Timers

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Final
 
+from mesh.apis.answers import Ticket
 from mesh.memory import MemoryBudget
 from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.deadlines import DeadlineQueue
 from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.group_rules import GroupRules
-from mesh.pool.common.ids import GroupId, Ticket
+from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.groups.member_index import MemberIndex

@@ -23,7 +23,7 @@ async def test_what_is_not_understood_changes_nothing() -> None:
     bench = Bench()
     for problem, asked in NOT_UNDERSTOOD.items():
         assert answer([bench.server], 6.0, "POST", asked) == (400, {"problem": problem})
-    assert not bench.server.cluster._pools.drained
+    assert not bench.server.core._pools.drained
 
 
 @in_fake_time

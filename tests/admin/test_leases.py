@@ -30,7 +30,7 @@ class Admin:
 
     def __init__(self, bench: Bench, token: str | None = None) -> None:
         self.bench = bench
-        routes = LeaseApi([bench.server], ADDRESSES).routes()
+        routes = LeaseApi(lambda: [bench.server], ADDRESSES).routes()
         self.app = TokenGuard(Starlette(routes=routes), AdminAccess(token=token))
 
     async def call(
@@ -257,7 +257,7 @@ def test_the_token_of_the_admin_address_is_needed() -> None:
 
 def test_who_has_no_token_to_bring_leases_nothing() -> None:
     async def test(admin: Admin) -> None:
-        closed = LeaseApi([admin.bench.server], ADDRESSES, is_open=False)
+        closed = LeaseApi(lambda: [admin.bench.server], ADDRESSES, is_open=False)
         admin.app = TokenGuard(Starlette(routes=closed.routes()), AdminAccess())
         for operation in OPERATIONS:
             status, answer = await admin.call(operation.method, operation.path.replace("{lease}", "x"), WHO)
@@ -272,7 +272,7 @@ def test_nothing_is_begun_while_the_mesh_stops() -> None:
         admin.bench.server.drain()
         status, answer = await admin.call("POST", "/leases", WHO | {"topics": ["orders"]})
         assert (status, answer["error"]) == (503, "unavailable")
-        assert GroupId("shop") not in admin.bench.server.cluster.pools
+        assert GroupId("shop") not in admin.bench.server.core.pools
 
     run(test)
 
@@ -297,7 +297,7 @@ def test_the_document_describes_every_route_and_model() -> None:
         operations = {(path, method) for path, each in document["paths"].items() for method in each}
         served = {
             (route.path, method.lower())
-            for route in LeaseApi([], {}).routes()
+            for route in LeaseApi(list, {}).routes()
             for method in route.methods or ()
             if method != "HEAD" and route.path != "/openapi.json"
         }

@@ -7,13 +7,12 @@ from typing import Any, Final
 
 import pytest
 
-from mesh.apis import TABLE
 from mesh.apis.authorization import GUARDS, Refusal
 from mesh.security.principals import user
 from mesh.security.rules import Access, Operation, PatternType, ResourceType, Rule, Rules
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
-from tests.apis.harness import Client, Mesh, fetch_values, join_values, versions
+from tests.pool.apis.harness import APIS_SERVED, Client, Mesh, fetch_values, join_values, versions
 from tests.pool.harness import GROUP, MAXIMUM, ORDERS
 
 TOPIC_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -48,7 +47,7 @@ def refused(asked: Client) -> list[tuple[Operation, str]]:
 
 
 def test_every_api_has_its_guard() -> None:
-    assert GUARDS.keys() == TABLE.keys(), "a new handler needs a line in mesh.apis.authorization.GUARDS"
+    assert GUARDS.keys() == APIS_SERVED.keys(), "a new handler needs a line in mesh.apis.authorization.GUARDS"
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.METADATA))

@@ -7,8 +7,8 @@ from mesh.security.sasl import Mechanism
 from mesh.security.session import Session
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
-from tests.apis.harness import Client, Mesh, versions
-from tests.apis.messages import response
+from tests.pool.apis.harness import Client, Mesh, versions
+from tests.pool.apis.messages import response
 
 VERSIONS = versions(ApiKey.SASL_HANDSHAKE)[1:]
 BOTH = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256)

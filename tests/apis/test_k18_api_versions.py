@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.apis import TABLE
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
-from tests.apis.harness import Client, Mesh, versions
-from tests.apis.messages import response
+from tests.pool.apis.harness import APIS_SERVED, Client, Mesh, versions
+from tests.pool.apis.messages import response
 
 SERVED = tuple(
     {"api_key": int(key), "min_version": api.versions.lowest, "max_version": api.versions.highest}
-    for key, api in sorted(TABLE.items())
+    for key, api in APIS_SERVED.items()
 )
 SOFTWARE = {"client_software_name": "apache-kafka-java", "client_software_version": "4.1.0"}
 

@@ -9,8 +9,8 @@ from mesh.security.sasl import MESSAGES, Challenge, Failure, Mechanism, Step, Su
 from mesh.security.session import Session
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
-from tests.apis.harness import Client, Mesh, versions
-from tests.apis.messages import response
+from tests.pool.apis.harness import Client, Mesh, versions
+from tests.pool.apis.messages import response
 
 VERSIONS = versions(ApiKey.SASL_AUTHENTICATE)
 

@@ -25,7 +25,7 @@ def test_limits_are_those_of_the_configuration() -> None:
 
 
 def test_nobody_without_a_token_stops_a_pool_from_afar() -> None:
-    readiness = Readiness(UpstreamHealth(()), [])
+    readiness = Readiness(UpstreamHealth(()), [], list)
     assert readiness.drain("POST", {"group": "billing"})[0] == 403
     assert readiness.drain("DELETE", {"group": "billing"})[0] == 403
     assert readiness.drain("GET", {"group": "billing"})[0] == 400, "there is no virtual cluster here"

@@ -18,7 +18,7 @@ from mesh.pool.common.settings import PoolSettings
 from mesh.wire.connection import ServerConnection
 from mesh.wire.errors import ProtocolError
 from tests.fake_time import FakeTimeLoop
-from tests.runtime.pool.harness import Bench, Peer
+from tests.runtime.pool.harness import Bench, Peer, requests_in_work
 from tests.wire.entities import ALL_VERSIONS, frame, header_and_body
 from tests.wire.fuzz import SERVED
 
@@ -90,9 +90,9 @@ class Server:
             if not peer.transport.closed:
                 peer.protocol.connection_lost(None)
         await asyncio.sleep(60)  # what was left behind expires, and the pools end
-        assert not bench.server.cluster.violations, "a pool contradicted itself"
-        assert not bench.server.requests_in_work
-        assert bench.server.admission.unread == 0
+        assert not bench.server.core.violations, "a pool contradicted itself"
+        assert not requests_in_work(bench.server)
+        assert bench.server.listener.admission.unread == 0
         bench.server.drain()
         bench.server.close_connections()
         return frames

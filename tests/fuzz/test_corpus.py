@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from mesh.listener.connection import DownstreamConnection
+from mesh.runtime.pool.connection import PoolConnection
 from tests.fuzz.corpus import inputs
 from tests.fuzz.targets import TARGETS, Server, decode, step, steps
 from tests.wire.entities import ALL_VERSIONS, header_and_body
@@ -55,7 +55,7 @@ def test_a_bug_in_the_server_is_a_finding(where: str, monkeypatch: pytest.Monkey
         raise IndexError("oh")
 
     method = {"taking up": "work", "a timer": "_look"}[where]
-    monkeypatch.setattr(DownstreamConnection, method, broken)
+    monkeypatch.setattr(PoolConnection, method, broken)
     with pytest.raises(IndexError):
         Server()(step(4, 0, b"\0\0") + step(6, 0, choice=7) + step(6, 0, choice=7))
 

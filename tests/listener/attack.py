@@ -16,9 +16,9 @@ import anyio
 
 from mesh.records.decode import decode_records
 from mesh.wire.apis import ApiKey
-from tests.apis.harness import join_values
-from tests.apis.messages import Conversation
 from tests.listener.fuzz import MAX_GROWTH_KIB, child
+from tests.pool.apis.harness import join_values
+from tests.pool.apis.messages import Conversation
 from tests.pool.harness import GROUP, MAXIMUM, ORDERS
 from tests.records.reading import split_batches
 from tests.wire.entities import frame

@@ -18,8 +18,8 @@ from typing import Any
 import anyio
 
 from mesh.wire.apis import ApiKey
-from tests.apis.harness import join_values
-from tests.apis.messages import Conversation
+from tests.pool.apis.harness import join_values
+from tests.pool.apis.messages import Conversation
 from tests.pool.harness import GROUP, ORDERS
 from tests.wire.entities import frame
 

@@ -27,14 +27,14 @@ import structlog
 import uvloop
 
 from mesh.listener.limits import Limits
+from mesh.listener.requests import Requests
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.records.spans import TopicName, UpstreamPartition
-from mesh.runtime.pool.requests import Requests
 from mesh.wire.apis import ApiKey
-from tests.apis.messages import request
 from tests.fake_time import FakeTimeLoop
+from tests.pool.apis.messages import request
 from tests.pool.harness import GROUP, MAXIMUM
 from tests.runtime.pool.harness import Bench, Peer
 from tests.wire.entities import ALL_VERSIONS, frame
@@ -103,7 +103,7 @@ class Generator:
 
     def _member(self, group: str) -> tuple[Any, int]:
         """One of the group that lives, and its generation."""
-        pool = self._bench.server.cluster.pools.get(GroupId(group))
+        pool = self._bench.server.core.pools.get(GroupId(group))
         members = list(pool.members.by_id.values()) if pool is not None else []
         if pool is None or not members:
             return None, 1
@@ -126,7 +126,7 @@ class Generator:
                 partitions = tuple(
                     {"partition": at, "fetch_offset": offset, "partition_max_bytes": most} for at, offset in positions
                 )
-                topic_id = self._bench.server.cluster.topics.topic_id(TopicName(name))
+                topic_id = self._bench.server.core.topics.topic_id(TopicName(name))
                 return {
                     "max_wait": random.choice([0, 10, 500, -1, 2**31 - 1]),
                     "min_bytes": random.choice([0, 1, 1, 500, -1, 2**31 - 1]),
@@ -185,7 +185,7 @@ class Generator:
 
     def _offset(self, member: Any) -> int:
         random = self._random
-        slots = self._bench.server.cluster.slots
+        slots = self._bench.server.core.slots
         if member is None or random.random() < 0.2:
             return random.choice([0, -1, 5, 2**53, 2**62, 2**63 - 1, int(slots.latest), 7 << 32 | 9])
         windows = list(member.windows.values())
@@ -215,7 +215,7 @@ async def _handlers(random: Random, requests: int, seed: int) -> str:
             if number % 20 == 0:
                 _produce(random, bench)
                 await asyncio.sleep(random.choice([0, 0, 0.01, 0.1, 1.0]))
-            if bench.server.cluster.violations:
+            if bench.server.core.violations:
                 raise AssertionError("a pool contradicted itself")
         peers[at].transport.written.clear()
         if peers[at].transport.closed or random.random() < 0.01:
@@ -243,8 +243,8 @@ async def _kept(bench: Bench, peers: list[Peer]) -> int:
         await asyncio.sleep(0)
         peers[number] = bench.peer()
     await asyncio.sleep(3_600)
-    if bench.server.cluster.pools:
-        raise AssertionError(f"pools without members: {[*bench.server.cluster.pools]}")
+    if bench.server.core.pools:
+        raise AssertionError(f"pools without members: {[*bench.server.core.pools]}")
     bench.engines.clear()
     gc.collect()
     return sys.getallocatedblocks()
@@ -311,7 +311,7 @@ async def serve(limits: Limits, descriptors: int) -> None:
             _produce(random, bench)
             _feed(random, bench)
         await asyncio.sleep(0.01)
-        if bench.server.cluster.violations:
+        if bench.server.core.violations:
             raise AssertionError("a pool contradicted itself")
     print(resident_kib() - before, flush=True)
 

@@ -30,7 +30,7 @@ def bench() -> Bench:
         names=("public",),
         pattern_type=PatternType.PREFIXED,
     )
-    bench.server.security = ListenerSecurity(rules=Rules((rule,)))
+    bench.server.listener.security = ListenerSecurity(rules=Rules((rule,)))
     return bench
 
 

@@ -8,8 +8,9 @@ import time
 from structlog.testing import capture_logs
 
 from mesh.listener.authentication import FAILURE_DELAY, MOST_CHECKS
-from mesh.listener.connection import AUTHENTICATION_TIMEOUT, MOST_BEFORE_AUTHENTICATION
+from mesh.listener.client_transport import AUTHENTICATION_TIMEOUT
 from mesh.listener.security import ListenerSecurity, Sasl, Tokens
+from mesh.runtime.pool.connection import MOST_BEFORE_AUTHENTICATION
 from mesh.security.credentials import Credentials, StoredUser
 from mesh.security.oauthbearer import TokenRules
 from mesh.security.sasl import Mechanism
@@ -26,7 +27,7 @@ def bench(longest: float | None = None) -> Bench:
     bench = Bench()
     credentials = Credentials([StoredUser("alice", password="sesam")], None)
     sasl = Sasl((Mechanism.PLAIN,), credentials, time.time, longest_session=longest)
-    bench.server.security = ListenerSecurity(sasl=sasl)
+    bench.server.listener.security = ListenerSecurity(sasl=sasl)
     return bench
 
 
@@ -123,7 +124,7 @@ async def test_a_session_ends_at_the_next_request() -> None:
 async def test_who_comes_while_too_many_passwords_wait_is_not_told_that_its_own_is_wrong() -> None:
     """Java's clients never try again after SASL_AUTHENTICATION_FAILED: strangers who guess would end them all."""
     world = bench()
-    world.server.authenticator._checks = MOST_CHECKS
+    world.server.listener.authenticator._checks = MOST_CHECKS
     peer = world.peer()
     assert peer.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
     correlation = peer.send(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=PASSWORD)
@@ -144,7 +145,9 @@ async def test_a_token_that_comes_before_the_keys_is_not_called_invalid() -> Non
 
     tokens = Tokens(TokenRules(), None, refresh)
     credentials = Credentials([], None)
-    world.server.security = ListenerSecurity(sasl=Sasl((Mechanism.OAUTHBEARER,), credentials, time.time, tokens))
+    world.server.listener.security = ListenerSecurity(
+        sasl=Sasl((Mechanism.OAUTHBEARER,), credentials, time.time, tokens)
+    )
     peer = world.peer()
     assert peer.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="OAUTHBEARER").error_code == 0
     correlation = peer.send(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"n,,\x01auth=Bearer a.b.c\x01\x01")

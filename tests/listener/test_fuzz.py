@@ -82,11 +82,11 @@ def test_a_bug_would_end_it() -> None:
     """The fuzz notices what it is to notice: a handler that fails for one in many requests."""
     broken = """
 import dataclasses
-import mesh.apis.dispatch as dispatch
+from mesh.runtime.pool.requests import PoolRequests
 from mesh.wire.apis import ApiKey
 from tests.listener import fuzz
-api = dispatch.TABLE[ApiKey.HEARTBEAT]
-dispatch.TABLE = {**dispatch.TABLE, api.key: dataclasses.replace(api, respond=lambda *_: 1 // 0)}
+api = PoolRequests.table[ApiKey.HEARTBEAT]
+PoolRequests.table = {**PoolRequests.table, api.key: dataclasses.replace(api, respond=lambda *_: 1 // 0)}
 fuzz.let_failures_through()
 fuzz.run_handlers(seed=3, requests=5_000)
 """

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from mesh.listener.admission import MOST_LOGGED
-from mesh.listener.connection import MOST_AHEAD, MOST_QUEUED
 from mesh.listener.limits import (
     LONGEST_THROTTLE,
     Admitted,
@@ -23,11 +22,12 @@ from mesh.listener.limits import (
     raise_descriptor_limit,
 )
 from mesh.memory import MemoryBudget
+from mesh.runtime.pool.connection import MOST_AHEAD, MOST_QUEUED
 from mesh.wire.apis import ApiKey
-from tests.apis.harness import join_values
 from tests.fake_time import in_fake_time
-from tests.listener.test_connection import fetched
+from tests.pool.apis.harness import join_values
 from tests.runtime.pool.harness import HIGH_WATER, Bench, Peer
+from tests.runtime.pool.test_connection import fetched
 from tests.wire.entities import frame
 
 ApiVersionsOfTheFuture = frame(b"\0\x12\0\x63" + bytes(4))
@@ -182,12 +182,12 @@ async def test_connections_beyond_a_limit_are_refused_and_counted() -> None:
     assert [(entry["event"], entry["reason"]) for entry in logs if entry["log_level"] == "warning"] == [
         ("a connection was closed: a limit", "too_many_connections")
     ]
-    assert bench.server.connections == 3
+    assert len(bench.server.listener.connections) == 3
     third.protocol.data_received(b"what was under way")
     await asyncio.sleep(0)
     one.die()
     bench.peer(host="10.0.0.3").ask(ApiKey.API_VERSIONS, 0)
-    assert bench.server.connections == 3
+    assert len(bench.server.listener.connections) == 3
 
 
 @in_fake_time

@@ -21,7 +21,6 @@ async def test_an_address_that_ends_no_handshake_keeps_nobody_else_out(monkeypat
     failures: list[str] = []
     server = SimpleNamespace(
         name="orders",
-        accept=asyncio.Protocol,
         metrics=SimpleNamespace(tls_failure=lambda name, reason: failures.append(reason)),
         security=SimpleNamespace(tls=SimpleNamespace(context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))),
     )
@@ -34,7 +33,7 @@ async def test_an_address_that_ends_no_handshake_keeps_nobody_else_out(monkeypat
         await anyio.sleep(0.02)
 
     async with anyio.create_task_group() as tasks:
-        listener = TlsListener(bound, cast("Any", server), tasks)
+        listener = TlsListener(bound, cast("Any", server), asyncio.Protocol, tasks)
         await listener.start_serving()
         for _ in range(10):
             await connect("127.0.0.2")

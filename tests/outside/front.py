@@ -21,7 +21,7 @@ from typing import Any, Final
 from kio.index import load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from mesh.apis.api import BROKER_NODE
+from mesh.pool.apis.context import BROKER_NODE
 from mesh.wire.apis import APIS, ApiKey, is_flexible
 from mesh.wire.decoder import decode_request
 from mesh.wire.encoder import encode_response

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from mesh.apis.answers import ConnectionId
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.results import ConsumerHeartbeatResult, HeartbeatResult, JoinResult, SyncResult
 from mesh.pool.distribution.slicing import can_be_cut
 from mesh.pool.groups.consumer_protocol import JOIN, LEAVE, ConsumerHeartbeat

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
+from mesh.apis.answers import Answer, ConnectionId
 from mesh.memory import MemoryBudget
 from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.pool.common.effects import (
-    Answer,
     AskUpstream,
     CommitUpstream,
     ConsumeUpstream,
@@ -27,7 +27,7 @@ from mesh.pool.common.effects import (
     SubscribeUpstream,
 )
 from mesh.pool.common.group_rules import GroupRules
-from mesh.pool.common.ids import ConnectionId, GroupId
+from mesh.pool.common.ids import GroupId
 from mesh.pool.common.offset_states import OffsetState
 from mesh.pool.common.queries import (
     CommittedUpstream,

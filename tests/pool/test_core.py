@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.apis.answers import ConnectionId
 from mesh.pool.common.effects import Report
 from mesh.pool.common.group_rules import GROUP_LESS, GroupRules
-from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.results import CommitResult
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.state.slots import Slots

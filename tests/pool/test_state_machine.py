@@ -10,9 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from mesh.apis.answers import ConnectionId
 from mesh.pool.common.group_rules import GROUP_LESS
 from mesh.pool.common.history import Redelivery
-from mesh.pool.common.ids import ConnectionId, GroupId
+from mesh.pool.common.ids import GroupId
 from mesh.pool.common.results import CommitResult
 from mesh.pool.common.settings import Policy, PoolSettings
 from mesh.records.decode import decode_records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from mesh.apis.api import Context
+from mesh.apis.api import RequestContext
 from mesh.apis.guards.result import (
     GROUP_REFUSED,
     TOPIC_REFUSED,
@@ -25,7 +25,7 @@ from mesh.wire import messages as m
 GROUP_KEY_TYPE: Final = 0
 
 
-def find_coordinator(context: Context, request: m.FindCoordinatorRequest) -> AuthorizationResult:
+def find_coordinator(context: RequestContext, request: m.FindCoordinatorRequest) -> AuthorizationResult:
     keys = request.coordinator_keys
     refused = {
         key: m.Coordinator(key=key, node_id=-1, host="", port=-1, error_code=GROUP_REFUSED)
@@ -47,7 +47,7 @@ def find_coordinator(context: Context, request: m.FindCoordinatorRequest) -> Aut
 def reads_group(refused: m.ResponseMessage) -> Guard:
     """For a request that needs READ on its one group, and is answered so without."""
 
-    def guard(context: Context, request: Any) -> AuthorizationResult:
+    def guard(context: RequestContext, request: Any) -> AuthorizationResult:
         if may_group(context, Operation.READ, request.group_id):
             return None
         return Denied(refused, (Refusal(Operation.READ, ResourceType.GROUP, request.group_id),))
@@ -55,7 +55,7 @@ def reads_group(refused: m.ResponseMessage) -> Guard:
     return guard
 
 
-def describe_groups(context: Context, request: m.DescribeGroupsRequest) -> AuthorizationResult:
+def describe_groups(context: RequestContext, request: m.DescribeGroupsRequest) -> AuthorizationResult:
     refused = {
         name: m.DescribedGroup(group_id=name, error_code=GROUP_REFUSED)
         for name in request.groups
@@ -72,7 +72,7 @@ def describe_groups(context: Context, request: m.DescribeGroupsRequest) -> Autho
     return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, refused))
 
 
-def list_groups(context: Context, request: m.ListGroupsRequest) -> AuthorizationResult:
+def list_groups(context: RequestContext, request: m.ListGroupsRequest) -> AuthorizationResult:
     if context.access.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return None
     return Partial(
@@ -84,7 +84,7 @@ def list_groups(context: Context, request: m.ListGroupsRequest) -> Authorization
     )
 
 
-def delete_groups(context: Context, request: m.DeleteGroupsRequest) -> AuthorizationResult:
+def delete_groups(context: RequestContext, request: m.DeleteGroupsRequest) -> AuthorizationResult:
     refused = {
         name: m.DeletableGroupResult(group_id=name, error_code=GROUP_REFUSED)
         for name in request.groups_names
@@ -101,7 +101,7 @@ def delete_groups(context: Context, request: m.DeleteGroupsRequest) -> Authoriza
     return Partial(allowed, complete, groups_refused(Operation.DELETE, refused))
 
 
-def offset_delete(context: Context, request: m.OffsetDeleteRequest) -> AuthorizationResult:
+def offset_delete(context: RequestContext, request: m.OffsetDeleteRequest) -> AuthorizationResult:
     if may_group(context, Operation.DELETE, request.group_id):
         return None
     return Denied(
@@ -109,7 +109,7 @@ def offset_delete(context: Context, request: m.OffsetDeleteRequest) -> Authoriza
     )
 
 
-def consumer_group_heartbeat(context: Context, request: m.ConsumerGroupHeartbeatRequest) -> AuthorizationResult:
+def consumer_group_heartbeat(context: RequestContext, request: m.ConsumerGroupHeartbeatRequest) -> AuthorizationResult:
     if not may_group(context, Operation.READ, request.group_id):
         response = m.ConsumerGroupHeartbeatResponse(error_code=GROUP_REFUSED)
         return Denied(response, groups_refused(Operation.READ, [request.group_id]))
@@ -121,7 +121,7 @@ def consumer_group_heartbeat(context: Context, request: m.ConsumerGroupHeartbeat
     return Denied(response, topics_refused(Operation.DESCRIBE, refused))
 
 
-def consumer_group_describe(context: Context, request: m.ConsumerGroupDescribeRequest) -> AuthorizationResult:
+def consumer_group_describe(context: RequestContext, request: m.ConsumerGroupDescribeRequest) -> AuthorizationResult:
     refused = {
         name: m.DescribedConsumerGroup(group_id=name, error_code=GROUP_REFUSED)
         for name in request.group_ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mesh.apis.api import Context
+from mesh.apis.api import RequestContext
 from mesh.apis.guards.result import (
     GROUP_REFUSED,
     TOPIC_REFUSED,
@@ -22,7 +22,7 @@ from mesh.wire import messages as m
 from mesh.wire.errors import ErrorCode
 
 
-def offset_commit(context: Context, request: m.OffsetCommitRequest) -> AuthorizationResult:
+def offset_commit(context: RequestContext, request: m.OffsetCommitRequest) -> AuthorizationResult:
     if not may_group(context, Operation.READ, request.group_id):
         response = m.OffsetCommitResponse(topics=_uncommitted(request.topics, GROUP_REFUSED))
         return Denied(response, (Refusal(Operation.READ, ResourceType.GROUP, request.group_id),))
@@ -53,7 +53,7 @@ def _uncommitted(topics: Sequence[m.OffsetCommitTopic], error: ErrorCode) -> tup
     )
 
 
-def offset_fetch(context: Context, request: m.OffsetFetchRequest) -> AuthorizationResult:
+def offset_fetch(context: RequestContext, request: m.OffsetFetchRequest) -> AuthorizationResult:
     allowed: list[m.OffsetFetchGroup] = []
     refusals: list[Refusal] = []
     closed: dict[str, m.OffsetFetchGroupResponse] = {}

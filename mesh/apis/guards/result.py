@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from mesh.apis.api import Context
+from mesh.apis.api import RequestContext
 from mesh.security.rules import Operation, ResourceType
 from mesh.wire import messages as m
 from mesh.wire.errors import ErrorCode
@@ -40,14 +40,14 @@ class Partial:
 
 
 AuthorizationResult: TypeAlias = Denied | Partial | None
-Guard: TypeAlias = Callable[[Context, Any], AuthorizationResult]
+Guard: TypeAlias = Callable[[RequestContext, Any], AuthorizationResult]
 
 
-def may_topic(context: Context, operation: Operation, name: str) -> bool:
+def may_topic(context: RequestContext, operation: Operation, name: str) -> bool:
     return context.access.allows(operation, ResourceType.TOPIC, name)
 
 
-def may_group(context: Context, operation: Operation, name: str) -> bool:
+def may_group(context: RequestContext, operation: Operation, name: str) -> bool:
     return context.access.allows(operation, ResourceType.GROUP, name)
 
 
@@ -59,5 +59,5 @@ def groups_refused(operation: Operation, names: Iterable[str]) -> tuple[Refusal,
     return tuple(Refusal(operation, ResourceType.GROUP, name) for name in names)
 
 
-def name_of(context: Context, topic_id: Any) -> str | None:
-    return context.cluster.topics.name_of(topic_id) if topic_id is not None else None
+def name_of(context: RequestContext, topic_id: Any) -> str | None:
+    return context.topic_name(topic_id) if topic_id is not None else None

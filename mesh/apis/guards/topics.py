@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mesh.apis.api import Context
+from mesh.apis.api import RequestContext
 from mesh.apis.guards.result import (
     TOPIC_REFUSED,
     AuthorizationResult,
@@ -18,7 +18,7 @@ from mesh.security.rules import Operation
 from mesh.wire import messages as m
 
 
-def produce(context: Context, request: m.ProduceRequest) -> AuthorizationResult:
+def produce(context: RequestContext, request: m.ProduceRequest) -> AuthorizationResult:
     refused = [topic for topic in request.topic_data if not may_topic(context, Operation.WRITE, topic.name)]
     if not refused or request.acks == 0:
         return None
@@ -38,7 +38,7 @@ def produce(context: Context, request: m.ProduceRequest) -> AuthorizationResult:
     )
 
 
-def fetch(context: Context, request: m.FetchRequest) -> AuthorizationResult:
+def fetch(context: RequestContext, request: m.FetchRequest) -> AuthorizationResult:
     # An id that is not known is no secret: the handler answers it.
     names = [topic.name or name_of(context, topic.topic_id) for topic in request.topics]
     refused = [
@@ -70,7 +70,7 @@ def fetch(context: Context, request: m.FetchRequest) -> AuthorizationResult:
     )
 
 
-def list_offsets(context: Context, request: m.ListOffsetsRequest) -> AuthorizationResult:
+def list_offsets(context: RequestContext, request: m.ListOffsetsRequest) -> AuthorizationResult:
     refused = [topic for topic in request.topics if not may_topic(context, Operation.DESCRIBE, topic.name)]
     if not refused:
         return None
@@ -91,7 +91,7 @@ def list_offsets(context: Context, request: m.ListOffsetsRequest) -> Authorizati
     )
 
 
-def metadata(context: Context, request: m.MetadataRequest) -> AuthorizationResult:
+def metadata(context: RequestContext, request: m.MetadataRequest) -> AuthorizationResult:
     if request.topics is None:
         return Partial(
             request,

@@ -7,20 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from mesh.apis.answers import Answer, Ticket
 from mesh.pool.common.delivery_events import DeliveryEvent
 from mesh.pool.common.history import History
-from mesh.pool.common.ids import GroupId, Ticket
+from mesh.pool.common.ids import GroupId
 from mesh.pool.common.queries import Question
 from mesh.records.batch import Batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Answer a request. `result` is one of the result types of this package; the request's API puts it into words."""
-
-    ticket: Ticket
-    result: object
 
 
 @dataclass(frozen=True, slots=True)

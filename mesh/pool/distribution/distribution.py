@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from mesh.apis.answers import Ticket
 from mesh.pool.common.effects import Effect
-from mesh.pool.common.ids import GroupId, Ticket
+from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.distribution.backlogs import Backlogs

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
+from mesh.apis.answers import Answer, ConnectionId, Ticket
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
-from mesh.pool.common.effects import Answer, Effect
+from mesh.pool.common.effects import Effect
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import ConnectionId, GroupId, Ticket
+from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import Acknowledge, PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.common.topics import VirtualTopics

@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mesh.apis.answers import Answer, ConnectionId, Ticket
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.effects import Answer, Effect, RefreshTopics
-from mesh.pool.common.ids import ConnectionId, MemberId, Ticket
+from mesh.pool.common.effects import Effect, RefreshTopics
+from mesh.pool.common.ids import MemberId
 from mesh.pool.common.results import ConsumerHeartbeatResult
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import VirtualTopics

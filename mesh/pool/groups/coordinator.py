@@ -10,9 +10,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 
-from mesh.pool.common.effects import Answer, Effect
+from mesh.apis.answers import Answer, ConnectionId, Ticket
+from mesh.pool.common.effects import Effect
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import ConnectionId, MemberId, Ticket
+from mesh.pool.common.ids import MemberId
 from mesh.pool.common.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.timers import Timer, Timers

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from mesh.apis.answers import ConnectionId
 from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.settings import Acknowledge, PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.fetch.serving import Serving

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from struct import error as StructError
 from struct import unpack_from
 
+from mesh.apis.answers import Ticket
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.ids import MemberId, Ticket
+from mesh.pool.common.ids import MemberId
 from mesh.pool.common.timers import Timer
 from mesh.records.spans import TopicName
 

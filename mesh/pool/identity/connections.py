@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from mesh.apis.answers import ConnectionId
 from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.delivery_events import DeliveryEventType
-from mesh.pool.common.ids import ConnectionId, GroupId, MemberId
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.groups.member_index import MemberIndex

@@ -6,8 +6,9 @@ Every public method is one step and returns the effects to be carried out, in or
 
 from __future__ import annotations
 
-from mesh.pool.common.effects import Answer, Effect
-from mesh.pool.common.ids import ConnectionId, GroupId, MemberId, Ticket
+from mesh.apis.answers import Answer, ConnectionId, Ticket
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.results import ConsumerHeartbeatResult, HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.groups.consumer_protocol import JOIN, ConsumerHeartbeat
 from mesh.pool.groups.membership import JoinRequest, SyncRequest

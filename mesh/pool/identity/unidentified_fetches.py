@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from mesh.pool.common.effects import Answer, Effect
-from mesh.pool.common.ids import Ticket
+from mesh.apis.answers import Answer, Ticket
+from mesh.pool.common.effects import Effect
 from mesh.pool.common.timers import Timers
 from mesh.pool.identity.connections import Connection, Connections
 from mesh.pool.state.fetch import FetchedPartition, FetchParameters, FetchResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mesh.pool.common.ids import Ticket
+from mesh.apis.answers import Ticket
 from mesh.pool.common.timers import Timer, Timers
 
 LOOK_AGAIN = 0.1

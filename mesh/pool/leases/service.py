@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from mesh.pool.common.effects import Answer, Effect, Report
+from mesh.apis.answers import Answer, Ticket
+from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import GroupId, Ticket
+from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.common.topics import VirtualTopics

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mesh.pool.common.effects import Answer, Effect
-from mesh.pool.common.ids import Ticket
+from mesh.apis.answers import Answer, Ticket
+from mesh.pool.common.effects import Effect
 from mesh.pool.common.timers import Timer, Timers
 from mesh.pool.state.leases import NotStored
 from mesh.pool.state.ledger import Ledger

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mesh.pool.common.effects import Answer, CommitUpstream, Effect, Report
-from mesh.pool.common.ids import GroupId, Ticket
+from mesh.apis.answers import Answer, Ticket
+from mesh.pool.common.effects import CommitUpstream, Effect, Report
+from mesh.pool.common.ids import GroupId
 from mesh.pool.common.results import CommitResult, TopicPartition
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.timers import Timer, Timers

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.delivery_events import Holder
-from mesh.pool.common.ids import ConnectionId, GroupId, MemberId, Ticket
+from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.settings import Acknowledge
 from mesh.pool.state.flow import Flow
 from mesh.pool.state.slots import Slot, Slots, slot_of

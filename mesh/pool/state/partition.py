@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from sortedcontainers import SortedDict
 
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.history import History
-from mesh.pool.common.ids import ConnectionId, Ticket
 from mesh.pool.common.timers import Timer
 from mesh.pool.state.fetch import FetchParameters
 from mesh.pool.state.incarnations import Life, Shared

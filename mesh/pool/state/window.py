@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sortedcontainers import SortedDict
 
+from mesh.apis.answers import Ticket
 from mesh.pool.common.history import UNSENT, History
-from mesh.pool.common.ids import Ticket
 from mesh.pool.state.slots import Slot
 from mesh.records.batch import Batch, CorruptBatch, first_record, last_record
 from mesh.records.runs import from_offset, split

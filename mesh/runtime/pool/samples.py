@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mesh.listener.samples import samples_of as samples_of_listener
 from mesh.pool.inspection import holding_commits
 from mesh.pool.pool import Pool
 from mesh.runtime.pool.runtime import PoolRuntime
@@ -12,15 +13,12 @@ from mesh.telemetry.metric_definitions import (
     BACKLOG_RECORDS,
     BUFFERED_BYTES,
     COMMIT_HELD_SECONDS,
-    CONNECTIONS,
     IN_FLIGHT_RECORDS,
     MEMBERS,
     MEMBERS_NEVER_COMMITTED,
     PARKED_FETCHES,
     POOLS,
-    REQUESTS_IN_WORK,
     UNOPENED_PARTITIONS,
-    UNREAD_BYTES,
     UPSTREAM_LAG,
     WAITING_COMMITS,
     WAITING_FETCHES,
@@ -28,14 +26,11 @@ from mesh.telemetry.metric_definitions import (
 )
 
 
-def samples_of(server: PoolRuntime) -> Iterator[Sample]:
-    pools = server.cluster.pools
-    yield Sample(CONNECTIONS, (server.name,), server.connections)
-    yield Sample(UNREAD_BYTES, (server.name,), server.admission.unread)
-    yield Sample(REQUESTS_IN_WORK, (server.name,), server.requests_in_work)
-    yield Sample(POOLS, (server.name,), len(pools))
-    for pool in pools.values():
-        yield from _of_pool(server.name, pool, server.now())
+def samples_of(runtime: PoolRuntime) -> Iterator[Sample]:
+    yield from samples_of_listener(runtime.listener)
+    yield Sample(POOLS, (runtime.name,), len(runtime.core.pools))
+    for pool in runtime.core.pools.values():
+        yield from _of_pool(runtime.name, pool, runtime.now())
 
 
 def _of_pool(name: str, pool: Pool, now: float) -> Iterator[Sample]:

@@ -1,5 +1,5 @@
-"""The steps of a virtual cluster: what one decides is carried out, effect by effect, before the next is taken, whoever
-caused it. Then connections take up their next requests, and the timer is set.
+"""Executes all effects of one step before the next step starts, whoever caused it. Then connections take up their next
+requests, and the timer is set.
 
 An exception that an effect raises goes to the event loop, which logs it; what else was to be done is done.
 """
@@ -9,42 +9,61 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from mesh.apis.api import HandlerEffect
-from mesh.listener.connection import DownstreamConnection
+from mesh.listener.requests import FramedConnection, PendingRequest
+from mesh.pool.common.effects import Effect
 from mesh.pool.core import PoolCore
+from mesh.wire.connection import Request
+
+
+class QueuedConnection(FramedConnection, Protocol):
+    """A connection whose requests wait until the step before them has ended."""
+
+    @property
+    def has_queued(self) -> bool: ...
+
+    @property
+    def holds_up(self) -> PendingRequest | None:
+        """The parked Fetch that others wait behind."""
+
+    def next(self) -> Request | None:
+        """The request to be taken up now."""
 
 
 class StepLoop:
-    """do: carries out one effect. work: lets a connection take up its next request. Both may cause further steps."""
+    """Executes effects, and lets connections take up requests. do: carries out one effect. handle: takes up a request.
+    Both may cause further steps."""
 
     def __init__(
         self,
-        cluster: PoolCore,
-        do: Callable[[HandlerEffect], None],
-        work: Callable[[DownstreamConnection], None],
+        core: PoolCore,
+        do: Callable[[Effect], None],
+        handle: Callable[[FramedConnection, Request], None],
     ) -> None:
-        self._cluster = cluster
+        self._core = core
         self._do = do
-        self._work = work
+        self._handle = handle
         self._loop = asyncio.get_running_loop()
-        self._effects: deque[HandlerEffect] = deque()
-        self._ready: deque[DownstreamConnection] = deque()
+        self._effects: deque[Effect] = deque()
+        self._ready: deque[QueuedConnection] = deque()
         self._carrying_out = False
         self._awaited: list[tuple[Callable[[], bool], asyncio.Event]] = []
         """What somebody waits for."""
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
+        self._takes_requests = True
 
     def now(self) -> float:
         return self._loop.time()
 
-    def work_soon(self, connection: DownstreamConnection) -> None:
+    def take_up(self, connection: QueuedConnection) -> None:
         """Let it take up its next request, once everything that was decided before is done."""
-        self._ready.append(connection)
-        self.carry_out([])
+        if self._takes_requests:
+            self._ready.append(connection)
+            self.carry_out(())
 
-    def carry_out(self, effects: Sequence[HandlerEffect]) -> None:
+    def carry_out(self, effects: Sequence[Effect]) -> None:
         self._effects.extend(effects)
         if self._carrying_out:
             return
@@ -54,14 +73,14 @@ class StepLoop:
                 if self._effects:
                     self._do(self._effects.popleft())
                 else:
-                    self._work(self._ready.popleft())
+                    self._take_up(self._ready.popleft())
         finally:
             self._carrying_out = False
             for each in [each for each in self._awaited if each[0]()]:
                 self._awaited.remove(each)
                 each[1].set()
             if self._effects or self._ready:
-                self._loop.call_soon(self.carry_out, [])
+                self._loop.call_soon(self.carry_out, ())
             self._arm()
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -71,14 +90,26 @@ class StepLoop:
             self._awaited.append((condition, event))
             await event.wait()
 
+    def stop_requests(self) -> None:
+        """Take up no request any more."""
+        self._takes_requests = False
+
     def close(self) -> None:
         """No more of the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    def _take_up(self, connection: QueuedConnection) -> None:
+        if (parked := connection.holds_up) is not None:
+            self._effects.extend(self._core.answer_early(parked, self.now()))
+        elif (request := connection.next()) is not None:
+            self._handle(connection, request)
+            if connection.has_queued:
+                self._ready.append(connection)
+
     def _arm(self) -> None:
-        deadline = self._cluster.next_deadline()
+        deadline = self._core.next_deadline()
         if deadline is None or (self._timer is not None and self._due <= deadline):
             return
         if self._timer is not None:
@@ -89,4 +120,4 @@ class StepLoop:
     def _tick(self) -> None:
         self._timer = None
         # The loop counts milliseconds and may be early by a part of one; asking again would spin until that has passed.
-        self.carry_out(self._cluster.tick(max(self.now(), self._due)))
+        self.carry_out(self._core.tick(max(self.now(), self._due)))

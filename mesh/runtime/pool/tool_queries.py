@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from mesh.apis.api import HandlerEffect
-from mesh.pool.common.effects import Answer
+from mesh.apis.answers import Answer
+from mesh.listener.requests import PendingRequest
+from mesh.pool.common.effects import Effect
 from mesh.pool.common.queries import Question
 from mesh.runtime.pool.administration import Administration
-from mesh.wire.connection import Request
 
 AT_A_TIME = 16
 
@@ -17,14 +17,14 @@ AT_A_TIME = 16
 class ToolQueries:
     """Those of one virtual cluster. carry_out: takes the answers."""
 
-    def __init__(self, administration: Administration, carry_out: Callable[[Sequence[HandlerEffect]], None]) -> None:
+    def __init__(self, administration: Administration, carry_out: Callable[[Sequence[Effect]], None]) -> None:
         self._administration = administration
         self._carry_out = carry_out
         self._free = asyncio.Semaphore(AT_A_TIME)
         self._asking: set[asyncio.Task[None]] = set()
 
-    def ask(self, request: Request, question: Question) -> None:
-        task = asyncio.get_running_loop().create_task(self._answer(request, question), name="a tool asks upstream")
+    def ask(self, pending: PendingRequest, question: Question) -> None:
+        task = asyncio.get_running_loop().create_task(self._answer(pending, question), name="a tool asks upstream")
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
@@ -38,7 +38,7 @@ class ToolQueries:
         for task in self._asking:
             task.cancel()
 
-    async def _answer(self, request: Request, question: Question) -> None:
+    async def _answer(self, pending: PendingRequest, question: Question) -> None:
         async with self._free:
             result = await self._administration.ask(question)
-        self._carry_out([Answer(request, result)])
+        self._carry_out([Answer(pending, result)])

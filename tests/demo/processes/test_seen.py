@@ -38,7 +38,7 @@ def test_what_a_server_says_is_understood() -> None:
             bench.engine(name).assign()
         bench.engine(EU).produce(0, first=0, count=5)
         status = json.loads(json.dumps(status_of([bench.server])))
-        found = seen(1.0, status, bench.server.metrics.exposition().decode())
+        found = seen(1.0, status, bench.server.listener.metrics.exposition().decode())
         (member,) = found.members
         assert (member.id, member.client_id, member.group) == (peer.member_id, "fast-1", GROUP)
         assert (member.delivered, member.held, member.redelivered, member.committed) == (5, 5, 0, None)

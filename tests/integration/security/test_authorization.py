@@ -14,11 +14,11 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from mesh.wire.apis import ApiKey
-from tests.apis.messages import Conversation
 from tests.integration.jars import kafka_jars
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import START, eventually, free_port
+from tests.pool.apis.messages import Conversation
 
 # One broker and one mesh for all of them.
 pytestmark = pytest.mark.xdist_group("authorization")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.pool.common.effects import Answer
+from mesh.apis.answers import Answer
 from mesh.pool.common.settings import Policy, PoolSettings
 from mesh.pool.distribution.fetch_queue import FEW
 from mesh.pool.pool import Pool

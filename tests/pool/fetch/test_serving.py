@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.pool.common.effects import Answer
+from mesh.apis.answers import Answer
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.state.fetch import Delivered, FetchedPartition, FetchParameters, FetchResult, RequestedPartition
 from mesh.records.spans import TopicName

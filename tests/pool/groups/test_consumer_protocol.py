@@ -10,8 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from mesh.apis.answers import ConnectionId
 from mesh.pool.common import client as clients
-from mesh.pool.common.ids import ConnectionId, MemberId
+from mesh.pool.common.ids import MemberId
 from mesh.pool.common.results import ConsumerHeartbeatResult
 from mesh.pool.groups.consumer_protocol import JOIN, LEAVE, LEAVE_FOR_A_WHILE, SESSION_TIMEOUT, ConsumerHeartbeat
 from mesh.records.spans import TopicName

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mesh.pool.common.effects import Answer, Gone, Report, RereadUpstream
+from mesh.apis.answers import Answer
+from mesh.pool.common.effects import Gone, Report, RereadUpstream
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.redelivery.rereads import CHUNK, SWEEP
 from mesh.pool.state.fetch import FetchResult

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesh.listener.limits import Descriptors, Gate, Limits
+from mesh.listener.listener import Listener
 from mesh.memory import MemoryBudget
 from mesh.pool.common.effects import DeadLetterUpstream
 from mesh.pool.common.group_rules import GroupRules
@@ -50,8 +51,8 @@ from mesh.upstream.engine import (
 )
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
-from tests.apis.harness import ENDPOINT, join_values
-from tests.apis.messages import Conversation
+from tests.pool.apis.harness import ENDPOINT, join_values
+from tests.pool.apis.messages import Conversation
 from tests.pool.harness import EU, GROUP, MAXIMUM, ORDERS, US, source, value_of
 
 HIGH_WATER = 64 * 1024
@@ -280,6 +281,10 @@ class FakeEngine:
             self.produce(index, first, count)
 
 
+def requests_in_work(server: PoolRuntime) -> int:
+    return sum(each.is_busy for each in server.listener.connections.values())
+
+
 class Bench:
     """store_at_once: upstream commits succeed. leave_at_once: engines do not wait when they are closed."""
 
@@ -310,14 +315,13 @@ class Bench:
         )
         self.server = PoolRuntime(
             cluster,
+            Listener("vc", self.metrics, gate=self.gate),
             ENDPOINT,
-            self.metrics,
             lambda *arguments: self.create(*arguments),
             self._refresh,
             self.upstream_health,
             FakeAdministration(),
             self._bury,
-            gate=self.gate,
         )
         self.metrics.add_collector(lambda: samples_of(self.server))
         for name in (EU, US):

@@ -176,7 +176,7 @@ async def test_partitions_that_cannot_be_read_are_told_and_keep_no_commit_from_b
     us.deliver(ReadingDown("us/orders-1: TOPIC_AUTHORIZATION_FAILED", UpstreamProblem.NOT_AUTHORIZED))
     assert standing() == {("us", "not_authorized")}
     assert bench.metric("kafka_mesh_upstream_up")[("us",)] == 1
-    (pool,) = bench.server.cluster.pools.values()
+    (pool,) = bench.server.core.pools.values()
     assert not pool.commits.is_down(US)
     us.deliver(ReadingUp())
     assert standing() == set()

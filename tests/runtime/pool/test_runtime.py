@@ -11,7 +11,7 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from mesh.listener.connection import DownstreamConnection
+from mesh.listener.requests import Requests
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.history import Redelivery
 from mesh.pool.common.ids import GroupId
@@ -25,10 +25,10 @@ from mesh.wire.apis import ApiKey
 from mesh.wire.encoder import encode_response
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer, ResponseMessage
-from tests.apis.harness import join_values
 from tests.fake_time import in_fake_time
+from tests.pool.apis.harness import join_values
 from tests.pool.harness import EU, US, source
-from tests.runtime.pool.harness import Bench, Peer
+from tests.runtime.pool.harness import Bench, Peer, requests_in_work
 
 
 def parked(bench: Bench) -> float:
@@ -52,9 +52,9 @@ async def test_a_request_is_taken_up_when_all_that_was_decided_before_is_done() 
     """Two JoinGroups are answered in one step; what waits behind the first comes after both."""
     with pytest.MonkeyPatch.context() as patch:
         happened: list[str] = []
-        do, work = PoolRuntime._do, DownstreamConnection.work
+        do, handle = PoolRuntime._do, Requests.handle
         patch.setattr(PoolRuntime, "_do", _noted(do, "done", happened))
-        patch.setattr(DownstreamConnection, "work", _noted(work, "taken up", happened))
+        patch.setattr(Requests, "handle", _noted(handle, "taken up", happened))
         bench = Bench()
         first, second = bench.peer(), bench.peer()
         for peer in (first, second):
@@ -127,8 +127,8 @@ async def test_drain_answers_what_waits_commits_and_leaves() -> None:
         engine.leaving.set()
     await bench.server.engines.closed()
     assert len(bench.server.engines) == 0
-    assert bench.server.connections == 0
-    assert bench.server.requests_in_work == 0
+    assert len(bench.server.listener.connections) == 0
+    assert requests_in_work(bench.server) == 0
 
 
 @in_fake_time
@@ -146,7 +146,7 @@ async def test_nothing_is_opened_again_by_what_waits_behind_an_answer_of_the_dra
     assert peer.order == [1]
     assert not late.transport.written
     assert bench.metric("kafka_mesh_pools") == {(): 0}
-    assert bench.server.connections == 0
+    assert len(bench.server.listener.connections) == 0
 
 
 @in_fake_time
@@ -162,12 +162,12 @@ async def test_nothing_is_kept_of_connections_that_are_gone() -> None:
             case _:
                 peer.heartbeat()
         peer.die()
-    assert bench.server.requests_in_work == 0
-    assert bench.server.connections == 0
+    assert requests_in_work(bench.server) == 0
+    assert len(bench.server.listener.connections) == 0
     await asyncio.sleep(60)
     assert bench.metric("kafka_mesh_pools") == {(): 0}
-    assert len(bench.server.cluster.slots) == 0
-    assert len(bench.server.cluster.connections) == 0
+    assert len(bench.server.core.slots) == 0
+    assert len(bench.server.core.connections) == 0
 
 
 # Metrics
@@ -260,7 +260,7 @@ async def test_members_that_never_commit_are_counted_until_they_do() -> None:
     bench.engine(EU).produce(0, first=0, count=10)
     assert peer.answer(fetch) is not None
     now = bench.server.now()
-    told = [member.flow.is_overdue(now + OVERDUE) for member in bench.server.cluster.pools[GroupId("shop")].members]
+    told = [member.flow.is_overdue(now + OVERDUE) for member in bench.server.core.pools[GroupId("shop")].members]
     assert told == [True, False]
     assert bench.metric("kafka_mesh_members_never_committed") == {("shop",): 1}
     peer.commit({0: positions[0] + 1})
@@ -351,7 +351,7 @@ def test_a_timer_of_uvloop_that_is_early_by_part_of_a_millisecond_is_not_asked_a
         bench = Bench()
         peer = bench.peer()
         ticks = 0
-        tick = bench.server.cluster.tick
+        tick = bench.server.core.tick
 
         def counted(now: float) -> object:
             nonlocal ticks
@@ -359,12 +359,12 @@ def test_a_timer_of_uvloop_that_is_early_by_part_of_a_millisecond_is_not_asked_a
             return tick(now)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(bench.server.cluster, "tick", counted)
+            patch.setattr(bench.server.core, "tick", counted)
             for _ in range(40):
                 correlation = peer.fetch(dict.fromkeys(range(4), 0), max_wait=7)
                 await asyncio.sleep(0.02)
                 assert peer.answer(correlation) is not None
-        return ticks, bench.server.cluster.violations
+        return ticks, bench.server.core.violations
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         ticks, violations = runner.run(asyncio.wait_for(run(), 60))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mesh.apis.api import HandlerEffect
-from mesh.pool.common.effects import Answer
+from mesh.apis.answers import Answer
+from mesh.listener.requests import FramedConnection, PendingRequest
+from mesh.pool.common.effects import Effect
 from mesh.pool.common.queries import DeleteGroups, GroupsDeleted, Question
 from mesh.runtime.pool.tool_queries import AT_A_TIME, ToolQueries
 from mesh.wire.apis import ApiKey
@@ -40,8 +42,9 @@ class Asked:
         self.is_closed = True
 
 
-def request(number: int) -> Request:
-    return Request(ApiKey.DELETE_GROUPS, 2, number, "a tool", b"", 0)
+def request(number: int) -> PendingRequest:
+    asked = Request(ApiKey.DELETE_GROUPS, 2, number, "a tool", b"", 0)
+    return PendingRequest(cast("FramedConnection", None), asked)
 
 
 async def settle() -> None:
@@ -50,7 +53,7 @@ async def settle() -> None:
 
 
 async def test_a_few_at_a_time() -> None:
-    upstream, answered = Asked(), list[HandlerEffect]()
+    upstream, answered = Asked(), list[Effect]()
     questions = ToolQueries(upstream, answered.extend)
     requests = [request(number) for number in range(AT_A_TIME + 1)]
     for each in requests:
@@ -66,7 +69,7 @@ async def test_a_few_at_a_time() -> None:
 
 
 async def test_they_are_asked_elsewhere_from_a_change_on() -> None:
-    older, newer, answered = Asked(), Asked(), list[HandlerEffect]()
+    older, newer, answered = Asked(), Asked(), list[Effect]()
     questions = ToolQueries(older, answered.extend)
     questions.change(newer)
     questions.ask(request(1), QUESTION)
@@ -79,7 +82,7 @@ async def test_they_are_asked_elsewhere_from_a_change_on() -> None:
 
 
 async def test_nothing_is_answered_after_the_end() -> None:
-    upstream, answered = Asked(), list[HandlerEffect]()
+    upstream, answered = Asked(), list[Effect]()
     questions = ToolQueries(upstream, answered.extend)
     questions.ask(request(1), QUESTION)
     await settle()

@@ -1,0 +1,70 @@
+"""What the connections of one virtual cluster share, whatever its target."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from mesh.apis.answers import ConnectionId
+from mesh.listener.admission import Admission
+from mesh.listener.audit import AuditLog
+from mesh.listener.authentication import Authenticator
+from mesh.listener.limits import Descriptors, Gate, Limits
+from mesh.listener.peer import Peer
+from mesh.listener.security import ListenerSecurity
+from mesh.telemetry.logs import get_logger
+from mesh.telemetry.metrics import Metrics
+
+log = get_logger(__name__)
+
+
+class Listener:
+    """The limits, security and counts of one virtual cluster, and who is connected to it. name: its own."""
+
+    def __init__(
+        self, name: str, metrics: Metrics, security: ListenerSecurity | None = None, gate: Gate | None = None
+    ) -> None:
+        self.name = name
+        self.metrics = metrics
+        self.security = security or ListenerSecurity()
+        self._loop = asyncio.get_running_loop()
+        self.admission = Admission(name, gate or Gate(Limits(), Descriptors(1 << 20)), metrics, self._loop.time)
+        self.authenticator = Authenticator(name, metrics)
+        self.audit = AuditLog(name, metrics)
+        self.connections: dict[ConnectionId, Peer] = {}
+        self._ids = itertools.count(1)
+        self._is_stopping = False
+        metrics.watch_virtual_cluster(name)
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def next_id(self) -> ConnectionId:
+        return ConnectionId(next(self._ids))
+
+    def connected(self, connection: Peer) -> None:
+        self.connections[connection.id] = connection
+        if self._is_stopping:  # its handshake began before that
+            self._loop.call_soon(connection.close)
+        log.debug("a client connected", virtual_cluster=self.name, connection=connection.id)
+
+    def disconnected(self, connection: Peer) -> None:
+        del self.connections[connection.id]
+        self.admission.leave(connection)
+
+    def change_limits(self, limits: Limits) -> None:
+        self.admission.change(limits, self.connections.values())
+
+    def rules_changed(self) -> None:
+        """What connected clients may do is looked at again, from their next request on."""
+        for connection in self.connections.values():
+            connection.judge()
+
+    def begin_stop(self) -> None:
+        """Connections that are still being accepted are closed at once."""
+        self._is_stopping = True
+
+    def close(self) -> None:
+        self.authenticator.close()
+        for connection in list(self.connections.values()):
+            connection.close()

@@ -1,0 +1,47 @@
+"""Produce: v3-v9
+
+Behaviour:
+* Advertised because librdkafka sends no Fetch to a broker that does not serve Produce (its MSGVER2 feature).
+* Nothing is taken: every partition is refused with POLICY_VIOLATION, which no client retries.
+* With acks=0 there is no answer; the connection is closed, as Kafka does when such a request fails.
+
+Version notes:
+* v8: the answer carries an error message (KIP-467).
+* v9: flexible (KIP-482).
+
+Ignored: the records, transactional_id, timeout_ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mesh.apis.api import Api, as_it_is
+from mesh.pool.apis.context import PoolContext
+from mesh.pool.common.effects import Effect
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.messages import ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopicResponse
+
+MESSAGE = "kafka-mesh hands out records and takes none; produce to the Kafka cluster itself"
+
+
+def handle(context: PoolContext, request: ProduceRequest) -> Sequence[Effect]:
+    if request.acks == 0:
+        raise ProtocolError("produce", MESSAGE)
+    responses = tuple(
+        ProduceTopicResponse(
+            name=topic.name,
+            partition_responses=tuple(
+                ProducePartitionResponse(
+                    index=partition.index, error_code=ErrorCode.POLICY_VIOLATION, error_message=MESSAGE
+                )
+                for partition in topic.partition_data
+            ),
+        )
+        for topic in request.topic_data
+    )
+    return context.answer(ProduceResponse(responses=responses))
+
+
+API = Api(ApiKey.PRODUCE, APIS[ApiKey.PRODUCE], handle, as_it_is)

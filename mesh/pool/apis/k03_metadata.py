@@ -1,0 +1,93 @@
+"""Metadata: v0-v12
+
+Behaviour:
+* Two nodes: this one as leader of every partition, and the same process under another port and node id as the group
+  coordinator. Leader epoch 0. Topic ids are never zero and never change.
+* Topics that are not known are answered with UNKNOWN_TOPIC_OR_PARTITION (UNKNOWN_TOPIC_ID by id) and looked for
+  upstream soon, if the configuration has a place for them. No topic is ever created.
+* Names that no topic can have are answered with INVALID_TOPIC, as Kafka does: no client asks for them again.
+
+Version notes:
+* v0: an empty list of topics means all. v1: null means all, empty means none.
+* v8: authorized operations (KIP-430) - never given. v9: flexible (KIP-482). v10: topic ids (KIP-516). v12: by id.
+
+Ignored: allow_auto_topic_creation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from mesh.apis.api import Api, as_it_is
+from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE, PoolContext
+from mesh.pool.common.effects import Effect
+from mesh.records.spans import TopicName
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import (
+    MetadataBroker,
+    MetadataPartitionResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+    MetadataTopicResponse,
+)
+
+LEGAL_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+"""Kafka's rule (org.apache.kafka.common.internals.Topic)."""
+
+
+def handle(context: PoolContext, request: MetadataRequest) -> Sequence[Effect]:
+    effects: list[Effect] = []
+    if request.topics is None:
+        topics = tuple(_known(context, name) for name in context.cluster.topics.names())
+    else:
+        topics = tuple(_asked(context, topic, effects) for topic in request.topics)
+    broker, coordinator = context.endpoint.broker, context.endpoint.coordinator
+    response = MetadataResponse(
+        brokers=(
+            MetadataBroker(node_id=BROKER_NODE, host=broker.host, port=broker.port),
+            MetadataBroker(node_id=COORDINATOR_NODE, host=coordinator.host, port=coordinator.port),
+        ),
+        cluster_id=context.endpoint.cluster_id,
+        controller_id=BROKER_NODE,
+        topics=topics,
+    )
+    return [*effects, *context.answer(response)]
+
+
+def _asked(context: PoolContext, topic: MetadataTopic, effects: list[Effect]) -> MetadataTopicResponse:
+    if topic.name is None or (not topic.name and topic.topic_id is not None):  # Java's client sends "" beside an id
+        name = context.cluster.topics.name_of(topic.topic_id) if topic.topic_id is not None else None
+        if name is None:
+            return MetadataTopicResponse(name=None, topic_id=topic.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        return _known(context, name)
+    name = TopicName(topic.name)
+    if name in context.cluster.topics:
+        return _known(context, name)
+    if LEGAL_NAME.fullmatch(name) is None:
+        return MetadataTopicResponse(name=name, error_code=ErrorCode.INVALID_TOPIC)
+    effects.extend(context.cluster.missing_topic(name))
+    return MetadataTopicResponse(name=topic.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _known(context: PoolContext, name: TopicName) -> MetadataTopicResponse:
+    return MetadataTopicResponse(
+        name=name,
+        topic_id=context.cluster.topics.topic_id(name),
+        partitions=tuple(
+            MetadataPartitionResponse(
+                partition_index=index,
+                leader_id=BROKER_NODE,
+                leader_epoch=0,
+                replica_nodes=(BROKER_NODE,),
+                isr_nodes=(BROKER_NODE,),
+            )
+            for index in range(len(context.cluster.topics.partitions(name)))
+        ),
+    )
+
+
+API = Api(ApiKey.METADATA, APIS[ApiKey.METADATA], handle, as_it_is)

@@ -1,0 +1,57 @@
+"""DeleteGroups: v0-v2
+
+Behaviour:
+* A group that has a pool here: NON_EMPTY_GROUP. Any other is deleted on every upstream cluster, with all its offsets,
+  also those of topics that are not seen here; what a cluster refuses with (its members there, its rules) is answered.
+* GROUP_ID_NOT_FOUND if no cluster knows it.
+
+Version notes:
+* v2: flexible (KIP-482).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mesh.apis.answers import Answer
+from mesh.apis.api import Api
+from mesh.pool.apis.context import PoolContext
+from mesh.pool.apis.tools import MOST_GROUPS, notice, refusal
+from mesh.pool.common import queries as questions
+from mesh.pool.common.effects import AskUpstream, Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import GroupsDeleted
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def handle(context: PoolContext, request: DeleteGroupsRequest) -> Sequence[Effect]:
+    notice(context)
+    groups = tuple(GroupId(name) for name in dict.fromkeys(request.groups_names) if not _refusal(context, name))
+    if not groups:
+        return [Answer(context.ticket, GroupsDeleted({}))]
+    return [AskUpstream(context.ticket, questions.DeleteGroups(groups[:MOST_GROUPS]))]
+
+
+def respond(context: PoolContext, request: DeleteGroupsRequest, result: GroupsDeleted) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=tuple(
+            DeletableGroupResult(group_id=name, error_code=_error(context, name, result))
+            for name in request.groups_names
+        )
+    )
+
+
+def _refusal(context: PoolContext, name: str) -> ErrorCode:
+    if (error := refusal(context, name)) is not ErrorCode.NONE:
+        return error
+    return ErrorCode.NON_EMPTY_GROUP if GroupId(name) in context.cluster.pools else ErrorCode.NONE
+
+
+def _error(context: PoolContext, name: str, result: GroupsDeleted) -> ErrorCode:
+    done = result.errors.get(GroupId(name))
+    return done if done is not None else _refusal(context, name) or ErrorCode.INVALID_REQUEST
+
+
+API = Api(ApiKey.DELETE_GROUPS, APIS[ApiKey.DELETE_GROUPS], handle, respond)

@@ -1,0 +1,62 @@
+"""What the handlers that serve tools have in common: who is one, and what a group has committed upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mesh.apis.answers import Answer
+from mesh.pool.apis.context import PoolContext
+from mesh.pool.common.effects import AskUpstream, Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import CommittedUpstream, GroupOffsets
+from mesh.pool.common.results import TopicPartition
+from mesh.pool.inspection import known_positions
+from mesh.wire.errors import ErrorCode
+
+MOST_GROUPS = 200
+"""Groups about which one request may ask upstream; about the others it is answered INVALID_REQUEST."""
+
+
+def notice(context: PoolContext) -> None:
+    """Only tools ask this."""
+    context.cluster.tools.noticed(context.client, context.now)
+
+
+def is_tool(context: PoolContext) -> bool:
+    """The rule is in mesh.pool.identity.tools."""
+    state = context.cluster.connections[context.connection]
+    return context.cluster.tools.is_tool(state, context.client, context.now)
+
+
+def ask_for_groups(context: PoolContext, names: Sequence[str]) -> list[Effect]:
+    """Answer with what these groups have committed upstream, as a `CommittedUpstream`."""
+    groups = [GroupId(name) for name in dict.fromkeys(names) if refusal(context, name) is ErrorCode.NONE]
+    if not groups:
+        return [Answer(context.ticket, CommittedUpstream({}, {}))]
+    question = GroupOffsets(tuple(groups[:MOST_GROUPS]), context.cluster.topics.sources())
+    return [AskUpstream(context.ticket, question)]
+
+
+def refusal(context: PoolContext, name: str) -> ErrorCode:
+    return context.cluster.rules.refusal(name)
+
+
+def committed(context: PoolContext, name: str, found: CommittedUpstream) -> tuple[ErrorCode, dict[TopicPartition, int]]:
+    """What a group has committed, under the numbers that clients see. Of a cluster that does not answer: what its pool
+    knows; the error if it has no pool."""
+    group = GroupId(name)
+    if (error := refusal(context, name)) is not ErrorCode.NONE:
+        return error, {}
+    if group not in found.offsets:
+        return ErrorCode.INVALID_REQUEST, {}
+    offsets = dict(found.offsets[group])
+    for cluster, failure in found.errors.get(group, {}).items():
+        pool = context.cluster.pools.get(group)
+        known = dict(known_positions(pool, cluster)) if pool is not None else {}
+        if not known:
+            error = failure
+        offsets.update(known)
+    numbered = ((context.cluster.topics.number(source), offset) for source, offset in offsets.items())
+    return error if not offsets else ErrorCode.NONE, {
+        number: offset for number, offset in numbered if number is not None
+    }
