@@ -1,1 +1,1 @@
-"""HTTP for operators and for holders of leases: status page, metrics, drain, leases."""
+"""The admin address: HTTP for operators and for holders of leases. Status, metrics, drain, reload, leases, a page."""

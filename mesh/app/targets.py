@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from mesh.app.clusters import Clusters
 from mesh.app.from_config import clusters_of, rules_of, settings_of, topics_of
-from mesh.config.model import VirtualClusterConfig
+from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
 from mesh.listener.listener import Listener
 from mesh.listener.target import Target
 from mesh.memory import MemoryBudget
@@ -64,7 +64,11 @@ class ConfiguredTarget(Protocol):
 
 def make(configured: VirtualClusterConfig, listener: Listener, services: Services) -> ConfiguredTarget:
     """The target that is configured; a configuration has exactly one."""
-    return PoolTarget(configured, listener, services)
+    match configured.target:
+        case PoolTargetConfig():
+            return PoolTarget(configured, listener, services)
+        case _:
+            assert_never(configured.target)
 
 
 class PoolTarget:

@@ -7,7 +7,7 @@ docs/configuration.md, which a test compares with these models.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, PrivateAttr, StringConstraints, Tag
 
@@ -236,10 +236,15 @@ class PoolConfig(Model):
     max_members: Count = Field(default=10_000, description="Members of one pool at the same time.")
 
 
-class Target(Model):
-    """What a virtual cluster does with its clients' requests."""
+class PoolTargetConfig(Model):
+    """A pool behind a virtual cluster."""
 
     pool: PoolConfig = Field(description="Share records between the members of each group.")
+
+
+TargetConfig: TypeAlias = PoolTargetConfig
+"""What a virtual cluster does with its clients' requests: a union of models of one key each, so that exactly one is
+given. `mesh.app.targets` makes a target of each."""
 
 
 class Advertise(Model):
@@ -282,7 +287,7 @@ class VirtualClusterConfig(Model):
     tls: ListenerTls | None = Field(default=None, description="Encryption, on both addresses.")
     sasl: SaslConfig | None = Field(default=None, description="Authentication, on both addresses.")
     authorization: Authorization | None = Field(default=None, description="Who may use which topic and group.")
-    target: Target = Field(description="What is behind it.")
+    target: TargetConfig = Field(description="What is behind it.")
 
     @property
     def advertised_listen(self) -> Address:

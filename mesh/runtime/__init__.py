@@ -1,1 +1,1 @@
-"""What carries decisions out: event loops of targets, with their IO."""
+"""Runtimes: what carries out the decisions of a target, with its IO. One package for each kind of target."""

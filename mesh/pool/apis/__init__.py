@@ -1,1 +1,1 @@
-"""The APIs that a pool serves, one file each: request, step of the pool, response."""
+"""The APIs that a pool serves, one file for each key: a request, a step of the pool, a response. `table` lists them."""

@@ -1,1 +1,1 @@
-"""What the rooms of a pool have in common: ids, settings, timers, effects, and the answers to requests."""
+"""What all packages of a pool use: ids, settings, timers, effects, and the results that answer requests."""

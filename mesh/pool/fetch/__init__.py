@@ -1,1 +1,1 @@
-"""A Fetch from its arrival to its response."""
+"""A Fetch from its arrival to its response: parked in `serving`, answered by `responses`."""

@@ -1,1 +1,2 @@
-"""Kafka's two group protocols: members, generations, subscriptions."""
+"""Kafka's two group protocols, classic and KIP-848: members, generations, subscriptions; and members that hold up
+others."""

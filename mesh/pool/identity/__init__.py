@@ -1,1 +1,1 @@
-"""Which member a connection speaks for, and what clients without one are told."""
+"""Whose request it is: the member of a connection, unidentified Fetches, tools; and the requests of the group APIs."""

@@ -1,1 +1,2 @@
-"""Ranges of offsets for batch readers such as Spark, which acknowledge them as a whole."""
+"""Range leases: spans that batch readers such as Spark hold beside the members and acknowledge as a whole
+(docs/spark.md)."""

@@ -1,1 +1,2 @@
-"""What is committed upstream, and how acknowledgements above the committed offset are packed in its metadata."""
+"""Upstream commits: when they are sent and answered (`commits`), and how acknowledgements above the committed offset
+are packed in the metadata of a commit (`metadata`)."""

@@ -1,1 +1,2 @@
-"""Records that a member leaves behind: released, read again, or written to the dead-letter topic."""
+"""Records that a member leaves behind: released to others, read again from upstream, or written to a dead-letter
+topic."""

@@ -1,1 +1,4 @@
-"""What a pool knows of its members and partitions, and the ledgers and windows of both."""
+"""The state of a pool: members and their windows, partitions and their ledgers, leases, slots.
+
+These classes keep invariants and decide nothing that concerns two of them.
+"""

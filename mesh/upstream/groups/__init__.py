@@ -1,1 +1,1 @@
-"""What an upstream group says of itself: owners of partitions, fencing, and whether it can be reached."""
+"""Upstream groups: their members and owners of partitions, fencing, and whether their coordinator can be reached."""

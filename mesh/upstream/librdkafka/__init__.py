@@ -1,1 +1,1 @@
-"""The engine that is a librdkafka consumer, and the group membership that both engines have of it."""
+"""The engine that is a librdkafka consumer on a thread of its own. The raw engine has its group membership, too."""

@@ -1,1 +1,1 @@
-"""Our own connections to brokers: any request to any node."""
+"""Links: our own connections to brokers, which carry any request to any node (decision 0026)."""

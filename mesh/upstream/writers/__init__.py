@@ -1,1 +1,1 @@
-"""What the mesh writes to upstream clusters: dead letters and the journal."""
+"""Writers: producers of the mesh's own, for dead letters and for the journal."""

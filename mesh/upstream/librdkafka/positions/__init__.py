@@ -1,1 +1,1 @@
-"""Where a partition begins to be read: committed offsets, bounds, ends, and logs made anew."""
+"""Where a partition begins to be read: committed offsets, bounds and ends of logs, and logs that begin again."""
