@@ -9,8 +9,7 @@ The words of it:
 * ledger: which upstream offsets of one partition are received, settled and stored, as spans.
 * span: a run of neighbouring upstream offsets, first and last included.
 * backlog: records of one partition that wait for a Fetch. A partition has parked Fetches or a backlog, never both.
-* lock: offsets that one member holds for longer than `lock_timeout`, while others wait for the committed offset to
-  move.
+* lock: what holds records for one member until it commits them; a silent member loses them after `lock_timeout`.
 * engine: what reads one upstream cluster for one pool, and commits to its group there (`mesh.upstream.engine`).
 * lease: spans that a batch reader such as Spark holds beside the members, until it acknowledges them as a whole.
 
