@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ NAMED: Final = re.compile(r"`((?:mesh|tests|docs|config|benchmarks|\.ci)(?:/[\w.
 LINKED: Final = re.compile(r"\]\(([\w./-]+)\)")
 
 
-@pytest.mark.parametrize("path", sorted({*NAMED.findall(TEXT), *LINKED.findall(TEXT)} - {"mesh/apis/kNN_name.py"}))
+@pytest.mark.parametrize("path", sorted({*NAMED.findall(TEXT), *LINKED.findall(TEXT)} - {"mesh/pool/apis/kNN_name.py"}))
 def test_a_path_is_there(path: str) -> None:
     assert (HERE / path).exists()
 
@@ -30,6 +31,15 @@ def test_a_class_is_where_it_is_said_to_be(name: str) -> None:
         "Policy": "pool/common/settings",
         "Engine": "upstream/engine",
         "Received": "upstream/engine",
-        "Answer": "pool/common/effects",
+        "Answer": "apis/answers",
     }
     assert re.search(rf"^class {name}\b", (HERE / f"mesh/{places[name]}.py").read_text(), re.MULTILINE)
+
+
+def test_the_table_of_packages_is_in_the_order_of_the_contract() -> None:
+    contracts = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (each["layers"] for each in contracts if each.get("containers") == ["mesh"])
+    level = {package: place for place, layer in enumerate(layers) for package in layer.split(" | ")}
+    rows = re.findall(r"^\| `mesh/(\w+)(?:\.py)?` \|", TEXT, re.MULTILINE)
+    assert sorted(rows) == sorted(level)
+    assert [level[row] for row in rows] == sorted(level.values())
