@@ -13,7 +13,7 @@ from mesh.upstream.links.connection import Unreachable
 from mesh.upstream.links.connection_settings import access_of
 from mesh.upstream.links.nodes import Node, Nodes
 from mesh.upstream.problems import name_of
-from mesh.upstream.raw.bounds import EARLIEST, LATEST, offset_of
+from mesh.upstream.raw.log_bounds import EARLIEST, LATEST, offset_of
 from mesh.upstream.raw.reading import (
     NO_LEADER,
     NotTheLeader,

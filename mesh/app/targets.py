@@ -22,8 +22,8 @@ from mesh.pool.core import PoolCore
 from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.pool.administration import UpstreamAdministration
 from mesh.runtime.pool.dead_letters import DeadLetterForwarder, WriteDeadLetter, no_dead_letters
+from mesh.runtime.pool.pool_samples import samples_of
 from mesh.runtime.pool.runtime import PoolRuntime
-from mesh.runtime.pool.samples import samples_of
 from mesh.telemetry.journal import Journal
 from mesh.telemetry.metric_definitions import Sample
 from mesh.telemetry.upstream_health import UpstreamHealth

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from mesh.config.finding import Finding
-from mesh.config.groups import may_overlap
+from mesh.config.group_patterns import may_overlap
 from mesh.config.mistakes import KeyPath, format_path
 from mesh.config.model import (
     Cluster,

@@ -15,8 +15,8 @@ from mesh.config.base import Model
 from mesh.config.checks import check
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, is_within
 from mesh.config.model import TOPIC_RULE_KINDS, Config
-from mesh.config.partial import Partial, is_of_its_own, path_of
-from mesh.config.reading import Document, read
+from mesh.config.partial import PartialConfig, is_of_its_own, path_of
+from mesh.config.yaml_reading import Document, read
 
 
 def load(path: Path, variables: Mapping[str, str] = os.environ) -> Config:
@@ -44,7 +44,7 @@ def _wrong_values(document: Document) -> Iterator[Mistake]:
 
 
 def _wrong_together(document: Document, mistakes: list[Mistake]) -> Iterator[Mistake]:
-    partial = Partial(document.data)
+    partial = PartialConfig(document.data)
     if partial.config is None:
         return
     wrong = [each.path for each in mistakes]

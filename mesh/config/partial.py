@@ -29,7 +29,7 @@ _STAND_INS: Final[dict[str, Any]] = {
 """For keys that are wrong or missing and have no default, so that what stands beside them is looked at all the same."""
 
 
-class Partial:
+class PartialConfig:
     """config: made of the parts without a mistake and of stand-ins, or None if nothing usable is left."""
 
     def __init__(self, data: object) -> None:

@@ -30,7 +30,7 @@ AUTHENTICATION_TIMEOUT: Final = 10.0
 """Seconds a client has to authenticate in."""
 
 
-class Connection(Protocol):
+class TransportOwner(Protocol):
     """What a target makes of the bytes of one client; it owns the transport."""
 
     def opened(self) -> None:
@@ -60,7 +60,7 @@ class Connection(Protocol):
 class ClientTransport:
     """The transport of one client. admitted: None before it was let in."""
 
-    def __init__(self, listener: Listener, connection: Connection) -> None:
+    def __init__(self, listener: Listener, connection: TransportOwner) -> None:
         self.id = listener.next_id()
         self.client_host = ""
         self.session = Session()

@@ -7,7 +7,7 @@ import itertools
 
 from mesh.apis.answers import ConnectionId
 from mesh.listener.admission import Admission
-from mesh.listener.audit import AuditLog
+from mesh.listener.audit_log import AuditLog
 from mesh.listener.authentication import Authenticator
 from mesh.listener.limits import Descriptors, Gate, Limits
 from mesh.listener.peer import Peer

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from mesh.config.base import Model
 from mesh.pipelines.batches import Batches
 from mesh.pipelines.delta import append_once
 from mesh.pipelines.spark import session
@@ -34,10 +35,6 @@ SLOW_START = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start and has no setting for it: too little on a busy machine."""
 POLL = 1.0
 """Seconds between two looks for batches that are done, and for a signal."""
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class LandingSource(Model):

@@ -82,7 +82,7 @@ def test_a_bug_would_end_it() -> None:
     """The fuzz notices what it is to notice: a handler that fails for one in many requests."""
     broken = """
 import dataclasses
-from mesh.runtime.pool.requests import PoolRequests
+from mesh.runtime.pool.pool_requests import PoolRequests
 from mesh.wire.apis import ApiKey
 from tests.listener import fuzz
 api = PoolRequests.table[ApiKey.HEARTBEAT]

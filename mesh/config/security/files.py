@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from mesh.config.base import Model
 from mesh.config.finding import Finding
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
-from mesh.config.reading import Document, read
 from mesh.config.security.checks import check_rules, check_users
 from mesh.config.security.model import AccessRule, Authorization, RulesFile, SaslUser, UsersFile
+from mesh.config.yaml_reading import Document, read
 from mesh.security.credentials import StoredUser
 from mesh.security.principals import Principal
 from mesh.security.rules import CLUSTER_NAME, ResourceType, Rule, Rules

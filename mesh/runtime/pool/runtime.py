@@ -1,7 +1,7 @@
 """A virtual cluster at work: its connections, its engines, its timer. It carries out what the pools decide.
 
 Every decision is a synchronous step of `mesh.pool` (`mesh.runtime.pool.step_loop`); those that clients ask for begin
-with a request (`mesh.runtime.pool.requests`).
+with a request (`mesh.runtime.pool.pool_requests`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from mesh.runtime.pool.connection import PoolConnection
 from mesh.runtime.pool.dead_letters import WriteDeadLetter, no_dead_letters
 from mesh.runtime.pool.engine_events import EngineEvents
 from mesh.runtime.pool.engines import EngineFactory, Engines
+from mesh.runtime.pool.pool_requests import PoolRequests
+from mesh.runtime.pool.pool_status import Status, status_of
 from mesh.runtime.pool.reports import Reports
-from mesh.runtime.pool.requests import PoolRequests
-from mesh.runtime.pool.status import Status, status_of
 from mesh.runtime.pool.step_loop import StepLoop
 from mesh.runtime.pool.tool_queries import ToolQueries
 from mesh.telemetry.journal import Journal

@@ -36,7 +36,7 @@ from mesh.upstream.librdkafka.close import commit_at_last, leave
 from mesh.upstream.librdkafka.commit_queue import COMMIT_TIMEOUT, REQUEST_TIMED_OUT, CommitQueue, Errors
 from mesh.upstream.librdkafka.message_reader import MessageReader
 from mesh.upstream.librdkafka.pausing import Pausing
-from mesh.upstream.librdkafka.positions.assignment import Assignment
+from mesh.upstream.librdkafka.positions.assigned_positions import AssignedPositions
 from mesh.upstream.librdkafka.positions.bounds import LogBounds
 from mesh.upstream.librdkafka.positions.log_ends import LogEnds
 from mesh.upstream.librdkafka.positions.topic_ids import TopicIds
@@ -78,7 +78,7 @@ class ConsumerThread(threading.Thread):
         self._consumer: Consumer | None = None
         self._commits = CommitQueue()
         self._admin = LazyAdmin(properties)
-        self._assignment = Assignment(
+        self._assignment = AssignedPositions(
             cluster, start, False, self._put, lambda: LogBounds(self._admin, properties["isolation.level"]), self._store
         )
         groups = groups or GroupsByLibrdkafka(self._admin.client)

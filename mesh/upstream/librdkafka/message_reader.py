@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together, Truncated
 from mesh.upstream.librdkafka.message_runs import OffsetsFellBack, batches_of, offset_of
-from mesh.upstream.librdkafka.positions.assignment import Assignment
+from mesh.upstream.librdkafka.positions.assigned_positions import AssignedPositions
 
 
 class MessageReader:
@@ -19,7 +19,7 @@ class MessageReader:
     def __init__(
         self,
         cluster: ClusterName,
-        assignment: Assignment,
+        assignment: AssignedPositions,
         put: Callable[[EngineEvent], None],
         complain: Callable[[KafkaError, TopicName], None],
         allowed: Callable[[TopicName], None],

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from mesh.records.spans import UpstreamPartition
 from mesh.upstream.librdkafka.message_runs import size_of
-from mesh.upstream.librdkafka.positions.assignment import topic_partitions
+from mesh.upstream.librdkafka.positions.assigned_positions import topic_partitions
 
 TRICKLE_BYTES = 256 << 10
 

@@ -10,8 +10,8 @@ from mesh.records.spans import Gap, UpstreamPartition
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Truncated
 from mesh.upstream.links.connection import Unreachable
 from mesh.upstream.links.nodes import Nodes
-from mesh.upstream.raw.bounds import EARLIEST, LATEST, end_of_epoch, offset_of, topic_id_of
 from mesh.upstream.raw.leaders import Leaders
+from mesh.upstream.raw.log_bounds import EARLIEST, LATEST, end_of_epoch, offset_of, topic_id_of
 from mesh.upstream.raw.reading import PASSING, REST, Reading
 
 _ANEW = "the topic was deleted and made anew"

@@ -35,8 +35,8 @@ from mesh.records.encode import encode_batch
 from mesh.records.spans import ClusterName, CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.runtime.pool.administration import Answer
 from mesh.runtime.pool.dead_letters import Ended
+from mesh.runtime.pool.pool_samples import samples_of
 from mesh.runtime.pool.runtime import PoolRuntime
-from mesh.runtime.pool.samples import samples_of
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.upstream_health import UpstreamHealth
 from mesh.upstream.engine import (

@@ -20,7 +20,7 @@ from mesh.listener.limits import Limits
 from mesh.pool.apis.table import TABLE
 from mesh.pool.common.effects import Effect
 from mesh.runtime.pool.connection import MOST_AHEAD, MOST_QUEUED
-from mesh.runtime.pool.requests import PoolRequests
+from mesh.runtime.pool.pool_requests import PoolRequests
 from mesh.wire.apis import ApiKey
 from mesh.wire.messages import RequestMessage
 from tests.fake_time import in_fake_time

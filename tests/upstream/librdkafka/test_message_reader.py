@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together, Truncated
 from mesh.upstream.librdkafka.message_reader import MessageReader
-from mesh.upstream.librdkafka.positions.assignment import Assignment
+from mesh.upstream.librdkafka.positions.assigned_positions import AssignedPositions
 from mesh.upstream.librdkafka.positions.bounds import LogBounds
 from tests.upstream.fakes import FakeAdmin, message
 from tests.upstream.harness import CLUSTER, one_by_one, source
@@ -21,7 +21,7 @@ class Bed:
         self.complaints: list[tuple[int, TopicName]] = []
         self.fallen: list[UpstreamPartition] = []
         admin = FakeAdmin().lazy
-        self.assignment = Assignment(
+        self.assignment = AssignedPositions(
             CLUSTER, "earliest", False, self.events.append, lambda: LogBounds(admin, "read_committed"), lambda *_: None
         )
         self.assignment.positions = {source("orders", int(name[1:])): at for name, at in positions.items()}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.config.mistakes import ConfigurationError
-from mesh.config.reading import read
+from mesh.config.yaml_reading import read
 
 
 def data(text: str, **variables: str) -> object:

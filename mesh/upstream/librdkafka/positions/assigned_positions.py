@@ -35,7 +35,7 @@ SAME_FALL = 30.0
 """Seconds within which offsets that fall back and another topic id are taken for one event."""
 
 
-class Assignment:
+class AssignedPositions:
     """Everything runs on the consumer's thread.
 
     positions: of each partition that is open, the next upstream offset. bounds: makes one who asks for them. store: has

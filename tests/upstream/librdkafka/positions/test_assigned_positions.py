@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from mesh.records.spans import CommitPosition, TopicName, UpstreamPartition
 from mesh.upstream.engine import Assigned, EngineEvent, Lost, PositionReset, Revoked, Unopened
 from mesh.upstream.librdkafka.commit_queue import Errors
-from mesh.upstream.librdkafka.positions.assignment import SAME_FALL, Assignment
+from mesh.upstream.librdkafka.positions.assigned_positions import SAME_FALL, AssignedPositions
 from mesh.upstream.librdkafka.positions.bounds import CONNECT_TIMEOUT, LogBounds
 from mesh.upstream.librdkafka.positions.opening import LONGEST_REST, RETRY
 from mesh.upstream.problems import UpstreamProblem
@@ -33,7 +33,7 @@ class Bed:
         self.refused: dict[int, int] = {}
         self.is_slow = False
         self.late: list[Callable[[], None]] = []
-        self.assignment = Assignment(
+        self.assignment = AssignedPositions(
             CLUSTER,
             start,
             cooperative,

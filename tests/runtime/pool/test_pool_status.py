@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from mesh.admin.status import status_of as statuses
-from mesh.runtime.pool.status import status_of
+from mesh.runtime.pool.pool_status import status_of
 from tests.pool.harness import EU, GROUP, ORDERS, US
 from tests.runtime.pool.harness import Bench
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.config.groups import may_overlap
+from mesh.config.group_patterns import may_overlap
 
 
 @pytest.mark.parametrize(
