@@ -73,8 +73,6 @@ NAMES: Final = (
     _.data_received,
     _.eof_received,
     _.get_buffer,
-    _.pause_writing,
-    _.resume_writing,
     _.sizehint,
     # pydantic looks for them on a model.
     _.model_config,
