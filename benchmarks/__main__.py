@@ -27,6 +27,9 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="How often each target has its turn.")] = 5,
     engine: Annotated[list[str], typer.Option(help="Which engines of the mesh.")] = ["raw"],  # noqa: B006
     peers: Annotated[bool, typer.Option(help="Kroxylicious in the same rounds.")] = False,
+    beside: Annotated[
+        Path | None, typer.Option(exists=True, help="The program kafka-mesh of another version, in the same rounds.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where results.json and the pictures go.")] = Path("build/bench"),
     scale: Annotated[float, typer.Option(min=0.01, max=10, help="How much of the usual number of records.")] = 1.0,
     short: Annotated[bool, typer.Option(help="Few records: only checks that the benchmark works.")] = False,
@@ -41,7 +44,7 @@ def main(
     _refuse("case", case, NAMES)
     _refuse("engine", engine, ("raw", "librdkafka"))
     engines: tuple[Engine, ...] = tuple(name for name in ("raw", "librdkafka") if name in engine)
-    options = Options(rounds, engines, SHORT if short else scale, short, peers, console.log)
+    options = Options(rounds, engines, SHORT if short else scale, short, peers, console.log, beside)
     machine = describe()
     for key, value in machine.items():
         console.print(f"{key}: {value}")
@@ -72,7 +75,7 @@ def run(names: Sequence[str], options: Options, out: Path, console: Console) -> 
     on_broker = [name for name in names if name in CASES]
     if on_broker:
         with tempfile.TemporaryDirectory(prefix="kafka-mesh-bench-") as folder:
-            bed = Bed(Path(folder), options.scale)
+            bed = Bed(Path(folder), options.scale, options.beside)
             machine = {**machine, "relay": bed.relay_kind}
             try:
                 for name in on_broker:

@@ -7,8 +7,8 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -24,6 +24,7 @@ from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
 from tests.integration.processes import ChildProcess, eventually, free_port
 
 Engine = Literal["raw", "librdkafka"]
+KAFKA_MESH = Path(sys.executable).with_name("kafka-mesh")
 
 
 TOPICS = {
@@ -59,10 +60,12 @@ class Target:
 
 
 class Bed:
-    """scale: 1 for the real thing; smaller ones check that the benchmark works."""
+    """A broker with filled topics, and what stands in front of it. scale: 1 for the real thing; smaller ones check that
+    the benchmark works. beside: the program `kafka-mesh` of another version, which takes turns with this one."""
 
-    def __init__(self, folder: Path, scale: float = 1.0) -> None:
+    def __init__(self, folder: Path, scale: float = 1.0, beside: Path | None = None) -> None:
         self.folder = folder
+        self._beside = beside
         self._scale = scale
         self._children: list[ChildProcess] = []
         self._filled: dict[str, int] = {}
@@ -109,17 +112,28 @@ class Bed:
             self._filled[topic.name] = fill(self.broker, topic, self._count(topic))
 
     @contextmanager
-    def mesh(self, engine: Engine = "raw", journal: bool = False) -> Iterator[Target]:
-        """kafka-mesh with everything on that a user has on; it serves when this returns. journal: it keeps one, too."""
+    def meshes(self, engines: Sequence[Engine]) -> Iterator[list[Target]]:
+        """One for each engine, and the other version."""
+        with ExitStack() as stack:
+            found = [stack.enter_context(self.mesh(engine)) for engine in engines]
+            if self._beside is not None:
+                found.append(stack.enter_context(self.mesh(engines[0], program=self._beside)))
+            yield found
+
+    @contextmanager
+    def mesh(self, engine: Engine = "raw", journal: bool = False, program: Path | None = None) -> Iterator[Target]:
+        """kafka-mesh with everything on that a user has on; it serves when this returns. journal: it keeps one, too.
+        program: that of another version."""
         port = free_port()
-        child = self.start_mesh(engine, port, journal)
+        child = self.start_mesh(engine, port, journal, program or KAFKA_MESH)
+        more = f"{', journal' if journal else ''}{', beside' if program is not None else ''}"
         try:
             eventually("the mesh serves", lambda: "clients are served" in child.log_tail(), timeout=60)
-            yield Target(f"mesh, {engine}{', journal' if journal else ''}", f"127.0.0.1:{port}", (child.pid,))
+            yield Target(f"mesh, {engine}{more}", f"127.0.0.1:{port}", (child.pid,))
         finally:
             child.kill()
 
-    def start_mesh(self, engine: Engine, port: int, journal: bool = False) -> ChildProcess:
+    def start_mesh(self, engine: Engine, port: int, journal: bool = False, program: Path = KAFKA_MESH) -> ChildProcess:
         """A process that is about to serve on `port`."""
         topics = [{"name": name, "from": [{"cluster": "bench", "topic": name}]} for name in (*TOPICS, LONG.name)]
         target = {"pool": {"topics": [*topics, NEW], "groups": ["*"], "max_pools": 1_000}}
@@ -134,7 +148,7 @@ class Bed:
         }
         file = self.folder / f"mesh-{port}.yaml"
         file.write_text(yaml.safe_dump(configuration))
-        return self._start(f"mesh-{port}", [Path(sys.executable).with_name("kafka-mesh"), "run", file])
+        return self._start(f"mesh-{port}", [program, "run", file])
 
     def kroxylicious(self) -> Target:
         """Started when it is first asked for; RuntimeError when it cannot be had."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks import catching_up, commits, growth, latency, parked, starts, throughput
 from benchmarks.bed import LONG, TOPICS, Bed, Engine, Target
@@ -20,8 +21,8 @@ SHARED = ("s100-60", "s1k-60")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """scale: of the usual number of records. short: only checks that the benchmark works. peers: Kroxylicious too. say:
-    where progress is told."""
+    """What a case is measured with. scale: of the usual number of records. short: only checks that the benchmark works.
+    peers: Kroxylicious too. say: where progress is told. beside: the program of another version."""
 
     rounds: int
     engines: tuple[Engine, ...]
@@ -29,6 +30,7 @@ class Options:
     short: bool
     peers: bool
     say: Callable[[str], None]
+    beside: Path | None = None
 
 
 Case = Callable[[Bed, Options], list[Series]]
@@ -99,7 +101,7 @@ def _steady(bed: Bed, options: Options) -> list[Series]:
     """Four consumers that have committed, at full rate."""
     bed.fill(LONG)
     with ExitStack() as stack:
-        targets = [bed.direct, bed.relay, *(stack.enter_context(bed.mesh(engine)) for engine in options.engines)]
+        targets = [bed.direct, bed.relay, *stack.enter_context(bed.meshes(options.engines))]
         measures: dict[str, Measure] = {
             target.name: lambda target=target: catching_up.steady(bed, target, LONG, options.short)  # type: ignore[misc]
             for target in targets
@@ -116,9 +118,8 @@ def _late_joiner(bed: Bed, options: Options) -> list[Series]:
         return lambda: catching_up.late(bed, target, LONG, with_java, options.short)
 
     with ExitStack() as stack:
-        measures = {"direct": measure(bed.direct, False)}
-        for engine in options.engines:
-            target = stack.enter_context(bed.mesh(engine))
+        measures = {"direct": measure(bed.direct, False), "direct, with Java": measure(bed.direct, True)}
+        for target in stack.enter_context(bed.meshes(options.engines)):
             measures[target.name] = measure(target, False)
             measures[f"{target.name}, with Java"] = measure(target, True)
         interleave(half, measures, options.rounds, options.say)
@@ -135,7 +136,7 @@ def _latency(rate: int) -> Case:
         seconds = 2.0 if options.short else 12.0
         with ExitStack() as stack:
             targets: list[Target] = [bed.direct, bed.relay, *([bed.kroxylicious()] if options.peers else [])]
-            targets += [stack.enter_context(bed.mesh(engine)) for engine in options.engines]
+            targets += stack.enter_context(bed.meshes(options.engines))
             for number in range(1, options.rounds + 1):
                 meter = LoadMeter()
                 try:
@@ -166,7 +167,7 @@ def _parked(consumers: int) -> Case:
             return Measured(found.cores, second=found.woken)
 
         with ExitStack() as stack:
-            targets = [bed.direct, *(stack.enter_context(bed.mesh(engine)) for engine in options.engines)]
+            targets = [bed.direct, *stack.enter_context(bed.meshes(options.engines))]
             measures: dict[str, Measure] = {
                 target.name: lambda target=target: measure(target)  # type: ignore[misc]
                 for target in targets
@@ -183,7 +184,7 @@ def _commits(bed: Bed, options: Options) -> list[Series]:
     """Of a consumer that waits for the commit of each record."""
     count = 100 if options.short else int(commits.RECORDS * options.scale)
     with ExitStack() as stack:
-        targets = [bed.direct, bed.relay, *(stack.enter_context(bed.mesh(engine)) for engine in options.engines)]
+        targets = [bed.direct, bed.relay, *stack.enter_context(bed.meshes(options.engines))]
         measures: dict[str, Measure] = {
             target.name: lambda target=target: commits.measure(bed, target, count)  # type: ignore[misc]
             for target in targets
@@ -193,7 +194,7 @@ def _commits(bed: Bed, options: Options) -> list[Series]:
 
 def _start(bed: Bed, options: Options) -> list[Series]:
     with ExitStack() as stack:
-        targets = [bed.direct, bed.relay, *(stack.enter_context(bed.mesh(engine)) for engine in options.engines)]
+        targets = [bed.direct, bed.relay, *stack.enter_context(bed.meshes(options.engines))]
         measures: dict[str, Measure] = {
             target.name: lambda target=target: starts.consumer_start(bed, target)  # type: ignore[misc]
             for target in targets

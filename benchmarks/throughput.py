@@ -24,7 +24,7 @@ def consumers(
     bed.fill(topic)
     with ExitStack() as stack:
         targets = [bed.direct, bed.relay, *([bed.kroxylicious()] if peers else [])]
-        targets += [stack.enter_context(bed.mesh(engine)) for engine in engines]
+        targets += stack.enter_context(bed.meshes(engines))
         measures = {target.name: _measure(bed, client, topic, count, [target]) for target in targets}
         if client == "java":
             share = _measure(bed, "share", topic, count, [bed.direct])
