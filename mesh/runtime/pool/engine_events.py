@@ -11,7 +11,6 @@ from mesh.pool.core import PoolCore
 from mesh.pool.intake.intake import Assignment
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName
-from mesh.runtime.pool.engines import Engines
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.problem_watch import ProblemWatch
 from mesh.telemetry.upstream_health import UpstreamHealth
@@ -46,21 +45,20 @@ OfSource: TypeAlias = SourceDown | SourceUp | GroupDown | GroupUp | ReadingDown 
 
 
 class EngineEvents:
-    """now: seconds. carry_out: what the pools decide."""
+    """Passes what engines tell to their pools, and to those who count it or watch for problems. now: seconds.
+    carry_out: what the pools decide."""
 
     def __init__(
         self,
-        cluster: PoolCore,
-        engines: Engines,
+        core: PoolCore,
         metrics: Metrics,
         upstream_health: UpstreamHealth,
         now: Callable[[], float],
         carry_out: Callable[[Sequence[Effect]], None],
     ) -> None:
-        self._cluster = cluster
-        self._engines = engines
+        self._core = core
         self._metrics = metrics
-        self._watch = ProblemWatch(cluster.name, upstream_health, metrics)
+        self._watch = ProblemWatch(core.name, upstream_health, metrics)
         self._now = now
         self._carry_out = carry_out
 
@@ -71,17 +69,17 @@ class EngineEvents:
             for each in event.events if isinstance(event, Together) else (event,):
                 self._tell(pool, cluster, each, now)
 
-        self._carry_out(self._cluster.upstream(pool, tell, now))
+        self._carry_out(self._core.upstream(pool, tell, now))
 
     def dead_letter_written(self, pool: Pool, effect: DeadLetterUpstream, error: str) -> None:
         """A dead letter was written, or was not."""
         source, offset, now = effect.partition, effect.batch.first, self._now()
         if error:
-            self._metrics.dead_letter_failed(self._cluster.name, pool.group)
+            self._metrics.dead_letter_failed(self._core.name, pool.group)
         else:
-            self._metrics.dead_letter(self._cluster.name, pool.group)
+            self._metrics.dead_letter(self._core.name, pool.group)
         self._carry_out(
-            self._cluster.upstream(pool, lambda pool: pool.intake.dead_letter_ended(source, offset, error, now), now)
+            self._core.upstream(pool, lambda pool: pool.intake.dead_letter_ended(source, offset, error, now), now)
         )
 
     def left(self, group: GroupId, cluster: ClusterName) -> None:
@@ -165,6 +163,5 @@ class EngineEvents:
                 self._watch.engine_failed(pool.group, cluster, reason, traceback)
                 pool.intake.engine_failed(cluster)
                 pool.commits.engine_failed(cluster)
-                self._engines.renew(pool, cluster)
             case _:
                 assert_never(event)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Protocol, TypeAlias, assert_never
 
 from mesh.pool.common.effects import (
     CommitUpstream,
@@ -27,12 +27,11 @@ from mesh.pool.common.ids import GroupId
 from mesh.pool.pool import Pool
 from mesh.records.spans import ClusterName, CommitPosition, UpstreamPartition
 from mesh.telemetry.logs import get_logger
-from mesh.upstream.engine import CommitToken, Engine, EngineEvent, RereadToken
+from mesh.upstream.engine import CommitToken, Engine, EngineEvent, EngineFailed, RereadToken
 
 log = get_logger(__name__)
 
 EngineFactory: TypeAlias = Callable[[GroupId, ClusterName, Callable[[EngineEvent], None]], Engine]
-PoolEvent: TypeAlias = Callable[[Pool, ClusterName, EngineEvent], None]
 UpstreamCommand: TypeAlias = (
     CommitUpstream | ConsumeUpstream | HurryUpstream | PauseUpstream | RereadUpstream | ResumeUpstream
 )
@@ -55,12 +54,18 @@ class _Rest:
         self.failed_at = now
 
 
-class Engines:
-    """create: makes an engine that tells what happens to the function it is given; tell: passes it to its pool."""
+class EngineListener(Protocol):
+    """What engines tell goes there."""
 
-    def __init__(self, create: EngineFactory, tell: PoolEvent) -> None:
+    def happened(self, pool: Pool, cluster: ClusterName, event: EngineEvent) -> None: ...
+
+
+class Engines:
+    """The engines of one virtual cluster's pools. create: makes one that tells what happens to a function."""
+
+    def __init__(self, create: EngineFactory, listener: EngineListener) -> None:
         self._create = create
-        self._tell = tell
+        self._listener = listener
         self._engines: dict[Key, Engine] = {}
         self._waiting: dict[Key, tuple[Pool, list[Command]]] = {}
         self._settings: dict[Key, dict[type[object], Command]] = {}
@@ -125,16 +130,6 @@ class Engines:
         """Whether an engine of this group is leaving its upstream group just now."""
         return any(key[0] == group for key in self._closing)
 
-    def renew(self, pool: Pool, cluster: ClusterName) -> None:
-        """An engine failed: close it and make another one, which begins with nothing assigned."""
-        key = (pool.group, cluster)
-        loop = asyncio.get_running_loop()
-        rest = self._rests.setdefault(key, _Rest())
-        rest.failed(loop.time())
-        self._waiting[key] = (pool, list(self._settings[key].values()))
-        engine = self._engines.pop(key)
-        self._closing[key] = loop.create_task(self._close(key, engine, {}, rest.seconds), name=f"renew engine of {key}")
-
     async def closed(self) -> None:
         """Wait until every engine that was closed has left."""
         while self._closing:
@@ -146,9 +141,21 @@ class Engines:
         def deliver(event: EngineEvent) -> None:
             # One that failed may have told more until it was closed.
             if self._engines.get(key) is engine:
-                self._tell(pool, cluster, event)
+                self._listener.happened(pool, cluster, event)
+                if isinstance(event, EngineFailed):
+                    self._renew(pool, cluster)
 
         engine = self._engines[key] = self._create(pool.group, cluster, deliver)
+
+    def _renew(self, pool: Pool, cluster: ClusterName) -> None:
+        """An engine failed: close it and make another one, which begins with nothing assigned."""
+        key = (pool.group, cluster)
+        loop = asyncio.get_running_loop()
+        rest = self._rests.setdefault(key, _Rest())
+        rest.failed(loop.time())
+        self._waiting[key] = (pool, list(self._settings[key].values()))
+        engine = self._engines.pop(key)
+        self._closing[key] = loop.create_task(self._close(key, engine, {}, rest.seconds), name=f"renew engine of {key}")
 
     def _set(self, key: Key, kind: type[object], command: Command) -> None:
         """Something that holds until it is told otherwise."""

@@ -80,10 +80,8 @@ class PoolRuntime:
         self._handler = PoolRequests(listener, core, endpoint, self._step_loop)
         self._requests = Requests(listener, self._handler)
         self._versions = {key: (served.lowest, served.highest) for key, served in self._requests.served.items()}
-        self.engines = Engines(create, lambda pool, name, event: self._upstream.happened(pool, name, event))
-        self._upstream = EngineEvents(
-            core, self.engines, self._metrics, upstream_health, self.now, self._step_loop.carry_out
-        )
+        self._events = EngineEvents(core, self._metrics, upstream_health, self.now, self._step_loop.carry_out)
+        self.engines = Engines(create, self._events)
         self._refresh = refresh
         self._write_dead_letter = write_dead_letter
         self._reports = Reports(self.name, self._metrics, journal)
@@ -186,7 +184,7 @@ class PoolRuntime:
             case DeadLetterUpstream(group):
                 pool = self.core.pools.get(group)
                 if pool is not None:
-                    self._write_dead_letter(effect, partial(self._upstream.dead_letter_written, pool, effect))
+                    self._write_dead_letter(effect, partial(self._events.dead_letter_written, pool, effect))
             case AskUpstream(ticket, question):
                 assert isinstance(ticket, PendingRequest)
                 self.questions.ask(ticket, question)
@@ -205,9 +203,9 @@ class PoolRuntime:
     ) -> None:
         self.engines.close(group, positions, cluster)
         if cluster is not None:
-            self._upstream.left(group, cluster)
+            self._events.left(group, cluster)
         else:
-            self._upstream.ended(group)
+            self._events.ended(group)
             self._metrics.forget_group(self.name, group)
 
     def _reply(self, ticket: Ticket, result: object) -> None:
