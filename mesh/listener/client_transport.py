@@ -50,10 +50,6 @@ class TransportOwner(Protocol):
         """Whether the client waits for the mesh, rather than the mesh for the client."""
 
     @property
-    def is_read_ahead(self) -> bool:
-        """Whether so much waits to be taken up that nothing more should be read."""
-
-    @property
     def has_unfinished_frame(self) -> bool: ...
 
 
@@ -66,8 +62,10 @@ class ClientTransport:
         self.session = Session()
         self.access = UNLIMITED
         self.admitted: Admitted | None = None
+        self.is_open = False
         self.is_reading_paused = False
         self.is_writing_paused = False
+        self._has_read_ahead = False
         self._listener = listener
         self._connection = connection
         self._transport: asyncio.Transport | None = None
@@ -80,17 +78,13 @@ class ClientTransport:
         self._watch: asyncio.TimerHandle | None = None
 
     @property
-    def is_open(self) -> bool:
-        return self._transport is not None
-
-    @property
     def is_busy(self) -> bool:
         return self._connection.is_busy
 
     @property
     def may_be_served(self) -> bool:
         """Whether its next request may be taken up: it reads its answers, and is within its quota."""
-        return self._transport is not None and not self.is_writing_paused and self._resting is None
+        return self.is_open and not self.is_writing_paused and self._resting is None
 
     # Called by the connection, for the event loop
 
@@ -103,6 +97,7 @@ class ClientTransport:
             accepted.abort()
             return
         self._transport = accepted
+        self.is_open = True
         self._bound_send_buffer(accepted)
         self._heard = self._listener.now()
         self._watch_again()
@@ -114,7 +109,7 @@ class ClientTransport:
         self.is_writing_paused = True
         self._read_last = self._listener.now()
         self._watch_again()
-        self.pace()
+        self._pace()
         self._hold()
 
     def resume_writing(self) -> None:
@@ -122,13 +117,14 @@ class ClientTransport:
         self._read_last = math.inf
         self._listener.admission.hold(self, 0)
         self._connection.resumed()
-        self.pace()
+        self._pace()
 
     def end(self) -> None:
         """The connection is told at once: what waits here must not be given anything any more."""
         if self._transport is None:
             return
         self._transport = None
+        self.is_open = False
         for timer in (self._watch, self._resting, self._authentication):
             if timer is not None:
                 timer.cancel()
@@ -137,11 +133,14 @@ class ClientTransport:
 
     # Called by the connection
 
-    def received(self, *, whole: bool) -> None:
-        """Bytes came. whole: whether they completed a request."""
+    def received(self, *, whole: bool, unfinished: bool) -> None:
+        """Bytes came. whole: whether they completed a request. unfinished: whether they began another one."""
         if whole:
             self._heard = self._listener.now()
-        self._note_frame(begun=whole)
+        if not unfinished:
+            self._frame_begun = math.inf
+        elif whole or self._frame_begun == math.inf:
+            self._begin_frame()
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """A response, or several, or parts of them."""
@@ -152,16 +151,11 @@ class ClientTransport:
             if self.is_writing_paused:
                 self._hold()
 
-    def pace(self) -> None:
-        """Read no further than what is bounded."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        pause = self.is_writing_paused or self._resting is not None or self._connection.is_read_ahead
-        if pause is not self.is_reading_paused:
-            self.is_reading_paused = pause
-            (self._transport.pause_reading if pause else self._transport.resume_reading)()
-            if not pause:
-                self._note_frame(begun=True)  # it could not come while nothing was read
+    def pace(self, *, has_read_ahead: bool) -> None:
+        """Read no further than what is bounded. has_read_ahead: so much waits to be taken up that no more is read."""
+        self._has_read_ahead = has_read_ahead
+        if has_read_ahead is not self.is_reading_paused:
+            self._pace()
 
     def rest(self, seconds: float) -> None:
         """Read nothing, and take up nothing, for so long: its client is above a quota."""
@@ -170,7 +164,7 @@ class ClientTransport:
         if self._resting is not None:
             self._resting.cancel()
         self._resting = asyncio.get_running_loop().call_later(seconds, self._rested)
-        self.pace()
+        self._pace()
 
     def refuse(self, problem: ProtocolError) -> None:
         """Close it for what its client sent."""
@@ -213,10 +207,20 @@ class ClientTransport:
         if self._transport is not None:
             self._listener.admission.hold(self, self._transport.get_write_buffer_size())
 
+    def _pace(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        pause = self.is_writing_paused or self._resting is not None or self._has_read_ahead
+        if pause is not self.is_reading_paused:
+            self.is_reading_paused = pause
+            (self._transport.pause_reading if pause else self._transport.resume_reading)()
+            if not pause and self._connection.has_unfinished_frame:
+                self._begin_frame()  # it could not come while nothing was read
+
     def _rested(self) -> None:
         self._resting = None
         self._connection.resumed()
-        self.pace()
+        self._pace()
 
     def _identify(self, transport: asyncio.Transport) -> None:
         session = self._listener.security.session(peer_certificate(transport))
@@ -237,12 +241,9 @@ class ClientTransport:
 
     # Time limits
 
-    def _note_frame(self, *, begun: bool) -> None:
-        if not self._connection.has_unfinished_frame:
-            self._frame_begun = math.inf
-        elif begun or self._frame_begun == math.inf:
-            self._frame_begun = self._listener.now()
-            self._watch_again()
+    def _begin_frame(self) -> None:
+        self._frame_begun = self._listener.now()
+        self._watch_again()
 
     def _watch_again(self) -> None:
         """Look at the time limits when the nearest of them is due, or earlier."""

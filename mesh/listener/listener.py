@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
+from typing import Final
 
 from mesh.apis.answers import ConnectionId
 from mesh.listener.admission import Admission
@@ -28,6 +30,8 @@ class Listener:
         self.metrics = metrics
         self.security = security or ListenerSecurity()
         self._loop = asyncio.get_running_loop()
+        self.now: Final[Callable[[], float]] = self._loop.time
+        """Seconds of a clock that only goes forward."""
         self.admission = Admission(name, gate or Gate(Limits(), Descriptors(1 << 20)), metrics, self._loop.time)
         self.authenticator = Authenticator(name, metrics)
         self.audit = AuditLog(name, metrics)
@@ -35,9 +39,6 @@ class Listener:
         self._ids = itertools.count(1)
         self._is_stopping = False
         metrics.watch_virtual_cluster(name)
-
-    def now(self) -> float:
-        return self._loop.time()
 
     def next_id(self) -> ConnectionId:
         return ConnectionId(next(self._ids))

@@ -90,7 +90,10 @@ class Requests:
         decoded."""
         pending = connection.in_work = PendingRequest(connection, request)
         try:
-            self._require_authentication(connection.client, request)
+            if request.api_key not in _AUTHENTICATION:
+                reason = connection.client.session.refusal(self._listener.now())
+                if reason is not None and (reason, request.api_key) != ("unauthenticated", ApiKey.API_VERSIONS):
+                    raise ProtocolError(reason, f"{request.api_key.name} needs an authentication first")
             self._begin(pending)
         except ProtocolError as problem:
             connection.client.refuse(problem)
@@ -114,30 +117,11 @@ class Requests:
             took = self._listener.now() - work.context.now
             self._listener.metrics.request(self._listener.name, request.api_key.name, error_of(response), took)
 
-    def _require_authentication(self, client: ClientTransport, request: Request) -> None:
-        if request.api_key not in _AUTHENTICATION:
-            reason = client.session.refusal(self._listener.now())
-            if reason is not None and (reason, request.api_key) != ("unauthenticated", ApiKey.API_VERSIONS):
-                raise ProtocolError(reason, f"{request.api_key.name} needs an authentication first")
-
     def _begin(self, pending: PendingRequest) -> None:
         client, request = pending.connection.client, pending.request
         message = request.decode()
         is_own = request.api_key in LISTENER_TABLE
-        fields = self._fields(pending)
-        context = RequestContext(*fields) if is_own else self._handler.context(pending, fields)
-        work, effects = begin(self._apis[request.api_key], context, message)
-        pending.work = work
-        for refusal in work.refusals:
-            self._listener.audit.refused(client, request, refusal, self._listener.now())
-        if is_own:
-            self._carry_out(pending, effects)
-        else:
-            self._handler.carry_out(pending, effects)
-
-    def _fields(self, pending: PendingRequest) -> RequestFields:
-        client, request = pending.connection.client, pending.request
-        return (
+        fields = (
             self.served,
             client.id,
             request.client_id or "",
@@ -149,6 +133,15 @@ class Requests:
             client.session,
             client.access,
         )
+        context = RequestContext(*fields) if is_own else self._handler.context(pending, fields)
+        work, effects = begin(self._apis[request.api_key], context, message)
+        pending.work = work
+        for refusal in work.refusals:
+            self._listener.audit.refused(client, request, refusal, self._listener.now())
+        if is_own:
+            self._carry_out(pending, effects)
+        else:
+            self._handler.carry_out(pending, effects)
 
     def _carry_out(self, pending: PendingRequest, effects: Sequence[Answer | Authentication]) -> None:
         for effect in effects:

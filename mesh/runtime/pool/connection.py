@@ -17,7 +17,7 @@ from typing import Final
 
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
-from mesh.listener.requests import PendingRequest
+from mesh.listener.requests import PendingRequest, Requests
 from mesh.pool.apis.context import EmptyAnswer
 from mesh.pool.core import PoolCore
 from mesh.runtime.pool.step_loop import StepLoop
@@ -39,7 +39,12 @@ class PoolConnection(asyncio.Protocol):
     """One client's connection. in_work: the request that is being answered; those behind it wait."""
 
     def __init__(
-        self, listener: Listener, core: PoolCore, step_loop: StepLoop, versions: Mapping[ApiKey, tuple[int, int]]
+        self,
+        listener: Listener,
+        core: PoolCore,
+        step_loop: StepLoop,
+        requests: Requests,
+        versions: Mapping[ApiKey, tuple[int, int]],
     ) -> None:
         self.client = ClientTransport(listener, self)
         self.empty_answer = EmptyAnswer()
@@ -47,6 +52,7 @@ class PoolConnection(asyncio.Protocol):
         self._listener = listener
         self._core = core
         self._step_loop = step_loop
+        self._requests = requests
         self._wire = ServerConnection(versions, MOST_BEFORE_AUTHENTICATION)
         self._queue: deque[Request] = deque()
         self._ahead = 0
@@ -68,7 +74,7 @@ class PoolConnection(asyncio.Protocol):
         self._ahead += len(data)
         self._queue += received
         answered = self._wire.refused_versions - refused
-        self.client.received(whole=bool(received or answered))
+        self.client.received(whole=bool(received or answered), unfinished=self._wire.has_unfinished_frame)
         if answered:
             self.client.write(self._wire.data_to_send())
             self.client.rest(max(self._listener.admission.take(self.client) for _ in range(answered)))
@@ -107,31 +113,22 @@ class PoolConnection(asyncio.Protocol):
         return self.in_work is not None
 
     @property
-    def is_read_ahead(self) -> bool:
-        most = MOST_QUEUED // 2 if self.client.is_reading_paused else MOST_QUEUED
-        return self._wire.held > most + 1 or self._ahead > MOST_AHEAD
-
-    @property
     def has_unfinished_frame(self) -> bool:
         return self._wire.has_unfinished_frame
 
     # Called by the step loop, and by the requests
 
-    @property
-    def has_queued(self) -> bool:
-        return bool(self._queue)
-
-    @property
-    def holds_up(self) -> PendingRequest | None:
-        """The parked Fetch that others wait behind."""
-        held_up = self._queue and self.in_work is not None and self.in_work.request.api_key is ApiKey.FETCH
-        return self.in_work if held_up else None
-
-    def next(self) -> Request | None:
-        """The request to be taken up now, if one is there and none is in work."""
-        if not self._queue or self.in_work is not None or not self.client.may_be_served:
-            return None
-        return self._queue.popleft()
+    def take_up(self) -> None:
+        """Take up the next request, if none is in work; answer a parked Fetch early, if one waits behind it."""
+        if not self._queue:
+            return
+        if self.in_work is not None:
+            if self.in_work.request.api_key is ApiKey.FETCH:
+                self._step_loop.carry_out(self._core.answer_early(self.in_work, self._step_loop.now()))
+        elif self.client.may_be_served:
+            self._requests.handle(self, self._queue.popleft())
+            if self._queue:
+                self._step_loop.take_up(self)
 
     def answer(self, request: Request, response: ResponseMessage) -> None:
         self._wire.answer(request, response)
@@ -143,4 +140,5 @@ class PoolConnection(asyncio.Protocol):
     def _pace(self) -> None:
         if self.in_work is None and not self._queue:
             self._ahead = 0
-        self.client.pace()
+        most = MOST_QUEUED // 2 if self.client.is_reading_paused else MOST_QUEUED
+        self.client.pace(has_read_ahead=self._wire.held > most + 1 or self._ahead > MOST_AHEAD)

@@ -74,9 +74,7 @@ class PoolRuntime:
         self.listener = listener
         self._metrics = listener.metrics
         self._loop = asyncio.get_running_loop()
-        self._step_loop = StepLoop(
-            core, self._do, lambda connection, request: self._requests.handle(connection, request)
-        )
+        self._step_loop = StepLoop(core, self._do)
         self._handler = PoolRequests(listener, core, endpoint, self._step_loop)
         self._requests = Requests(listener, self._handler)
         self._versions = {key: (served.lowest, served.highest) for key, served in self._requests.served.items()}
@@ -92,7 +90,7 @@ class PoolRuntime:
 
     def accept(self, node: int | None = None) -> PoolConnection:
         """Whichever of its two addresses a client came to, it is served the same."""
-        return PoolConnection(self.listener, self.core, self._step_loop, self._versions)
+        return PoolConnection(self.listener, self.core, self._step_loop, self._requests, self._versions)
 
     def now(self) -> float:
         return self._loop.time()

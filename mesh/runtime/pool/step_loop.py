@@ -9,42 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-from mesh.listener.requests import FramedConnection, PendingRequest
 from mesh.pool.common.effects import Effect
 from mesh.pool.core import PoolCore
-from mesh.wire.connection import Request
 
 
-class QueuedConnection(FramedConnection, Protocol):
+class QueuedConnection(Protocol):
     """A connection whose requests wait until the step before them has ended."""
 
-    @property
-    def has_queued(self) -> bool: ...
-
-    @property
-    def holds_up(self) -> PendingRequest | None:
-        """The parked Fetch that others wait behind."""
-
-    def next(self) -> Request | None:
-        """The request to be taken up now."""
+    def take_up(self) -> None:
+        """Take up the next request."""
 
 
 class StepLoop:
-    """Executes effects, and lets connections take up requests. do: carries out one effect. handle: takes up a request.
-    Both may cause further steps."""
+    """Executes effects, and lets connections take up requests. do: carries out one effect, which may cause further
+    steps."""
 
-    def __init__(
-        self,
-        core: PoolCore,
-        do: Callable[[Effect], None],
-        handle: Callable[[FramedConnection, Request], None],
-    ) -> None:
+    def __init__(self, core: PoolCore, do: Callable[[Effect], None]) -> None:
         self._core = core
         self._do = do
-        self._handle = handle
         self._loop = asyncio.get_running_loop()
+        self.now: Final[Callable[[], float]] = self._loop.time
         self._effects: deque[Effect] = deque()
         self._ready: deque[QueuedConnection] = deque()
         self._carrying_out = False
@@ -53,9 +39,6 @@ class StepLoop:
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
         self._takes_requests = True
-
-    def now(self) -> float:
-        return self._loop.time()
 
     def take_up(self, connection: QueuedConnection) -> None:
         """Let it take up its next request, once everything that was decided before is done."""
@@ -73,7 +56,7 @@ class StepLoop:
                 if self._effects:
                     self._do(self._effects.popleft())
                 else:
-                    self._take_up(self._ready.popleft())
+                    self._ready.popleft().take_up()
         finally:
             self._carrying_out = False
             for each in [each for each in self._awaited if each[0]()]:
@@ -99,14 +82,6 @@ class StepLoop:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _take_up(self, connection: QueuedConnection) -> None:
-        if (parked := connection.holds_up) is not None:
-            self._effects.extend(self._core.answer_early(parked, self.now()))
-        elif (request := connection.next()) is not None:
-            self._handle(connection, request)
-            if connection.has_queued:
-                self._ready.append(connection)
 
     def _arm(self) -> None:
         deadline = self._core.next_deadline()
