@@ -83,7 +83,7 @@ def decoded(request: bytes) -> RequestMessage | None:
         return None
 
 
-@pytest.mark.parametrize("api_key", list(ApiKey), ids=[each.name for each in ApiKey])
+@pytest.mark.parametrize("api_key", list(APIS), ids=[each.name for each in APIS])
 def test_what_is_behind_a_request_and_how_wide_its_varints_are_changes_nothing(broker: Broker, api_key: ApiKey) -> None:
     for version in APIS[api_key].all():
         header, body = header_and_body(api_key, version)
