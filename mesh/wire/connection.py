@@ -126,12 +126,12 @@ class ServerConnection:
 
     @property
     def pending(self) -> int:
-        """How many requests have been received and not answered."""
+        """How many requests have been received and are still to be answered."""
         return self._unanswered
 
     @property
     def held(self) -> int:
-        """How many requests are kept: unanswered, or answered while one before them is not."""
+        """How many requests are kept: still to be answered, or answered while one before them is not."""
         return len(self._pending)
 
     @property
@@ -170,6 +170,16 @@ class ServerConnection:
         else:
             start = _RESPONSE_START.pack(length, request.correlation_id)
         self._settle(request, [start, *body])
+        self._release()
+
+    def no_response(self, request: Request) -> None:
+        """Leaves a request unanswered for good, as a broker does with a Produce without acks: nothing waits for it.
+
+        Raises ValueError for one that has been answered.
+        """
+        self._settle(request, [])
+        self._pending.remove(request)
+        self._release()
 
     def data_to_send(self) -> list[Buffer]:
         """What may leave now; each buffer is handed out once."""
@@ -207,9 +217,12 @@ class ServerConnection:
 
     def _settle(self, request: Request, answer: list[Buffer]) -> None:
         if request._answer is not None:
-            raise ValueError(f"{request} has been answered")
+            raise ValueError(f"{request} has been answered, or left unanswered")
         request._answer = answer
         self._unanswered -= 1
+
+    def _release(self) -> None:
+        """Lets out what waits for no answer before it any more."""
         while self._pending and (ready := self._pending[0]._answer) is not None:
             # Whoever keeps the request must not keep its record buffers: they are used again once they have left.
             self._pending.popleft()._answer = []

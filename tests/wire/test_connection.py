@@ -149,6 +149,44 @@ def test_answers_leave_in_the_order_of_the_requests(order: tuple[int, ...]) -> N
     assert connection.pending == 0
 
 
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize("left", range(3))
+def test_nothing_waits_for_a_request_that_is_left_unanswered(order: tuple[int, ...], left: int) -> None:
+    connection = ServerConnection(SERVED)
+    requests = connection.receive_data(b"".join(map(heartbeat, range(3))))
+    waiting = [0, 1, 2]
+    ready: set[int] = set()
+    stream = expected = b""
+    for place in order:
+        if place == left:
+            connection.no_response(requests[place])
+            waiting.remove(place)
+        else:
+            connection.answer(requests[place], HeartbeatResponse())
+            ready.add(place)
+        while waiting and waiting[0] in ready:
+            expected += answered(waiting.pop(0))
+        stream += sent(connection)
+        assert stream == expected
+        assert connection.oldest is (requests[waiting[0]] if waiting else None)
+        assert (connection.held, connection.pending) == (len(waiting), len(set(waiting) - ready))
+    assert (connection.held, connection.pending) == (0, 0)
+
+
+def test_what_is_left_unanswered_cannot_be_answered_nor_what_is_answered_left() -> None:
+    connection = ServerConnection(SERVED)
+    left, other = connection.receive_data(heartbeat(1) + heartbeat(2))
+    connection.no_response(left)
+    with pytest.raises(ValueError, match="has been answered"):
+        connection.answer(left, HeartbeatResponse())
+    with pytest.raises(ValueError, match="has been answered"):
+        connection.no_response(left)
+    connection.answer(other, HeartbeatResponse())
+    with pytest.raises(ValueError, match="has been answered"):
+        connection.no_response(other)
+    assert sent(connection) == answered(2)
+
+
 def test_a_second_answer_is_refused() -> None:
     connection = ServerConnection(SERVED)
     (request,) = connection.receive_data(heartbeat(1))
