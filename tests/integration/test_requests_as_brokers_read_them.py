@@ -24,7 +24,7 @@ from tests.wire.entities import ALL_VERSIONS, frame, header_and_body, sample
 from tests.wire.spellings import Spelling
 
 SERVED = {api_key: (versions.lowest, versions.highest) for api_key, versions in APIS.items()}
-TAILS = (b"\0", b"\xff" * 9)
+TAILS = (b"\0\0\0", b"\xff" * 9)
 WIDTHS = (2, 5)
 METADATA_V12 = (3).to_bytes(2, "big") + (12).to_bytes(2, "big") + (7).to_bytes(4, "big")
 """Up to its client id."""

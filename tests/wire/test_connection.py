@@ -62,9 +62,10 @@ def test_whole_and_several_at_once(api_key: ApiKey, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
-def test_byte_by_byte(api_key: ApiKey, version: int) -> None:
+@pytest.mark.parametrize("tail", [b"", b"\0\0\0"])
+def test_byte_by_byte(api_key: ApiKey, version: int, tail: bytes) -> None:
     connection = ServerConnection(SERVED)
-    stream = frame(sample_request(api_key, version))
+    stream = frame(sample_request(api_key, version) + tail)
     for place in range(len(stream) - 1):
         assert connection.receive_data(stream[place : place + 1]) == []
     (request,) = connection.receive_data(stream[-1:])
