@@ -71,12 +71,12 @@ def as_it_is(context: RequestContext, request: RequestMessage, result: ResponseM
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Context, Effect, Request, Result]):
     """handle: what a request leads to; it is answered by an `Answer` among these effects, or among later ones.
-    respond: the message for the result that such an `Answer` carries."""
+    respond: the message for the result that such an `Answer` carries; None if the request is left unanswered."""
 
     key: ApiKey
     versions: Versions
     handle: Callable[[Context, Request], Sequence[Effect]]
-    respond: Callable[[Context, Request, Result], ResponseMessage]
+    respond: Callable[[Context, Request, Result], ResponseMessage | None]
 
 
 AnyApi = Api[Any, Any, Any, Any]

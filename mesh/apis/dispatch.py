@@ -25,11 +25,11 @@ class Work:
     def refusals(self) -> tuple[Refusal, ...]:
         return self.authorized.refusals if self.authorized is not None else ()
 
-    def respond(self, result: object) -> ResponseMessage:
-        """The answer to the client, for the result that an `Answer` carries."""
+    def respond(self, result: object) -> ResponseMessage | None:
+        """The answer to the client, for the result that an `Answer` carries; None if it gets none."""
         if isinstance(self.authorized, Denied):
             return self.authorized.response
-        response: ResponseMessage = self.api.respond(self.context, self.request, result)
+        response: ResponseMessage | None = self.api.respond(self.context, self.request, result)
         return self.authorized.complete(response) if self.authorized is not None else response
 
 

@@ -43,8 +43,8 @@ class FramedConnection(Protocol):
     @property
     def client(self) -> ClientTransport: ...
 
-    def answer(self, request: Request, response: ResponseMessage) -> None:
-        """Raises ValueError for a response that has no room for what it is to carry."""
+    def answer(self, request: Request, response: ResponseMessage | None) -> None:
+        """None: leave it unanswered. Raises ValueError for a response that has no room for what it is to carry."""
 
 
 class Handler(Protocol):
@@ -115,7 +115,8 @@ class Requests:
         else:
             self._handler.count(work.request, result)
             took = self._listener.now() - work.context.now
-            self._listener.metrics.request(self._listener.name, request.api_key.name, error_of(response), took)
+            error = ErrorCode.NONE if response is None else error_of(response)
+            self._listener.metrics.request(self._listener.name, request.api_key.name, error, took)
 
     def _begin(self, pending: PendingRequest) -> None:
         client, request = pending.connection.client, pending.request
@@ -154,15 +155,15 @@ class Requests:
                     )
 
     def _throttled(
-        self, pending: PendingRequest, response: ResponseMessage, result: object
-    ) -> tuple[ResponseMessage, float]:
+        self, pending: PendingRequest, response: ResponseMessage | None, result: object
+    ) -> tuple[ResponseMessage | None, float]:
         """The answer, with the time that its connection must rest, as Kafka's quotas have it (KIP-219)."""
         if self._handler.is_unthrottled(result):
             return response, 0.0
         rest = self._listener.admission.take(pending.connection.client)
         if rest > 0:
             self._listener.metrics.throttled(self._listener.name, pending.request.api_key.name)
-            if not isinstance(response, SaslHandshakeResponse | SaslAuthenticateResponse):
+            if response is not None and not isinstance(response, SaslHandshakeResponse | SaslAuthenticateResponse):
                 response = replace(response, throttle_time_ms=math.ceil(rest * 1000))
         return response, rest
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from mesh.wire.apis import APIS, ApiKey, has_tagged_response_header, is_flexible
+from mesh.wire.apis import KNOWN_APIS, ApiKey, has_tagged_response_header, is_flexible
 from mesh.wire.decoder import decode_request
 from mesh.wire.encoder import encode_response
 from mesh.wire.errors import ErrorCode, ProtocolError
@@ -50,9 +50,12 @@ class LastFetch:
 
 
 class Request:
-    """One request, its body undecoded; also the ticket under which its answer is given. Compared by identity."""
+    """One request, its body undecoded; also the ticket under which its answer is given. Compared by identity.
 
-    __slots__ = ("_answer", "_body", "_frame", "_last_fetch", "api_key", "api_version", "client_id", "correlation_id")
+    frame: all of it as it came, without its length.
+    """
+
+    __slots__ = ("_answer", "_body", "_last_fetch", "api_key", "api_version", "client_id", "correlation_id", "frame")
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class Request:
         self.api_version: Final = api_version
         self.correlation_id: Final = correlation_id
         self.client_id: Final = client_id
-        self._frame: Final = frame
+        self.frame: Final = frame
         self._body: Final = body
         self._last_fetch: Final = last_fetch
         self._answer: list[Buffer] | None = None
@@ -77,19 +80,24 @@ class Request:
     def __repr__(self) -> str:
         return f"<Request {self.api_key.name} v{self.api_version} {self.correlation_id} of {self.client_id!r}>"
 
+    @property
+    def body(self) -> memoryview:
+        """What is behind the header, undecoded and not copied; also what may be behind the body itself."""
+        return memoryview(self.frame)[self._body :]
+
     def decode(self) -> RequestMessage:
-        """The whole body. Raises ProtocolError."""
+        """The body, in a version of `mesh.wire.apis.APIS`; what is behind it is ignored. Raises ProtocolError."""
         if self.api_key is ApiKey.FETCH and self._last_fetch is not None:
-            return self._last_fetch.decode(self.api_version, self._frame, self._body)
-        return decode_request(self.api_key, self.api_version, Cursor(self._frame, self._body))
+            return self._last_fetch.decode(self.api_version, self.frame, self._body)
+        return decode_request(self.api_key, self.api_version, Cursor(self.frame, self._body))
 
 
 class ServerConnection:
     """One downstream connection.
 
-    served: the lowest and the highest version of each API that is served here. ApiVersions in any other version is
-        answered at once, with UNSUPPORTED_VERSION and this table in a v0 body (KIP-511); other APIs and versions are
-        a ProtocolError.
+    served: the lowest and the highest version of each API that is served here, whether its bodies can be decoded or
+        not. ApiVersions in any other version is answered at once, with UNSUPPORTED_VERSION and this table in a v0 body
+        (KIP-511); other APIs and versions are a ProtocolError.
     """
 
     __slots__ = (
@@ -118,12 +126,12 @@ class ServerConnection:
 
     @property
     def pending(self) -> int:
-        """How many requests have been received and not answered."""
+        """How many requests have been received and are still to be answered."""
         return self._unanswered
 
     @property
     def held(self) -> int:
-        """How many requests are kept: unanswered, or answered while one before them is not."""
+        """How many requests are kept: still to be answered, or answered while one before them is not."""
         return len(self._pending)
 
     @property
@@ -162,6 +170,16 @@ class ServerConnection:
         else:
             start = _RESPONSE_START.pack(length, request.correlation_id)
         self._settle(request, [start, *body])
+        self._release()
+
+    def no_response(self, request: Request) -> None:
+        """Leaves a request unanswered for good, as a broker does with a Produce without acks: nothing waits for it.
+
+        Raises ValueError for one that has been answered.
+        """
+        self._settle(request, [])
+        self._pending.remove(request)
+        self._release()
 
     def data_to_send(self) -> list[Buffer]:
         """What may leave now; each buffer is handed out once."""
@@ -172,7 +190,7 @@ class ServerConnection:
         cursor = Cursor(frame)
         key, version, correlation_id = cursor.unpack(_REQUEST_START)
         if key not in self._served:
-            raise ProtocolError("unknown_api", f"API {key} is not served here")
+            raise ProtocolError("unknown_api", _not_served(key))
         api_key = ApiKey(key)
         lowest, highest = self._served[key]
         if not lowest <= version <= highest:
@@ -199,13 +217,20 @@ class ServerConnection:
 
     def _settle(self, request: Request, answer: list[Buffer]) -> None:
         if request._answer is not None:
-            raise ValueError(f"{request} has been answered")
+            raise ValueError(f"{request} has been answered, or left unanswered")
         request._answer = answer
         self._unanswered -= 1
+
+    def _release(self) -> None:
+        """Lets out what waits for no answer before it any more."""
         while self._pending and (ready := self._pending[0]._answer) is not None:
             # Whoever keeps the request must not keep its record buffers: they are used again once they have left.
             self._pending.popleft()._answer = []
             self._to_send += ready
+
+
+def _not_served(key: int) -> str:
+    return f"{ApiKey(key).name} is not served here" if key in KNOWN_APIS else f"API {key} is not known"
 
 
 @lru_cache(maxsize=16)
@@ -214,8 +239,9 @@ def _what_is_served(
 ) -> tuple[Mapping[int, tuple[int, int]], tuple[Buffer, ...]]:
     """For all connections of a listener: its versions by number, and the answer to an ApiVersions of another one."""
     for api_key, (lowest, highest) in served:
-        if not APIS[api_key].lowest <= lowest <= highest <= APIS[api_key].highest:
-            raise ValueError(f"{api_key.name} v{lowest}-{highest} cannot be served: {APIS[api_key]}")
+        known = KNOWN_APIS[api_key]
+        if not known.lowest <= lowest <= highest <= known.highest:
+            raise ValueError(f"{api_key.name} v{lowest}-{highest} cannot be served: {known}")
     keys = tuple(ApiVersion(api_key=int(key), min_version=low, max_version=high) for key, (low, high) in served)
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
     refusal = encode_response(ApiKey.API_VERSIONS, 0, response)

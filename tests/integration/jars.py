@@ -11,6 +11,8 @@ from pathlib import Path
 from tests.integration.building import built_once
 
 KAFKA_VERSION = "4.3.1"
+NEWEST_CLIENTS = "kafka-clients-4.4.0"
+"""Kafka's messages are in it, of brokers too."""
 
 _ARTIFACTS: Mapping[str, tuple[str, ...]] = {
     KAFKA_VERSION: (
@@ -29,11 +31,12 @@ _ARTIFACTS: Mapping[str, tuple[str, ...]] = {
     "1.1.1": ("org.apache.kafka:kafka_2.12:1.1.1", "org.slf4j:slf4j-reload4j:1.7.36"),
     # Java had these classes itself until 8.
     "0.11.0.3": ("org.apache.kafka:kafka_2.11:0.11.0.3", "javax.xml.bind:jaxb-api:2.3.1"),
+    NEWEST_CLIENTS: ("org.apache.kafka:kafka-clients:4.4.0",),
 }
 """What Maven fetches for a version of Kafka: brokers, and what they need on Java 17 beside what they ask for."""
 
-OLD_VERSIONS = tuple(version for version in _ARTIFACTS if version != KAFKA_VERSION)
-"""Newest first."""
+OLD_VERSIONS = tuple(version for version in _ARTIFACTS if version not in (KAFKA_VERSION, NEWEST_CLIENTS))
+"""Of brokers; newest first."""
 
 
 def missing_programs() -> list[str]:
@@ -42,7 +45,7 @@ def missing_programs() -> list[str]:
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """The folder with the jars of broker and tools; filled by Maven the first time.
+    """The folder with the jars of broker and tools, or of clients; filled by Maven the first time.
 
     KAFKA_MESH_CACHE moves it out of the repository's .cache/kafka.
     """

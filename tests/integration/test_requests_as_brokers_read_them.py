@@ -18,11 +18,13 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.frames import FrameSplitter
 from mesh.wire.messages import RequestMessage
 from tests.integration.kafka import KafkaCluster
+from tests.pool.apis.harness import Client, Mesh
+from tests.pool.apis.messages import request as request_frame
 from tests.wire.entities import ALL_VERSIONS, frame, header_and_body, sample
 from tests.wire.spellings import Spelling
 
 SERVED = {api_key: (versions.lowest, versions.highest) for api_key, versions in APIS.items()}
-TAILS = (b"\0", b"\xff" * 9)
+TAILS = (b"\0\0\0", b"\xff" * 9)
 WIDTHS = (2, 5)
 METADATA_V12 = (3).to_bytes(2, "big") + (12).to_bytes(2, "big") + (7).to_bytes(4, "big")
 """Up to its client id."""
@@ -38,14 +40,18 @@ class Broker:
 
     def ask(self, request: bytes) -> bytes | None:
         """The answer to a request without its frame length; None when the broker closes the connection instead."""
-        self._socket = self._socket or socket.create_connection(self._address, timeout=30)
-        self._socket.sendall(frame(request))
+        self.tell(frame(request))
         frames = FrameSplitter(2**24)
         while data := self._received():
             for answer in frames.receive_data(data):
                 return bytes(answer)
         self.close()
         return None
+
+    def tell(self, frames: bytes) -> None:
+        """Requests, on the connection that is there or on a new one."""
+        self._socket = self._socket or socket.create_connection(self._address, timeout=30)
+        self._socket.sendall(frames)
 
     def close(self) -> None:
         if self._socket is not None:
@@ -83,7 +89,7 @@ def decoded(request: bytes) -> RequestMessage | None:
         return None
 
 
-@pytest.mark.parametrize("api_key", list(ApiKey), ids=[each.name for each in ApiKey])
+@pytest.mark.parametrize("api_key", list(APIS), ids=[each.name for each in APIS])
 def test_what_is_behind_a_request_and_how_wide_its_varints_are_changes_nothing(broker: Broker, api_key: ApiKey) -> None:
     for version in APIS[api_key].all():
         header, body = header_and_body(api_key, version)
@@ -160,6 +166,28 @@ def test_headers(broker: Broker, header: bytes) -> None:
     usual = broker.ask(METADATA_V12 + b"\0\1c\0" + b"\1\0\0\0")
     assert broker.ask(METADATA_V12 + header + b"\1\0\0\0") == usual is not None
     assert decoded(METADATA_V12 + header + b"\1\0\0\0") == decoded(METADATA_V12 + b"\0\1c\0" + b"\1\0\0\0") is not None
+
+
+@pytest.mark.parametrize("version", APIS[ApiKey.PRODUCE].all())
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_produce_without_acks_is_left_unanswered_or_ends_the_connection(
+    broker: Broker, topic: str, version: int, is_empty: bool
+) -> None:
+    """Here and there nothing is taken: what a broker refuses are records that are none."""
+    data = () if is_empty else ({"name": topic, "partition_data": ({"index": 0, "records": b"records"},)},)
+    values = {"acks": 0, "timeout": 1_000, "topic_data": data}
+    unanswered = request_frame(ApiKey.PRODUCE, version, 6, "c", values)
+    metadata = METADATA_V12 + b"\0\1c\0" + b"\1\0\0\0"
+    before = broker.ask(metadata)
+    broker.tell(unanswered)
+    assert broker.ask(metadata) == (before if is_empty else None)
+    client = Client(Mesh())
+    try:
+        left = client.receive(unanswered)
+    except ProtocolError:
+        assert not is_empty
+    else:
+        assert (left, client.wire.held, is_empty) == (b"", 0, True)
 
 
 def test_text_that_is_not_utf_8(broker: Broker) -> None:

@@ -308,6 +308,18 @@ async def test_who_asks_too_often_is_told_to_rest_and_not_read() -> None:
 
 
 @in_fake_time
+async def test_unanswered_requests_count_against_the_quota() -> None:
+    bench = Bench(limits=Limits(request_rate=10))
+    peer = bench.peer()
+    for _ in range(11):
+        peer.send(ApiKey.PRODUCE, 3, acks=0, timeout=0, topic_data=())
+    assert not peer.transport.reading
+    assert bench.metric("kafka_mesh_throttled_requests_total") == {("PRODUCE",): 1}
+    await asyncio.sleep(0.2)
+    assert peer.transport.reading
+
+
+@in_fake_time
 async def test_an_address_has_a_quota_over_its_connections() -> None:
     bench = Bench(limits=Limits(request_rate_per_address=10))
     peers = [bench.peer() for _ in range(11)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema, load_response_schema
 
-from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.apis import APIS, KNOWN_APIS, ApiKey, is_flexible
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.decoder import decode_request
 from mesh.wire.encoder import encode_response
@@ -21,8 +21,16 @@ from mesh.wire.reader import Cursor
 from tests.wire.entities import ALL_VERSIONS, CLIENT_ID, decode, encode, frame, sample, sample_request
 
 SERVED = {api_key: (versions.lowest, versions.highest) for api_key, versions in APIS.items()}
+KNOWN = {api_key: (versions.lowest, versions.highest) for api_key, versions in KNOWN_APIS.items()}
 
 HEARTBEAT_V0 = b"\0\x0c\0\0\0\0\0\x07\0\x03abc" + b"\0\x01g" + b"\0\0\0\x05" + b"\0\x01m"
+
+
+def header(api_key: ApiKey, version: int) -> bytes:
+    """Of a request with the correlation id 7."""
+    tagged = b"\1\5\2ab" if is_flexible(api_key, version) else b""
+    name = CLIENT_ID.encode()
+    return pack(">hhih", api_key, version, 7, len(name)) + name + tagged
 
 
 def heartbeat(correlation_id: int) -> bytes:
@@ -54,9 +62,10 @@ def test_whole_and_several_at_once(api_key: ApiKey, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
-def test_byte_by_byte(api_key: ApiKey, version: int) -> None:
+@pytest.mark.parametrize("tail", [b"", b"\0\0\0"])
+def test_byte_by_byte(api_key: ApiKey, version: int, tail: bytes) -> None:
     connection = ServerConnection(SERVED)
-    stream = frame(sample_request(api_key, version))
+    stream = frame(sample_request(api_key, version) + tail)
     for place in range(len(stream) - 1):
         assert connection.receive_data(stream[place : place + 1]) == []
     (request,) = connection.receive_data(stream[-1:])
@@ -69,6 +78,37 @@ def test_a_tail_in_the_frame_changes_neither_its_request_nor_the_next(api_key: A
     first, second = ServerConnection(SERVED).receive_data(stream)
     assert_sample(first, api_key, version, 1)
     assert_sample(second, api_key, version, 2)
+
+
+@pytest.mark.parametrize("api_key", KNOWN_APIS)
+def test_the_body_of_every_known_api_is_handed_out_undecoded(api_key: ApiKey) -> None:
+    connection = ServerConnection(KNOWN)
+    for version in KNOWN_APIS[api_key].all():
+        start = header(api_key, version)
+        for body in (b"", b"body", b"body" + b"tail"):
+            whole, *others = connection.receive_data(frame(start + body) * 2)
+            others += [each for byte in frame(start + body) for each in connection.receive_data(bytes([byte]))]
+            for request in (whole, *others):
+                assert (request.api_key, request.api_version) == (api_key, version)
+                assert (request.correlation_id, request.client_id) == (7, CLIENT_ID)
+                assert (bytes(request.body), request.frame) == (body, start + body)
+
+
+def test_a_body_is_no_copy() -> None:
+    (request,) = ServerConnection(SERVED).receive_data(frame(HEARTBEAT_V0 + b"tail"))
+    assert bytes(request.body) == HEARTBEAT_V0[13:] + b"tail"
+    assert request.body.obj is request.frame
+    assert request.decode() == HeartbeatRequest(group_id="g", generation_id=5, member_id="m")
+
+
+def test_golden_request_that_cannot_be_decoded_and_its_answer() -> None:
+    connection = ServerConnection(KNOWN)
+    unregister_controller = b"\0\x5e\0\0\0\0\0\x07\0\x03abc\0" + b"\0\0\0\x05\0"
+    (request,) = connection.receive_data(frame(unregister_controller))
+    assert (request.api_key, request.client_id) == (ApiKey.UNREGISTER_CONTROLLER, "abc")
+    assert bytes(request.body) == b"\0\0\0\x05\0"
+    connection.answer_raw(request, [b"\0\0\0\0", b"\0\0\0\0"])
+    assert sent(connection) == b"\0\0\0\x0d\0\0\0\x07\0" + bytes(8)
 
 
 @pytest.mark.parametrize(("api_key", "version"), ALL_VERSIONS)
@@ -108,6 +148,44 @@ def test_answers_leave_in_the_order_of_the_requests(order: tuple[int, ...]) -> N
         assert stream == b"".join(map(answered, range(first)))
         assert connection.oldest is (requests[first] if first < 3 else None)
     assert connection.pending == 0
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize("left", range(3))
+def test_nothing_waits_for_a_request_that_is_left_unanswered(order: tuple[int, ...], left: int) -> None:
+    connection = ServerConnection(SERVED)
+    requests = connection.receive_data(b"".join(map(heartbeat, range(3))))
+    waiting = [0, 1, 2]
+    ready: set[int] = set()
+    stream = expected = b""
+    for place in order:
+        if place == left:
+            connection.no_response(requests[place])
+            waiting.remove(place)
+        else:
+            connection.answer(requests[place], HeartbeatResponse())
+            ready.add(place)
+        while waiting and waiting[0] in ready:
+            expected += answered(waiting.pop(0))
+        stream += sent(connection)
+        assert stream == expected
+        assert connection.oldest is (requests[waiting[0]] if waiting else None)
+        assert (connection.held, connection.pending) == (len(waiting), len(set(waiting) - ready))
+    assert (connection.held, connection.pending) == (0, 0)
+
+
+def test_what_is_left_unanswered_cannot_be_answered_nor_what_is_answered_left() -> None:
+    connection = ServerConnection(SERVED)
+    left, other = connection.receive_data(heartbeat(1) + heartbeat(2))
+    connection.no_response(left)
+    with pytest.raises(ValueError, match="has been answered"):
+        connection.answer(left, HeartbeatResponse())
+    with pytest.raises(ValueError, match="has been answered"):
+        connection.no_response(left)
+    connection.answer(other, HeartbeatResponse())
+    with pytest.raises(ValueError, match="has been answered"):
+        connection.no_response(other)
+    assert sent(connection) == answered(2)
 
 
 def test_a_second_answer_is_refused() -> None:
@@ -176,6 +254,7 @@ def test_api_versions_has_an_untagged_response_header(version: int) -> None:
         pytest.param(pack(">hhi", 4711, 0, 1) + b"\xff\xff", "unknown_api", id="unknown API"),
         pytest.param(pack(">hhi", -1, 0, 1) + b"\xff\xff", "unknown_api", id="negative key"),
         pytest.param(pack(">hhi", 11, 0, 1) + b"\xff\xff", "unknown_api", id="an API that is not served"),
+        pytest.param(pack(">hhi", 19, 5, 1) + b"\xff\xff", "unknown_api", id="an API that cannot be decoded"),
         pytest.param(pack(">hhi", 12, 3, 1) + b"\xff\xff", "unsupported_version", id="a version that is not served"),
         pytest.param(pack(">hhi", 12, -1, 1) + b"\xff\xff", "unsupported_version", id="negative version"),
         pytest.param(b"", "truncated", id="empty"),
@@ -199,8 +278,23 @@ def test_the_name_of_a_client(name: bytes, client_id: str | None) -> None:
     assert request.client_id == client_id
 
 
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (ApiKey.JOIN_GROUP, "JOIN_GROUP is not served here"),
+        (ApiKey.CREATE_TOPICS, "CREATE_TOPICS is not served here"),
+        (4, "API 4 is not known"),
+        (4711, "API 4711 is not known"),
+        (-1, "API -1 is not known"),
+    ],
+)
+def test_an_api_that_is_not_served_is_named(key: int, message: str) -> None:
+    with pytest.raises(ProtocolError, match=f"^{message}$"):
+        ServerConnection({ApiKey.HEARTBEAT: (0, 2)}).receive_data(frame(pack(">hhi", key, 0, 1)))
+
+
 @pytest.mark.parametrize("versions", [(0, 5), (-1, 2), (3, 2)])
-def test_only_what_can_be_read_can_be_served(versions: tuple[int, int]) -> None:
+def test_only_what_is_known_can_be_served(versions: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="HEARTBEAT"):
         ServerConnection({ApiKey.HEARTBEAT: versions})
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kio.index import load_response_schema
 
 from mesh.wire import messages
-from mesh.wire.apis import ApiKey
+from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.encoder import encode_response
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import (
@@ -33,7 +33,7 @@ from mesh.wire.messages import (
 from tests.wire.entities import ALL_BUT_FETCH, build, decode, entities, lift, values
 
 RESPONSES: Mapping[ApiKey, type] = {
-    api_key: getattr(messages, f"{api_key.name.title().replace('_', '')}Response") for api_key in ApiKey
+    api_key: getattr(messages, f"{api_key.name.title().replace('_', '')}Response") for api_key in APIS
 }
 
 

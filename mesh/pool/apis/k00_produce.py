@@ -3,7 +3,8 @@
 Behaviour:
 * Advertised because librdkafka sends no Fetch to a broker that does not serve Produce (its MSGVER2 feature).
 * Nothing is taken: every partition is refused with POLICY_VIOLATION, which no client retries.
-* With acks=0 there is no answer; the connection is closed, as Kafka does when such a request fails.
+* With acks=0 there is no answer; the connection is closed, as Kafka does when such a request fails. One without a
+  partition does not fail.
 
 Version notes:
 * v8: the answer carries an error message (KIP-467).
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mesh.apis.api import Api, as_it_is
+from mesh.apis.answers import Answer
+from mesh.apis.api import Api
 from mesh.pool.apis.context import PoolContext
 from mesh.pool.common.effects import Effect
 from mesh.wire.apis import APIS, ApiKey
@@ -28,7 +30,9 @@ MESSAGE = "kafka-mesh hands out records and takes none; produce to the Kafka clu
 
 def handle(context: PoolContext, request: ProduceRequest) -> Sequence[Effect]:
     if request.acks == 0:
-        raise ProtocolError("produce", MESSAGE)
+        if any(topic.partition_data for topic in request.topic_data):
+            raise ProtocolError("produce", MESSAGE)
+        return [Answer(context.ticket, None)]
     responses = tuple(
         ProduceTopicResponse(
             name=topic.name,
@@ -44,4 +48,8 @@ def handle(context: PoolContext, request: ProduceRequest) -> Sequence[Effect]:
     return context.answer(ProduceResponse(responses=responses))
 
 
-API = Api(ApiKey.PRODUCE, APIS[ApiKey.PRODUCE], handle, as_it_is)
+def respond(context: PoolContext, request: ProduceRequest, result: ProduceResponse | None) -> ProduceResponse | None:
+    return result
+
+
+API = Api(ApiKey.PRODUCE, APIS[ApiKey.PRODUCE], handle, respond)

@@ -130,8 +130,11 @@ class PoolConnection(asyncio.Protocol):
             if self._queue:
                 self._step_loop.take_up(self)
 
-    def answer(self, request: Request, response: ResponseMessage) -> None:
-        self._wire.answer(request, response)
+    def answer(self, request: Request, response: ResponseMessage | None) -> None:
+        if response is None:
+            self._wire.no_response(request)
+        else:
+            self._wire.answer(request, response)
         self.client.write(self._wire.data_to_send())
         if self._queue:
             self._step_loop.take_up(self)

@@ -74,7 +74,11 @@ class Mesh(World):
             return
         client, work = self.in_work.pop(ticket)
         client.refusals += work.refusals
-        client.wire.answer(ticket, work.respond(result))
+        response = work.respond(result)
+        if response is None:
+            client.wire.no_response(ticket)
+        else:
+            client.wire.answer(ticket, response)
 
 
 class Client(Conversation):

@@ -29,3 +29,15 @@ def test_without_acks_the_connection_ends(version: int) -> None:
     with pytest.raises(ProtocolError) as caught:
         Client(Mesh()).send(ApiKey.PRODUCE, version, acks=0, timeout=1_000, topic_data=DATA)
     assert caught.value.reason == "produce"
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))
+@pytest.mark.parametrize("data", [(), ({"name": "orders", "partition_data": ()},)])
+def test_without_acks_and_without_partitions_there_is_nothing_to_refuse(version: int, data: object) -> None:
+    client = Client(Mesh())
+    unanswered = client.send(ApiKey.PRODUCE, version, acks=0, timeout=1_000, topic_data=data)
+    assert client.ask(ApiKey.API_VERSIONS, 0).error_code == ErrorCode.NONE
+    assert client.answer(unanswered) is None
+    assert client.wire.held == 0
+    asked = client.ask(ApiKey.PRODUCE, version, acks=1, timeout=1_000, topic_data=())
+    assert asked == response(ApiKey.PRODUCE, version, responses=())

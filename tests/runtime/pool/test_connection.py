@@ -115,6 +115,36 @@ async def test_requests_are_answered_in_their_order() -> None:
     assert peer.order == [1, 2, 3]
 
 
+REFUSED = ({"name": "orders", "partition_data": ({"index": 0, "records": b"records"},)},)
+
+
+@in_fake_time
+async def test_nothing_waits_for_a_produce_that_is_left_unanswered() -> None:
+    bench = Bench()
+    peer = bench.peer()
+    joining = peer.bytes_of(ApiKey.JOIN_GROUP, 3, **join_values(member_id=""))
+    unanswered = peer.bytes_of(ApiKey.PRODUCE, 3, acks=0, timeout=0, topic_data=())
+    peer.protocol.data_received(joining + unanswered * 2 + peer.bytes_of(ApiKey.METADATA, 1, topics=()))
+    await asyncio.sleep(0.3)
+    peer.read()
+    assert peer.order == [1, 3]
+    assert not peer.transport.closed
+    assert bench.metric("kafka_mesh_requests_total")[("PRODUCE", "NONE")] == 2
+
+
+@in_fake_time
+async def test_a_produce_without_acks_that_is_refused_ends_the_connection_behind_earlier_answers() -> None:
+    bench = Bench()
+    peer = bench.peer()
+    refused = peer.bytes_of(ApiKey.PRODUCE, 3, acks=0, timeout=0, topic_data=REFUSED)
+    versions = [peer.bytes_of(ApiKey.API_VERSIONS, 0) for _ in range(2)]
+    peer.protocol.data_received(versions[0] + refused + versions[1])
+    peer.read()
+    assert peer.order == [2]
+    assert peer.transport.closed
+    assert bench.metric("kafka_mesh_protocol_errors_total") == {("produce",): 1}
+
+
 async def fetched(bench: Bench, peer: Peer, count: int = 10) -> dict[int, int]:
     """Where the peer stands after it was sent records of partition 0, and asked for more."""
     positions = peer.positions()
