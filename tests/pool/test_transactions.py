@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from mesh.apis.answers import Answer
 from mesh.pool.common.delivery_events import DeliveryEvent, DeliveryEventType
 from mesh.pool.common.effects import CommitUpstream, Gone
 from mesh.pool.common.history import Redelivery
@@ -18,6 +19,7 @@ from mesh.pool.common.settings import PoolSettings
 from mesh.pool.offsets.commits import PASS_AFTER
 from mesh.pool.offsets.metadata import unpack
 from mesh.pool.pool import Pool
+from mesh.pool.state.fetch import FetchResult
 from mesh.pool.state.partition import Partition
 from mesh.pool.state.window import Window
 from mesh.records.batch import Batch
@@ -233,6 +235,21 @@ def test_a_gap_that_is_larger_than_a_window_is_no_work() -> None:
     world.advance(PASS_AFTER)
     assert world.stored == {HERE: log.position}
     world.check()
+
+
+def test_what_is_delivered_again_is_counted_in_records() -> None:
+    world = World()
+    first, second = world.consumer("first"), world.consumer("second")
+    log = Log(world, size=2, empty=3)
+    for _ in range(3):
+        log.transaction()
+    take_all(first)
+    first.leave()
+    take_all(second)
+    results = [each.result for each in world.effects if isinstance(each, Answer)]
+    again = [each.delivered.redelivered for each in results if isinstance(each, FetchResult) and each.delivered]
+    assert sum(again) == len(second.received) == 6
+    assert world.pool.members.by_id[second.member_id].redelivered == 12, "in offsets, as what it may hold"
 
 
 @pytest.mark.parametrize(("gap", "empty"), [(Gap.EMPTY, {3, 4, 7}), (Gap.UNKNOWN, set())])
