@@ -106,6 +106,16 @@ def _joined(batches: Sequence[Batch]) -> Batch:
     return Batch(data, batches[0].base, batches[0].first, batches[-1].last, count, marks)
 
 
+def gaps(batch: Batch) -> list[Span]:
+    """The offsets between the batches of a run that was cut from an answer. Those that compaction emptied inside of a
+    batch are not among them: only its records tell."""
+    marks = batch.marks
+    if not marks or batch.record_count == batch.last - batch.base + 1:
+        return []
+    begins = [_last_of(batch, index) + 1 for index in range(len(marks) - 1)]
+    return [Span(first, mark[1] - 1) for first, mark in zip(begins, marks[1:], strict=True) if first < mark[1]]
+
+
 def singles(batch: Batch) -> list[Batch]:
     """Its batches, each by itself."""
     if not batch.marks:

@@ -36,7 +36,9 @@ WAITING_FETCHES: Final = MetricDefinition(
     ("virtual_cluster", "group"),
 )
 BACKLOG_RECORDS: Final = MetricDefinition(
-    "kafka_mesh_backlog_records", "Records that wait for a Fetch.", ("virtual_cluster", "group", "topic")
+    "kafka_mesh_backlog_records",
+    "Offsets that wait for a Fetch, also those without a record.",
+    ("virtual_cluster", "group", "topic"),
 )
 BACKLOG_BYTES: Final = MetricDefinition(
     "kafka_mesh_backlog_bytes", "Bytes of records that wait for a Fetch.", ("virtual_cluster", "group", "topic")
@@ -48,7 +50,7 @@ BUFFERED_BYTES: Final = MetricDefinition(
 )
 IN_FLIGHT_RECORDS: Final = MetricDefinition(
     "kafka_mesh_in_flight_records",
-    "Records a member was sent and has not committed.",
+    "Offsets a member was sent and has not committed, also those without a record.",
     ("virtual_cluster", "group", "member", "client_id"),
 )
 COMMIT_HELD_SECONDS: Final = MetricDefinition(
@@ -59,7 +61,7 @@ COMMIT_HELD_SECONDS: Final = MetricDefinition(
 )
 UPSTREAM_LAG: Final = MetricDefinition(
     "kafka_mesh_upstream_lag_records",
-    "Records between what a group has committed upstream and the end of the partition.",
+    "Offsets between what a group has committed upstream and the end of the partition, also those without a record.",
     ("virtual_cluster", "group", "cluster", "topic", "partition"),
 )
 UNOPENED_PARTITIONS: Final = MetricDefinition(

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import Consumer, TopicPartition
 
 from mesh.pipelines.audit.audit import next_audit
+from mesh.pipelines.audit.intervals import length, union
 from mesh.pipelines.audit.job import AuditJob, load
+from mesh.pipelines.audit.kafka import Stretch, logs, read_pages
 from mesh.pipelines.report.report import report
 from tests.integration.bench import Bench
 from tests.integration.conftest import bench as bench
+from tests.integration.feeding import log_ends
+from tests.integration.kafka import CLIENT_PROPERTIES
+from tests.integration.processes import eventually
 from tests.spark.session import land
 from tests.spark.test_source import options_of, run_once
 
@@ -50,6 +59,48 @@ def audit_of(bench: Bench, folder: Path, **more: object) -> AuditJob:
     return load(file)
 
 
+@contextmanager
+def waiting_member(bench: Bench) -> Iterator[None]:
+    """A member that has joined and asks for no records."""
+    properties = {**CLIENT_PROPERTIES, "bootstrap.servers": bench.mesh.bootstrap_servers, "group.id": bench.group}
+    member = Consumer(properties)
+    assigned: list[TopicPartition] = []
+
+    def pause(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.assign(partitions)
+        consumer.pause(partitions)
+        assigned.extend(partitions)
+
+    member.subscribe([bench.topic], on_assign=pause)
+    try:
+        eventually("the member that waits has joined", lambda: member.poll(0.1) is None and bool(assigned))
+        yield
+    finally:
+        member.close()
+
+
+def without_records(bench: Bench) -> int:
+    """How many offsets have none, as the journal says."""
+    topic = f"{bench.topic}-journal"
+    properties = {"bootstrap.servers": bench.clusters[0].bootstrap_servers}
+    pages = [
+        page
+        for (_, partition), log in logs(properties, [topic]).items()
+        for page in read_pages(properties, Stretch("", topic, partition, log.start, log.end))
+    ]
+    events = [each for page in pages for each in page if each.event == "empty"]
+    places = {(each.cluster, each.partition) for each in events}
+    return sum(
+        length(union((each.first, each.last) for each in events if (each.cluster, each.partition) == place))
+        for place in places
+    )
+
+
+def gaps_of(bench: Bench, records: int) -> int:
+    """How many offsets have none, upstream, where so many have one."""
+    return sum(sum(log_ends(cluster, bench.topic).values()) for cluster in bench.clusters) - records
+
+
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
 def test_what_a_member_and_spark_were_given(bench: Bench, spark: Any, tmp_path: Path) -> None:
@@ -67,8 +118,10 @@ def test_what_a_member_and_spark_were_given(bench: Bench, spark: Any, tmp_path: 
     assert totals["expected"] == totals["delivered"] == totals["acknowledged"] == 2_000
     assert (totals["landed"], verdict.waiting) == (0, 0)
 
-    bench.close_members()
-    bench.feed(1_000)
+    with waiting_member(bench):  # so that the mesh reads, and finds what has no record
+        bench.close_members()
+        bench.feed(1_000)
+        eventually("the journal says what has no record", lambda: without_records(bench) == gaps_of(bench, 3_000))
     run_once(land(spark, options_of(bench), tmp_path))
     run_once(land(spark, options_of(bench), tmp_path))  # acknowledges what the one before has landed
     bench.until_all_committed()
@@ -83,6 +136,10 @@ def test_what_a_member_and_spark_were_given(bench: Bench, spark: Any, tmp_path: 
     print(*made.lines(), sep="\n")
     counts = made.figures.total.counts
     assert counts["acknowledged"] == 3_000
+    by_kind = Counter[bool]()
+    for each in made.figures.members:
+        by_kind[each.person.is_lease] += each.tally.counts["acknowledged"]
+    assert by_kind == {False: 2_000, True: 1_000}
     assert counts["delivered"] + counts["redelivered"] == 3_000 + counts["released"] + counts["revoked"]
     assert len(made.figures.topics) == 2
     assert sorted(each.person.is_lease for each in made.figures.members)[0] is False

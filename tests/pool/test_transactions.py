@@ -6,17 +6,24 @@ Nothing is stored for them, nothing is kept for each of them, and they hold up n
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import pytest
 
+from mesh.apis.answers import Answer
+from mesh.pool.common.delivery_events import DeliveryEvent, DeliveryEventType
 from mesh.pool.common.effects import CommitUpstream, Gone
 from mesh.pool.common.history import Redelivery
 from mesh.pool.common.results import CommitResult
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.offsets.commits import PASS_AFTER
 from mesh.pool.offsets.metadata import unpack
+from mesh.pool.pool import Pool
+from mesh.pool.state.fetch import FetchResult
 from mesh.pool.state.partition import Partition
 from mesh.pool.state.window import Window
+from mesh.records.batch import Batch
+from mesh.records.runs import join_runs
 from mesh.records.spans import Gap, Span
 from mesh.wire.errors import ErrorCode
 from tests.pool.harness import EU, Consumer, World, batch_of, source, value_of
@@ -228,3 +235,53 @@ def test_a_gap_that_is_larger_than_a_window_is_no_work() -> None:
     world.advance(PASS_AFTER)
     assert world.stored == {HERE: log.position}
     world.check()
+
+
+def test_what_is_delivered_again_is_counted_in_records() -> None:
+    world = World()
+    first, second = world.consumer("first"), world.consumer("second")
+    log = Log(world, size=2, empty=3)
+    for _ in range(3):
+        log.transaction()
+    take_all(first)
+    first.leave()
+    take_all(second)
+    results = [each.result for each in world.effects if isinstance(each, Answer)]
+    again = [each.delivered.redelivered for each in results if isinstance(each, FetchResult) and each.delivered]
+    assert sum(again) == len(second.received) == 6
+    assert world.pool.members.by_id[second.member_id].redelivered == 12, "in offsets, as what it may hold"
+
+
+@pytest.mark.parametrize(("gap", "empty"), [(Gap.EMPTY, {3, 4, 7}), (Gap.UNKNOWN, set())])
+def test_the_journal_says_where_there_is_no_record_between_batches_that_come_together(
+    gap: Gap, empty: set[int]
+) -> None:
+    world = World()
+    consumer = world.consumer()
+    Log(world)
+    (run,) = join_runs([batch_of(HERE, first, last) for first, last in ((0, 2), (5, 6), (8, 9))])
+    world.upstream(lambda pool: pool.intake.received(HERE, [run], world.now, gap))
+    take_all(consumer)
+    consumer.commit()
+    assert world.journal.known[world.group, HERE].empty == empty
+    assert world.journal.known[world.group, HERE].settled == {*range(10)}
+    world.check()
+
+
+def test_the_journal_is_not_told_again_of_what_was_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.consumer().fetch(partitions=[0], wait=0.0)
+    Log(world)
+    told: list[DeliveryEvent] = []
+    monkeypatch.setattr(world.journal, "add", told.append)
+    for batches in (((0, 1), (4, 5)), ((0, 1), (4, 5), (7, 8))):
+        (run,) = join_runs([batch_of(HERE, first, last) for first, last in batches])
+        world.upstream(partial(received, run, world.now))
+    assert [(each.kind, each.first, each.last) for each in told if each.kind is DeliveryEventType.EMPTY] == [
+        (DeliveryEventType.EMPTY, 2, 3),
+        (DeliveryEventType.EMPTY, 6, 6),
+    ]
+
+
+def received(run: Batch, now: float, pool: Pool) -> None:
+    pool.intake.received(HERE, [run], now, Gap.EMPTY)

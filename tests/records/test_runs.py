@@ -17,6 +17,7 @@ from mesh.records.runs import (
     count_with,
     fitting,
     from_offset,
+    gaps,
     keep_spans,
     rebase,
     singles,
@@ -71,6 +72,15 @@ def test_adjacent_batches_are_one_run_and_come_apart_as_they_were(sizes: list[in
     assert not any(one.marks for one in parts)
     # Each offset counts with one batch: where none has a record of it, with the one behind.
     assert [one.first for one in parts] == [BASE, *(one.last + 1 for one in parts[:-1])]
+
+
+@given(SIZES, st.integers(0, 60))
+def test_the_gaps_of_a_run_are_what_no_batch_of_it_has(sizes: list[int], begin: int) -> None:
+    run = run_of(sizes, BASE + min(begin, records_of(sizes)[-1] - BASE))
+    missing = [offset for span in gaps(run) for offset in range(span.first, span.last + 1)]
+    begins = {run.first, *(batch.start for batch in batches_of(sizes))}
+    assert missing == sorted({*range(run.first, run.last + 1)} - {*records_of(sizes)})
+    assert all(span.last + 1 in begins for span in gaps(run)), "neighbours are one"
 
 
 @given(SIZES, st.data())

@@ -260,11 +260,19 @@ class _Accounting:
                     settled_twice.append(run)
                     if each.lease or not self._rules.leases_only:
                         to_land.append(run)
-        twice = union([*repeated(settled_twice), *common(union(settled_twice), before.acknowledged)])
+        again = union([*repeated(settled_twice), *common(union(settled_twice), before.acknowledged)])
+        twice = without(again, self._without_records())
         self._report("acknowledged_twice", common(twice, [(self._baseline, 1 << 62)]))
         self._count("twice", twice)
         self._held = list(holding)
         return union(delivered), union(acknowledged), union(to_land), union(dead)
+
+    def _without_records(self) -> Runs:
+        """Offsets that have none, as far as that is known: of what is new in the log, and what the journal says."""
+        found = self._found
+        told = [(each.first, each.last) for each in found.events if each.event == "empty"]
+        looked_at = [(max(self._before.seen, found.start), found.end - 1)]
+        return union([*told, *without(looked_at, union((first, last) for first, last, _ in found.exists))])
 
     def _landed_twice(self, landed_new: Runs) -> None:
         twice = repeated(self._found.landed)

@@ -58,7 +58,9 @@ class Responses:
             for available in partition_fetch.collected or ():
                 self._distribution.collected_bytes -= available.size
                 fetch.member.delivered += len(available)
-                redelivered += len(available) if available.history.was_sent else 0
+                if available.history.was_sent:
+                    fetch.member.redelivered += len(available)
+                    redelivered += available.batch.record_count
                 is_new = is_new or not available.history.was_sent
                 data, end = self._send(fetch.member, partition_fetch.partition, partition_fetch.window, available, now)
                 records.append(data)
@@ -68,7 +70,6 @@ class Responses:
             fetched.append(
                 FetchedPartition(ErrorCode.NONE, end, tuple(records)) if records else _nothing(partition_fetch)
             )
-        fetch.member.redelivered += redelivered
         return FetchResult(tuple(fetched), Delivered(self._group, topics, redelivered, is_new))
 
     def _send(

@@ -25,7 +25,8 @@ from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Ownership, Partition
 from mesh.pool.state.window import Available
 from mesh.records.batch import Batch
-from mesh.records.runs import count_with, singles
+from mesh.records.runs import count_with, gaps, singles
+from mesh.records.span_lists import at_or_above
 from mesh.records.spans import ClusterName, CommitPosition, Gap, Span, TopicName, UpstreamPartition
 
 
@@ -202,6 +203,10 @@ class Intake:
             partition.weigh(len(batch.data), batch.last - batch.first + 1)
             if batch.first > partition.ledger.received:
                 self._passed(partition, batch.first, gap)
+            if gap is Gap.EMPTY and self._serving.delivery_events.is_kept:
+                # They count with the batch behind them wherever it goes: how many records that is, this says.
+                between = at_or_above(gaps(batch), partition.ledger.received)
+                self._serving.delivery_events.add(DeliveryEventType.EMPTY, source, between)
             spans = partition.unleased(partition.ledger.receive(batch.first, batch.last, partition.is_leased))
             if spans:
                 count_with(batch, spans[0].first)

@@ -45,7 +45,7 @@ class FetchedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What an answer holds, for those who count: records and bytes by topic. redelivered: offsets that another member,
+    """What an answer holds, for those who count: records and bytes by topic. redelivered: records that another member,
     or this one, was sent before and gave up."""
 
     group: GroupId

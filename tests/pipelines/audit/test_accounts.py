@@ -93,6 +93,24 @@ def test_a_record_that_was_acknowledged_and_did_not_land() -> None:
     )
 
 
+def test_what_is_acknowledged_twice_are_records() -> None:
+    """A marker at 10, aborted records from 98 on; the journal says what was there before the log was looked at."""
+    again = lease("acknowledged", 0, 99, time=2)
+    exists = [(0, 9, 0), (11, 49, 0), (50, 97, 60)]
+    found = account(AuditState(), landing(again, exists=exists), AuditRules(lands=False))
+    twice = [each[1:] for each in kinds(found.deviations) if each[0] == "acknowledged_twice"]
+    assert twice == [(0, 9), (11, 97)]
+    assert totals(dict(found.counts))["twice"] == 97
+    # Something below is open, so what was acknowledged above it is remembered.
+    first = landing(exists=exists)
+    begun = replace(first, events=[known(), lease("leased", 0, 99), lease("acknowledged", 5, 99)], claimed=[])
+    before = account(AuditState(), begun, AuditRules(lands=False)).state
+    more = [Happened("empty", 3, 10, 10), Happened("empty", 3, 98, 99), again]
+    later = account(before, Found(events=more, end=100), AuditRules(lands=False))
+    twice = [each[1:] for each in kinds(later.deviations) if each[0] == "acknowledged_twice"]
+    assert (twice, totals(dict(later.counts))["twice"]) == ([(5, 9), (11, 97)], 92)
+
+
 def test_a_record_that_landed_twice_also_much_later() -> None:
     twice = account(AuditState(), landing(landed=[(0, 99), (42, 42)]), AuditRules())
     assert kinds(twice.deviations) == [("landed_twice", 42, 42)]

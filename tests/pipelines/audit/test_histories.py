@@ -63,7 +63,52 @@ def test_a_lease_that_is_told_once_more_goes_on() -> None:
     ]
 
 
-KINDS = ["delivered", "redelivered", "corrected", "known", "revoked", "reset", "truncated", *sorted(ENDED)]
+def test_offsets_without_records_count_nowhere_whenever_that_is_told() -> None:
+    lease: dict[str, Any] = {"member": "job", "lease": "L", "deliveries": 1}
+    about = [
+        Happened("delivered", 1_000, 0, 9, "a", produced=900),
+        Happened("acknowledged", 1_100, 0, 4, "a"),
+        Happened("leased", 1_100, 10, 29, **lease),
+        Happened("acknowledged", 1_200, 10, 29, **lease),
+        Happened("acknowledged", 1_300, 30, 30, "b"),
+    ]
+    empty = [Happened("empty", 1_000, 3, 5), Happened("empty", 1_000, 29, 30)]
+    expected = [
+        Fact("delivered", 1_000, "a", 7, waited=100),
+        Fact("acknowledged", 1_100, "a", 3, held=100, whole=200),
+        Fact("delivered", 1_100, "job", 19),
+        Fact("acknowledged", 1_200, "job", 19, held=100),
+        Fact("open", 9_000, "a", 4, held=8_000),
+    ]
+    for at in range(len(about) + 1):
+        assert list(facts([*about[:at], *empty, *about[at:]], 9_000)) == expected
+
+
+def test_who_holds_nothing_but_offsets_without_records_holds_nothing() -> None:
+    events = [Happened("delivered", 1_000, 0, 9, "a"), Happened("acknowledged", 1_100, 0, 7, "a")]
+    assert [each.kind for each in facts([*events, Happened("empty", 1_200, 8, 9)], 9_000)] == [
+        "delivered",
+        "acknowledged",
+    ]
+
+
+def test_what_has_no_record_in_one_log_may_have_one_in_the_log_after_it() -> None:
+    def given(time: int) -> Happened:
+        return Happened("delivered", time, 0, 9, "a")
+
+    events = [
+        *(given(1_000), Happened("empty", 1_000, 2, 2), Happened("empty", 1_000, 7, 9)),
+        *(Happened("truncated", 2_000, 5, 9), given(2_000), Happened("empty", 2_000, 6, 6)),
+        *(Happened("reset", 3_000, 0, -1), given(3_000), Happened("empty", 3_000, 0, 4)),
+    ]
+    assert [(each.kind, each.records) for each in facts(events, 3_000)] == [
+        *(("delivered", 6), ("revoked", 2)),
+        *(("delivered", 8), ("revoked", 8)),
+        *(("delivered", 5), ("open", 5)),
+    ]
+
+
+KINDS = ["delivered", "redelivered", "corrected", "known", "revoked", "reset", "truncated", "empty", *sorted(ENDED)]
 EVENTS = st.lists(
     st.tuples(
         *(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30), st.sampled_from("abc")),
@@ -89,34 +134,53 @@ def test_spans_say_what_single_offsets_would(drawn: list[tuple[str, int, int, st
 def of_each_offset(events: list[Happened], until: int) -> Counter[Any]:
     found: Counter[Any] = Counter()
     held: dict[int, tuple[str, int, int]] = {}
-    for each in events:
+    empty = empty_offsets(events)
+    for at, each in enumerate(events):
         if each.event in {"revoked", "reset"}:
-            for who, since, _ in held.values():
-                found["revoked", each.time, who, -1, each.time - since, -1] += 1
+            for offset, (who, since, _) in held.items():
+                found["revoked", each.time, who, -1, each.time - since, -1] += (at - 1, offset) not in empty
             held.clear()
             continue
         for offset in range(each.first, each.last + 1):
             if each.event == "truncated" and offset in held:
                 holder, since, _ = held.pop(offset)
-                found["revoked", each.time, holder, -1, each.time - since, -1] += 1
+                found["revoked", each.time, holder, -1, each.time - since, -1] += (at - 1, offset) not in empty
             who, since, produced = held.get(offset, (each.member, -1, -1))
             if each.event in {"delivered", "redelivered"}:
                 first_time = each.event == "delivered" and each.produced >= 0
                 waited = max(each.time - each.produced, 0) if first_time else -1
-                found[each.event, each.time, each.member, waited, -1, -1] += 1
+                found[each.event, each.time, each.member, waited, -1, -1] += (at, offset) not in empty
                 held[offset] = each.member, each.time, each.produced
             elif each.event == "corrected" and offset in held:
                 held[offset] = each.member, since, produced
             elif each.event in ENDED:
                 known = each.event == "acknowledged" and produced >= 0
                 whole = max(each.time - produced, 0) if known else -1
-                found[each.event, each.time, who, -1, each.time - since if since >= 0 else -1, whole] += 1
+                held_for = each.time - since if since >= 0 else -1
+                found[each.event, each.time, who, -1, held_for, whole] += (at, offset) not in empty
                 held.pop(offset, None)
             elif each.event == "known":
                 held.pop(offset, None)
     at_the_end: dict[tuple[str, int], int] = defaultdict(int)
-    for who, since, _ in held.values():
-        at_the_end[who, since] += 1
+    for offset, (who, since, _) in held.items():
+        at_the_end[who, since] += (len(events) - 1, offset) not in empty
     for (who, since), records in at_the_end.items():
         found["open", until, who, -1, until - since, -1] += records
+    return +found
+
+
+def empty_offsets(events: list[Happened]) -> set[tuple[int, int]]:
+    """Number of an event and an offset, if the log that there was then has no record there."""
+    found: set[tuple[int, int]] = set()
+    for offset in range(60):
+        lives = [0]
+        for each in events:
+            is_another = each.event == "reset" or (each.event == "truncated" and each.first <= min(offset, each.last))
+            lives.append(lives[-1] + is_another)
+        empty = {
+            life
+            for each, life in zip(events, lives[1:], strict=True)
+            if each.event == "empty" and each.first <= offset <= each.last
+        }
+        found.update((at, offset) for at, life in enumerate(lives[1:]) if life in empty)
     return found

@@ -63,6 +63,17 @@ def test_what_was_before_is_known_and_not_counted() -> None:
     assert figures.total.held == {4_000: 10}
 
 
+@pytest.mark.parametrize("told_at", [500, 1_150, 8_000])
+def test_what_has_no_record_counts_in_no_window_whenever_the_journal_says_so(told_at: int) -> None:
+    empty = [Happened("empty", told_at, 8, 9), Happened("empty", told_at, 38, 39)]
+    events = held("a", 0, 9, 1_100, 1_200) + held("job", 10, 39, 1_200, 3_300, lease="L") + empty
+    figures = figures_of(sorted(events, key=lambda each: each.time))
+    assert [each.counts["acknowledged"] for each in figures.windows.values()][:4] == [0, 8, 0, 28]
+    assert (figures.total.given, figures.total.counts["open"]) == (36, 0)
+    assert figures.total.held == {100: 8, 2_100: 28}
+    assert [(each.name, each.share) for each in figures.members] == [("job", 28 / 36), ("a", 8 / 36)]
+
+
 def test_rates_are_of_everything_that_was_delivered() -> None:
     tally = TallyOfTime()
     tally.counts.update(delivered=90, redelivered=10, dead_lettered=5)
