@@ -226,7 +226,7 @@ def test_an_address_that_does_not_exist() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("culprit", ["LogEnds.look", "TopicIds.made_anew", "Reachability.probe", "Intake.take"])
+@pytest.mark.parametrize("culprit", ["LogEnds.look", "TopicIds.made_anew", "Reachability.probe", "MessageReader.take"])
 def test_a_bug_is_told_once_and_the_engine_does_nothing_any_more(
     mock_cluster: str, culprit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
