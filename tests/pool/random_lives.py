@@ -222,6 +222,8 @@ class LivesMachine(RuleBasedStateMachine):
         self.names = itertools.count()
         self.world.topic_ids = {cluster: f"{cluster}-{next(self.names)}" for cluster in (EU, US)}
         self.leases: dict[HolderId, tuple[LeaseId, tuple[Range, ...], set[bytes]]] = {}
+        self.deadlines: dict[HolderId, float] = {}
+        """Until when leases last; nobody renews them."""
         self.consumers = [self.world.consumer(f"c{next(self.names)}")]
         self.consumers[0].fetch(wait=0.0)
         self.world.assign_missing()
@@ -367,8 +369,9 @@ class LivesMachine(RuleBasedStateMachine):
         if isinstance(answer, LeaseGranted) and answer.ranges:
             values = self.values_of(answer.ranges)
             assert not values & self.world.answered
-            assert not any(values & held for _, _, held in self.leases.values()), "two leases hold it"
-            self.leases[holder] = (id, answer.ranges, values)
+            lasting = [each for name, each in self.leases.items() if self.deadlines[name] > self.world.now]
+            assert not any(values & held for _, _, held in lasting), "two leases hold it"
+            self.leases[holder], self.deadlines[holder] = (id, answer.ranges, values), answer.deadline
 
     def values_of(self, ranges: Iterable[Range]) -> set[bytes]:
         return {
