@@ -1,6 +1,6 @@
 """A pool: the members that share one group on one virtual cluster, and the state they share.
 
-Every public method is one step: it decides, appends what is to be done to the effects, and ends with the invariant
+Every public method is one step: it decides, leaves what is to be done in the outbox, and ends with the invariant
 checked (`finish`). Nothing here does IO or reads a clock.
 """
 
@@ -12,12 +12,12 @@ from functools import partial
 from mesh.apis.answers import ConnectionId, Ticket
 from mesh.memory import MemoryBudget
 from mesh.pool.common.delivery_events import DeliveryEventType
-from mesh.pool.common.effects import Effect, LeaveUpstream, Report
+from mesh.pool.common.effects import LeaveUpstream
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import GroupId, MemberId
+from mesh.pool.common.ids import MemberId
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.results import TopicPartition
-from mesh.pool.common.settings import Acknowledge, PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.settings import Acknowledge
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.groups.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
@@ -47,49 +47,39 @@ class Pool:
 
     def __init__(
         self,
-        group: GroupId,
-        settings: PoolSettings,
+        parts: PoolParts,
         acknowledge: Acknowledge,
         topics: VirtualTopics,
         slots: Slots[Member],
         clients: MemberIndex,
         memory: MemoryBudget,
         parked: dict[Ticket, Fetch],
-        effects: list[Effect],
         ended: Callable[[Pool], None],
         now: float,
     ) -> None:
-        self.group = group
-        self._settings = settings
+        self.group = parts.group
+        self._settings = parts.settings
         self._topics = topics
         self._slots = slots
-        self.timers = timers = Timers()
-        self._effects = effects
+        self.timers = parts.timers
+        self._outbox = parts.outbox
         self._ended = ended
         self.is_closed = False
-        self.serving = Serving(group, settings, topics, slots, parked, timers, effects)
-        self.commits = Commits(group, timers, settings, effects)
-        self.members = members = Members(
-            group, settings, acknowledge, slots, clients, self.serving, timers, effects, self._expire, self._emptied
-        )
-        self.coordinator = GroupCoordinator(settings, timers, effects, members.admitted, members.gone)
-        self.consumer_protocol = ConsumerProtocol(self.coordinator, topics, settings, effects)
+        self.serving = Serving(parts, topics, slots, parked)
+        self.commits = Commits(parts)
+        self.members = members = Members(parts, acknowledge, slots, clients, self.serving, self._expire, self._emptied)
+        self.coordinator = GroupCoordinator(parts, members.admitted, members.gone)
+        self.consumer_protocol = ConsumerProtocol(parts, self.coordinator, topics)
         self._memory = memory
-        self._backpressure = Backpressure(group, settings, memory, effects)
-        self.leases = Leases(group, settings, topics, self.serving, self.commits, timers, effects)
-        self.intake = Intake(
-            group, topics, self.serving, self.commits, self.leases, self._backpressure, members, effects
-        )
-        self.stalls = Stalls(group, self.serving.partitions, self.commits.is_down, timers, effects, now)
-        self.locks = Locks(group, settings, self.serving, members, self.leases.are_wanted, timers, effects, now)
+        self._backpressure = Backpressure(parts, memory)
+        self.leases = Leases(parts, topics, self.serving, self.commits)
+        self.intake = Intake(parts, topics, self.serving, self.commits, self.leases, self._backpressure, members)
+        self.stalls = Stalls(parts, self.serving.partitions, self.commits.is_down, now)
+        self.locks = Locks(parts, self.serving, members, self.leases.are_wanted, now)
         self._seen = (False, False)
         """Whether nobody but holders of leases was there, and whether somebody waited for records."""
-        self.draining = PoolDrain(
-            group, timers, self.serving, self.commits, self.intake, self._backpressure, members, effects
-        )
-        self.leaving = ClusterDrain(
-            group, timers, self.serving, self.commits, self.intake, self._backpressure, members, effects
-        )
+        self.draining = PoolDrain(parts, self.serving, self.commits, self.intake, self._backpressure, members)
+        self.leaving = ClusterDrain(parts, self.serving, self.commits, self.intake, self._backpressure, members)
         self.is_expelled = False
         """Whether its group is not admitted any more: it ends as soon as it is drained."""
         self._used = now
@@ -163,7 +153,7 @@ class Pool:
         self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.leases.close()
-        self._effects.append(LeaveUpstream(self.group, positions))
+        self._outbox.put(LeaveUpstream(self.group, positions))
         self._ended(self)
 
     def partitions_grew(self, topics: frozenset[TopicName], now: float) -> None:
@@ -250,8 +240,8 @@ class Pool:
         elif now - member.unstored_since >= self._settings.lock_timeout:
             member.unstored_since = None
             if self.coordinator.ask_to_join_again(member.id):
-                fields = {"group": self.group, "member": member.name, "partitions": [str(each) for each in full]}
-                self._effects.append(Report("a member repeats a commit for which there is no room", fields, "warning"))
+                fields = {"member": member.name, "partitions": [str(each) for each in full]}
+                self._outbox.report("a member repeats a commit for which there is no room", fields, "warning")
                 self.serving.forfeit(member, full, Cause.NO_ROOM, now)
                 return full
         return []

@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mesh.apis.answers import Ticket
-from mesh.pool.common.effects import Effect
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.backlogs import Backlogs
 from mesh.pool.distribution.fetch_queue import FetchQueue, with_more
 from mesh.pool.distribution.obstacles import Obstacle, obstacle_of
@@ -35,18 +32,11 @@ class Distribution:
     """
 
     def __init__(
-        self,
-        group: GroupId,
-        settings: PoolSettings,
-        timers: Timers,
-        effects: list[Effect],
-        slicing: Slicing,
-        unread: Callable[[], int],
-        answer: Callable[[Fetch, float], None],
+        self, parts: PoolParts, slicing: Slicing, unread: Callable[[], int], answer: Callable[[Fetch, float], None]
     ) -> None:
         self.fetches: dict[Ticket, Fetch] = {}
         self._answer = answer
-        self._room = FetchQueue(settings.policy)
+        self._room = FetchQueue(parts.settings.policy)
         self._served = 0
         self._freed: dict[Member, None] = {}
         self._with_records: dict[Partition, None] = {}
@@ -55,15 +45,14 @@ class Distribution:
         """Fetches that have what they asked for, and may have more of what this step brings; how many offsets of that
         each has had."""
         self.window_limits = WindowLimits(
-            group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, unread, self.refill
+            parts, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, unread, self.refill
         )
-        self.quarantine = Quarantine(settings.redelivery)
+        self.quarantine = Quarantine(parts.settings.redelivery)
         self.backlogs = Backlogs(self.quarantine, slicing)
         self.touched = self.backlogs.touched
         self._shares = Shares(self.window_limits, self.quarantine)
         self.reservations = Reservations(
-            settings,
-            timers,
+            parts,
             self.window_limits,
             self.quarantine,
             self._shares,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from mesh.pool.common.settings import Policy, PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.common.settings import Policy
 from mesh.pool.distribution.backlogs import Backlogs
 from mesh.pool.distribution.fetch_queue import FEW, rank_of
 from mesh.pool.distribution.quarantine import Quarantine
@@ -40,17 +40,16 @@ class Reservations:
 
     def __init__(
         self,
-        settings: PoolSettings,
-        timers: Timers,
+        parts: PoolParts,
         window_limits: WindowLimits,
         quarantine: Quarantine,
         shares: Shares,
         backlogs: Backlogs,
         distribute: Callable[[Partition, float], None],
     ) -> None:
-        self._policy = settings.policy
-        self._lock_timeout = settings.lock_timeout
-        self._timers = timers
+        self._policy = parts.settings.policy
+        self._lock_timeout = parts.settings.lock_timeout
+        self._timers = parts.timers
         self._window_limits = window_limits
         self._quarantine = quarantine
         self._shares = shares

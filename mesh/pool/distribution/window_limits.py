@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from mesh.pool.common.effects import Effect, Report
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.state.flow import SHORTEST_SUPPLY
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import NO_LIMIT
@@ -30,17 +28,14 @@ class WindowLimits:
 
     def __init__(
         self,
-        group: GroupId,
-        timers: Timers,
-        effects: list[Effect],
+        parts: PoolParts,
         do_others_wait: Callable[[], bool],
         waiting: Callable[[], int],
         unread: Callable[[], int],
         refill: Callable[[Member, float], None],
     ) -> None:
-        self._group = group
-        self._timers = timers
-        self._effects = effects
+        self._timers = parts.timers
+        self._outbox = parts.outbox
         self._do_others_wait = do_others_wait
         self._waiting = waiting
         self._unread = unread
@@ -104,8 +99,8 @@ class WindowLimits:
 
     def _grown(self, member: Member, now: float) -> None:
         if member.flow.is_overdue(now):
-            fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight}
-            self._effects.append(Report("a member at its cap has never committed", fields, "warning"))
+            fields = {"member": member.name, "in_flight": member.in_flight}
+            self._outbox.report("a member at its cap has never committed", fields, "warning")
         self._refill(member, now)
 
     def _grow_together(self, now: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
-from mesh.pool.common.ids import GroupId
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.redelivery.rereads import Replays
 from mesh.pool.state.fetch import Delivered, FetchedPartition, FetchResult
@@ -21,13 +21,13 @@ from mesh.wire.messages import Buffer
 class Responses:
     def __init__(
         self,
-        group: GroupId,
+        parts: PoolParts,
         slots: Slots[Member],
         distribution: Distribution,
         replays: Replays,
         delivery_events: DeliveryEvents,
     ) -> None:
-        self._group = group
+        self._group = parts.group
         self._slots = slots
         self._distribution = distribution
         self._replays = replays

@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
-from mesh.apis.answers import Answer, ConnectionId, Ticket
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
-from mesh.pool.common.effects import Effect
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import Acknowledge, PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.common.settings import Acknowledge
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.distribution.slicing import Slicing
@@ -36,47 +34,32 @@ class Serving:
     """
 
     def __init__(
-        self,
-        group: GroupId,
-        settings: PoolSettings,
-        topics: VirtualTopics,
-        slots: Slots[Member],
-        parked: dict[Ticket, Fetch],
-        timers: Timers,
-        effects: list[Effect],
+        self, parts: PoolParts, topics: VirtualTopics, slots: Slots[Member], parked: dict[Ticket, Fetch]
     ) -> None:
-        self._settings = settings
-        self._group = group
         self._topics = topics
         self._slots = slots
-        self._timers = timers
-        self._effects = effects
+        self._timers = parts.timers
+        self._outbox = parts.outbox
         self._parked = parked
         self._sequence = itertools.count(1)
         self.partitions: dict[UpstreamPartition, Partition] = {}
-        self.delivery_events = DeliveryEvents(group, settings.journal, effects.append)
-        self.slicing = Slicing(group, effects)
-        self.distribution = Distribution(group, settings, timers, effects, self.slicing, self._unread, self.answer)
-        self.replays = Replays(settings.replay_budget)
-        self._responses = Responses(group, slots, self.distribution, self.replays, self.delivery_events)
-        self.dead_letters = DeadLetters(
-            group, settings.redelivery, timers, self.distribution, effects, self.delivery_events
-        )
+        self.delivery_events = DeliveryEvents(parts.group, parts.settings.journal, parts.outbox.put)
+        self.slicing = Slicing(parts)
+        self.distribution = Distribution(parts, self.slicing, self._unread, self.answer)
+        self.replays = Replays(parts.settings.replay_budget)
+        self._responses = Responses(parts, slots, self.distribution, self.replays, self.delivery_events)
+        self.dead_letters = DeadLetters(parts, self.distribution, self.delivery_events)
         self.rereads = Rereads(
-            group,
-            settings,
-            timers,
+            parts,
             self.distribution,
             self.slicing,
             self.replays,
-            effects,
             self.delivery_events,
             self._read_again,
             self.dead_letters.put_back,
         )
         self.releases = Releases(
-            settings,
-            timers,
+            parts,
             self.partitions,
             self.distribution,
             self.slicing,
@@ -123,7 +106,7 @@ class Serving:
         if fetch.answered:
             return
         self._end(fetch)
-        self._effects.append(Answer(fetch.ticket, self._responses.of(fetch, now)))
+        self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
         if fetch.member is not None:
             self.distribution.reservations.reserve(fetch.member, now)
 
@@ -142,7 +125,7 @@ class Serving:
         results = tuple(
             FetchedPartition(ErrorCode.NONE, partition_fetch.offset) for partition_fetch in fetch.partition_fetches
         )
-        self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+        self._outbox.answer(fetch.ticket, FetchResult(results))
 
     def require_metadata(self, member: Member, topics: set[TopicName], now: float) -> None:
         """These topics have more partitions than its client knows. Every client asks for metadata when a Fetch is
@@ -185,7 +168,7 @@ class Serving:
             self._end(fetch)
             returned = self.distribution.give_back(fetch, fetch.partition_fetches)
             self.distribution.touched.update(returned)
-            self._effects.append(Answer(fetch.ticket, self._responses.of(fetch, now)))
+            self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
         self.distribution.left(member, now)
         self.releases.release(member, list(member.windows), cause, now)
         if len(self.distribution.members) == 1:

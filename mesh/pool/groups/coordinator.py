@@ -10,13 +10,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 
-from mesh.apis.answers import Answer, ConnectionId, Ticket
-from mesh.pool.common.effects import Effect
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.history import Cause
 from mesh.pool.common.ids import MemberId
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timer, Timers
+from mesh.pool.common.timers import Timer
 from mesh.pool.groups.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, SyncRequest
 from mesh.wire.errors import ErrorCode
 
@@ -32,15 +31,13 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        settings: PoolSettings,
-        timers: Timers,
-        effects: list[Effect],
+        parts: PoolParts,
         admitted: Callable[[Membership, ConnectionId, float], None],
         gone: Callable[[Membership, Cause, float], None],
     ) -> None:
-        self._settings = settings
-        self._timers = timers
-        self._effects = effects
+        self._settings = parts.settings
+        self._timers = parts.timers
+        self._outbox = parts.outbox
         self._admitted = admitted
         self._gone = gone
         self._members: dict[MemberId, Membership] = {}
@@ -65,7 +62,7 @@ class GroupCoordinator:
         a member that knows its topics."""
         error = self._refuse_join(request)
         if error is not ErrorCode.NONE:
-            self._effects.append(Answer(ticket, JoinResult(error, request.member_id)))
+            self._outbox.answer(ticket, JoinResult(error, request.member_id))
             return None
         if request.member_id in self._members:
             membership = self._members[request.member_id]
@@ -95,7 +92,7 @@ class GroupCoordinator:
             elif len(request.assignment or b"") > LARGEST_METADATA:
                 error = ErrorCode.INVALID_REQUEST
         if error is not ErrorCode.NONE or membership is None:
-            self._effects.append(Answer(ticket, SyncResult(error)))
+            self._outbox.answer(ticket, SyncResult(error))
             return
         self._hear(membership, now)
         if request.assignment is not None:
@@ -103,7 +100,7 @@ class GroupCoordinator:
         result = SyncResult(
             ErrorCode.NONE, membership.request.protocol_type, membership.protocol_name, membership.assignment
         )
-        self._effects.append(Answer(ticket, result))
+        self._outbox.answer(ticket, result)
 
     def heartbeat(
         self, ticket: Ticket, member_id: MemberId, instance_id: str | None, generation: int, now: float
@@ -116,7 +113,7 @@ class GroupCoordinator:
             self._hear(membership, now)
             if membership.joining is not None or membership.is_fenced or membership.must_join_again(now):
                 error = ErrorCode.REBALANCE_IN_PROGRESS
-        self._effects.append(Answer(ticket, HeartbeatResult(error)))
+        self._outbox.answer(ticket, HeartbeatResult(error))
         return is_member
 
     def require_metadata(self, member_id: MemberId, now: float) -> None:
@@ -145,7 +142,7 @@ class GroupCoordinator:
     def leave(self, ticket: Ticket, members: tuple[tuple[str, str | None], ...], now: float) -> None:
         """(member id, instance id) of each; an empty member id with an instance id removes a static member."""
         results = tuple((member, instance, self._leave(member, instance, now)) for member, instance in members)
-        self._effects.append(Answer(ticket, LeaveResult(results)))
+        self._outbox.answer(ticket, LeaveResult(results))
 
     def validate(self, member_id: MemberId, instance_id: str | None, generation: int) -> ErrorCode:
         """Kafka's checks of a request that names a member and its generation."""
@@ -237,11 +234,11 @@ class GroupCoordinator:
 
     def _promise(self, ticket: Ticket, request: JoinRequest, now: float) -> None:
         if len(self._pending_members) >= self._settings.max_members:
-            self._effects.append(Answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, MemberId(""))))
+            self._outbox.answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, MemberId("")))
             return
         member_id = _new_member_id(request)
         self._pending_members[member_id] = self._timers.at(now + PROMISE, lambda _: self._break_promise(member_id))
-        self._effects.append(Answer(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
+        self._outbox.answer(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
     def _break_promise(self, member_id: MemberId) -> None:
         self._pending_members.pop(member_id, None)
@@ -292,7 +289,7 @@ class GroupCoordinator:
     def _answer_join(self, membership: Membership, result: JoinResult) -> None:
         ticket, membership.joining = membership.joining, None
         if ticket is not None:
-            self._effects.append(Answer(ticket, result))
+            self._outbox.answer(ticket, result)
 
     def _leave(self, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
         if instance_id is not None:

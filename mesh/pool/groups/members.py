@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 
 from mesh.apis.answers import ConnectionId
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import GroupId, MemberId
-from mesh.pool.common.settings import Acknowledge, PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.ids import MemberId
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.common.settings import Acknowledge
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.groups.membership import Membership
@@ -30,26 +29,23 @@ class Members:
 
     def __init__(
         self,
-        group: GroupId,
-        settings: PoolSettings,
+        parts: PoolParts,
         acknowledge: Acknowledge,
         slots: Slots[Member],
         clients: MemberIndex,
         serving: Serving,
-        timers: Timers,
-        effects: list[Effect],
         expire: Callable[[MemberId, Cause, float], object],
         emptied: Callable[[float], object],
     ) -> None:
-        self._group = group
-        self._settings = settings
+        self._group = parts.group
+        self._settings = parts.settings
         self.acknowledge = acknowledge
         """Of those that come from now on."""
         self._slots = slots
         self._clients = clients
         self._serving = serving
-        self._timers = timers
-        self._effects = effects
+        self._timers = parts.timers
+        self._outbox = parts.outbox
         self._expire = expire
         self._emptied = emptied
         self.by_id: dict[MemberId, Member] = {}
@@ -79,8 +75,8 @@ class Members:
         if member is None:
             member = self._add(membership.member_id, request.client, now)
             self.by_id[member.id] = member
-            fields = {"group": self._group, "member": member.id, "client_id": member.client.id, "slot": member.slot}
-            self._effects.append(Report("a member joined", fields))
+            fields = {"member": member.id, "client_id": member.client.id, "slot": member.slot}
+            self._outbox.report("a member joined", fields)
         member.instance_id = request.instance_id
         member.rebalance_timeout = request.rebalance_timeout
         for window in member.windows.values():
@@ -134,8 +130,8 @@ class Members:
             self._expire(member.id, Cause.AWAY, now)
 
     def _drop(self, member: Member, cause: Cause, now: float) -> None:
-        fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight, "reason": cause.value}
-        self._effects.append(Report("a member is gone", fields))
+        fields = {"member": member.name, "in_flight": member.in_flight, "reason": cause.value}
+        self._outbox.report("a member is gone", fields)
         self._serving.drop(member, cause, now)
         self._clients.remove(member)
         if not self:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from mesh.apis.answers import Answer, Ticket
-from mesh.pool.common.effects import Effect
+from mesh.apis.answers import Ticket
+from mesh.pool.common.outbox import Outbox
 from mesh.pool.common.timers import Timers
 from mesh.pool.identity.connections import Connection, Connections
 from mesh.pool.state.fetch import FetchedPartition, FetchParameters, FetchResult
@@ -19,10 +19,10 @@ class UnidentifiedFetches:
     parked: every Fetch that waits, of all pools too.
     """
 
-    def __init__(self, connections: Connections, parked: dict[Ticket, Fetch], effects: list[Effect]) -> None:
+    def __init__(self, connections: Connections, parked: dict[Ticket, Fetch], outbox: Outbox) -> None:
         self._connections = connections
         self._parked = parked
-        self._effects = effects
+        self._outbox = outbox
         self._sequence = itertools.count(1)
         self.timers = Timers()
 
@@ -38,7 +38,7 @@ class UnidentifiedFetches:
         results = tuple(
             FetchedPartition(ErrorCode.NONE, partition_fetch.offset) for partition_fetch in fetch.partition_fetches
         )
-        self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+        self._outbox.answer(fetch.ticket, FetchResult(results))
 
     def answer_all(self) -> None:
         for fetch in [fetch for fetch in self._parked.values() if fetch.member is None]:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mesh.pool.common.effects import Effect, Report
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.state.partition import Ownership, Partition
 from mesh.records.spans import ClusterName, UpstreamPartition
 
@@ -26,22 +24,19 @@ class Stalls:
 
     def __init__(
         self,
-        group: GroupId,
+        parts: PoolParts,
         partitions: Mapping[UpstreamPartition, Partition],
         is_down: Callable[[ClusterName], bool],
-        timers: Timers,
-        effects: list[Effect],
         now: float,
     ) -> None:
-        self._group = group
         self._partitions = partitions
         self._is_down = is_down
-        self._timers = timers
-        self._effects = effects
+        self._timers = parts.timers
+        self._outbox = parts.outbox
         self._since: dict[UpstreamPartition, tuple[tuple[Ownership, int], float]] = {}
         """How each partition that should bring something stood, and since when it stands like that."""
         self._told: set[UpstreamPartition] = set()
-        timers.at(now + LOOK, self._look)
+        parts.timers.at(now + LOOK, self._look)
 
     def __contains__(self, source: UpstreamPartition) -> bool:
         """Whether it has been told that nothing comes from this partition."""
@@ -76,7 +71,6 @@ class Stalls:
         self._told.add(partition.source)
         names = sorted({fetch.member.name for fetch in partition.parked if fetch.member is not None})
         fields = {
-            "group": self._group,
             "partition": str(partition.source),
             "standing": partition.ownership.value,
             "received": partition.ledger.received,
@@ -85,10 +79,10 @@ class Stalls:
             "waiting": len(names),
             "members": names[:MOST_NAMES],
         }
-        self._effects.append(Report("members wait, and nothing comes from upstream", fields, "warning"))
+        self._outbox.report("members wait, and nothing comes from upstream", fields, "warning")
 
     def _over(self, source: UpstreamPartition) -> None:
         if source in self._told:
             self._told.discard(source)
-            fields = {"group": self._group, "partition": str(source)}
-            self._effects.append(Report("members wait for upstream no more", fields))
+            fields = {"partition": str(source)}
+            self._outbox.report("members wait for upstream no more", fields)

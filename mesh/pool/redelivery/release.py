@@ -7,8 +7,7 @@ from functools import partial
 
 from mesh.pool.common.delivery_events import DeliveryEvents
 from mesh.pool.common.history import Cause, History
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.distribution.slicing import Slicing, can_be_cut
 from mesh.pool.redelivery.dead_letters import DeadLetters
@@ -24,8 +23,7 @@ from mesh.records.spans import Span, UpstreamPartition
 class Releases:
     def __init__(
         self,
-        settings: PoolSettings,
-        timers: Timers,
+        parts: PoolParts,
         partitions: Mapping[UpstreamPartition, Partition],
         distribution: Distribution,
         slicing: Slicing,
@@ -33,9 +31,9 @@ class Releases:
         dead_letters: DeadLetters,
         delivery_events: DeliveryEvents,
     ) -> None:
-        self._redelivery = settings.redelivery
-        self._others_first = settings.others_first
-        self._timers = timers
+        self._redelivery = parts.settings.redelivery
+        self._others_first = parts.settings.others_first
+        self._timers = parts.timers
         self._partitions = partitions
         self._distribution = distribution
         self._slicing = slicing

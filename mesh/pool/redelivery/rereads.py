@@ -8,10 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
-from mesh.pool.common.effects import Effect, Gone, Report, RereadUpstream
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.effects import Gone, RereadUpstream
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.state.member import Member
@@ -96,24 +94,21 @@ class Rereads:
 
     def __init__(
         self,
-        group: GroupId,
-        settings: PoolSettings,
-        timers: Timers,
+        parts: PoolParts,
         distribution: Distribution,
         slicing: Slicing,
         replays: Replays,
-        effects: list[Effect],
         delivery_events: DeliveryEvents,
         ready: Callable[[Window, float], None],
         put_back: Callable[[Partition, Available], None],
     ) -> None:
-        self._group = group
-        self._settings = settings
-        self._timers = timers
+        self._group = parts.group
+        self._settings = parts.settings
+        self._timers = parts.timers
         self._distribution = distribution
         self._slicing = slicing
         self._replays = replays
-        self._effects = effects
+        self._outbox = parts.outbox
         self._delivery_events = delivery_events
         self._ready = ready
         self._put_back = put_back
@@ -135,7 +130,7 @@ class Rereads:
         request = self._next(partition)
         if request is not None:
             self._under_way[source] = request
-            self._effects.append(RereadUpstream(self._group, request.token, source, request.span))
+            self._outbox.put(RereadUpstream(self._group, request.token, source, request.span))
 
     def begin_again(self, partition: Partition) -> None:
         """What is being read again may be of a log that is not there any more."""
@@ -174,8 +169,8 @@ class Rereads:
         if error:
             self._resting.add(source)
             self._timers.at(now + RETRY_AFTER, lambda _: self._rest_over(partition))
-            fields = {"group": self._group, "partition": str(partition.source), "span": str(span), "reason": error}
-            self._effects.append(Report("records could not be read again from upstream", fields, "warning"))
+            fields = {"partition": str(partition.source), "span": str(span), "reason": error}
+            self._outbox.report("records could not be read again from upstream", fields, "warning")
             span = Span(span.first, covered[-1].last) if covered else Span(span.first, span.first)
             if not covered:
                 if isinstance(request.purpose, tuple):
@@ -280,7 +275,7 @@ class Rereads:
             partition.ledger.settle_empty(each.first, each.last)
         self._delivery_events.add(DeliveryEventType.GONE, partition.source, empty)
         if count := sum(map(len, gone)):
-            self._effects.append(Gone(self._group, partition.source, span, count, was_read=True))
+            self._outbox.put(Gone(self._group, partition.source, span, count, was_read=True))
 
 
 def _chunk(span: Span) -> Span:
