@@ -113,6 +113,14 @@ class Pool:
     def _expire(self, member_id: MemberId, cause: Cause, now: float) -> None:
         self.coordinator.expire(member_id, cause, now)
 
+    def fire_next(self, now: float) -> bool:
+        """Do one thing that is due, and what follows from it for Fetches that wait; False when nothing is."""
+        if not self.timers.fire_next(now):
+            return False
+        if not self.is_closed:
+            self.serving.catch_up(now)
+        return True
+
     # The end
 
     def _emptied(self, now: float) -> None:
@@ -138,7 +146,7 @@ class Pool:
 
     def close_after_violation(self) -> None:
         """Its state cannot be trusted: let every request go, and every member come back to a new pool."""
-        for fetch in list(self.serving.fetches.values()):
+        for fetch in [*self.serving.distribution.complete, *self.serving.fetches.values()]:
             self.serving.abandon(fetch)
         self._close({})
 
@@ -301,7 +309,7 @@ class Pool:
         while True:
             for partition in relieved:
                 distribution.distribute(partition, now)
-            distribution.end_step(now)
+            self.serving.end_step(now)
             touched |= distribution.touched
             for partition in distribution.touched:
                 partition.check()  # before anything is stored

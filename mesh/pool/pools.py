@@ -91,7 +91,7 @@ class Pools:
         """Do what is due in those pools that may have something to do."""
         while (pool := self._deadlines.take(now)) is not None:
             with self.step(pool, now):
-                while not pool.is_closed and pool.timers.fire_next(now):
+                while not pool.is_closed and pool.fire_next(now):
                     pass
 
     def refusal(self, group: GroupId, now: float) -> ErrorCode:

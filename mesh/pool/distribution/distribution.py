@@ -2,12 +2,13 @@
 
 A batch goes to the best of the Fetches that wait on its partition, or into the backlog; a Fetch takes what the backlogs
 of its partitions hold, or waits on them. Whatever makes a parked Fetch eligible again (a commit, a leave, a timer)
-offers it the backlog in the same step.
+offers it the backlog in the same step. Nothing is answered here: Fetches that have enough are left in `complete`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
 
 from mesh.apis.answers import Ticket
 from mesh.pool.common.outbox import PoolParts
@@ -22,7 +23,7 @@ from mesh.pool.distribution.window_limits import WindowLimits
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
 from mesh.pool.state.window import Available
-from mesh.records.spans import ClusterName
+from mesh.records.spans import ClusterName, UpstreamPartition
 
 
 class Distribution:
@@ -31,11 +32,10 @@ class Distribution:
     fetches: all of them, by ticket. touched: partitions whose invariant may have changed in this step.
     """
 
-    def __init__(
-        self, parts: PoolParts, slicing: Slicing, unread: Callable[[], int], answer: Callable[[Fetch, float], None]
-    ) -> None:
+    def __init__(self, parts: PoolParts, slicing: Slicing, partitions: Mapping[UpstreamPartition, Partition]) -> None:
         self.fetches: dict[Ticket, Fetch] = {}
-        self._answer = answer
+        self.complete: deque[Fetch] = deque()
+        """Fetches that are to be answered with what they have, in the order in which that was decided."""
         self._room = FetchQueue(parts.settings.policy)
         self._served = 0
         self._freed: dict[Member, None] = {}
@@ -44,21 +44,12 @@ class Distribution:
         self._satisfied: dict[Fetch, int] = {}
         """Fetches that have what they asked for, and may have more of what this step brings; how many offsets of that
         each has had."""
-        self.window_limits = WindowLimits(
-            parts, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, unread, self.refill
-        )
         self.quarantine = Quarantine(parts.settings.redelivery)
         self.backlogs = Backlogs(self.quarantine, slicing)
         self.touched = self.backlogs.touched
+        self.window_limits = WindowLimits(parts, self._room, self.backlogs, partitions)
         self._shares = Shares(self.window_limits, self.quarantine)
-        self.reservations = Reservations(
-            parts,
-            self.window_limits,
-            self.quarantine,
-            self._shares,
-            self.backlogs,
-            lambda partition, now: self.distribute(partition, now, keeps=False),
-        )
+        self.reservations = Reservations(parts, self.window_limits, self.quarantine, self._shares, self.backlogs)
         self.is_stopped = False
         """Whether no record may be given at all."""
         self.withheld: set[ClusterName] = set()
@@ -100,21 +91,35 @@ class Distribution:
 
     def park(self, fetch: Fetch, now: float) -> None:
         for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None:
+            if partition_fetch.partition is not None and partition_fetch.window is not None:
                 partition_fetch.partition.parked[fetch] = partition_fetch
+                partition_fetch.window.fetch = fetch.ticket
         assert fetch.member is not None
         self.fetches[fetch.ticket] = fetch
         fetch.member.parked.add(fetch.ticket)
         self._admit(fetch, now)
 
+    def finish(self, fetch: Fetch, now: float) -> None:
+        """It gets nothing more, and is complete; from here on its member is between two Fetches."""
+        if fetch.answered:
+            return
+        self.remove(fetch)
+        self.complete.append(fetch)
+        if fetch.member is not None:
+            # Before the next batch is given: some of it may be for this member, which is about to ask again.
+            self.reservations.reserve(fetch.member, now)
+
     def remove(self, fetch: Fetch) -> None:
-        """It is being answered, or its connection is gone."""
+        """It is complete, or its connection is gone."""
+        fetch.answered = True
         self._room.leave(fetch)
         self._satisfied.pop(fetch, None)
         self.fetches.pop(fetch.ticket, None)
         for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None:
+            if partition_fetch.partition is not None and partition_fetch.window is not None:
                 partition_fetch.partition.parked.pop(fetch, None)
+                if partition_fetch.window.fetch == fetch.ticket:
+                    partition_fetch.window.fetch = None
         if fetch.member is not None:
             fetch.member.parked.discard(fetch.ticket)
             if fetch.has_records:
@@ -144,7 +149,7 @@ class Distribution:
         self.touched.add(partition)
 
     def end_step(self, now: float) -> None:
-        """Share out what has come, offer it to members that hold less, and answer who has enough."""
+        """Share out what has come, offer it to members that hold less, and finish the Fetches that have enough."""
         while self._with_records or self._freed or self._satisfied:
             note_records, self._with_records = self._with_records, {}
             part = self._shares.part(sum(partition.backlog_offsets for partition in note_records))
@@ -155,7 +160,16 @@ class Distribution:
                 self.refill(member, now)
             satisfied, self._satisfied = self._satisfied, {}
             for fetch in satisfied:
-                self._answer(fetch, now)
+                self.finish(fetch, now)
+
+    def catch_up(self, now: float) -> None:
+        """A timer was due: offer what it put back, and what its members may hold more."""
+        returned, self.reservations.returned = self.reservations.returned, []
+        for partition in returned:
+            self.distribute(partition, now, keeps=False)
+        for member in self.window_limits.take_grown():
+            self.refill(member, now)
+        self.window_limits.were_offered(now)
 
     def distribute(self, partition: Partition, now: float, keeps: bool = True, part: int | None = None) -> None:
         """Give the backlog to those who wait, as far as it goes. keeps: whether something may be kept for members that
@@ -197,7 +211,7 @@ class Distribution:
         taken = self._take(fetch, partition_fetch, available, now, part)
         had = self._satisfied.get(fetch, 0) + taken
         if not taken or (fetch.is_satisfied and had + taken // 2 >= part):  # as much again would be rather too much
-            self._answer(fetch, now)
+            self.finish(fetch, now)
         elif fetch.is_satisfied:
             self._satisfied[fetch] = had
 
@@ -249,6 +263,11 @@ class Distribution:
                 other.flow.trusted_with(other.in_flight)
                 self.refill(other, now)
 
+    def disconnected(self, member: Member, now: float) -> None:
+        """It has lost its connections: the others are given what was kept for it."""
+        for partition in self.reservations.end(member):
+            self.distribute(partition, now, keeps=False)
+
     def left(self, member: Member, now: float) -> None:
         self.window_limits.left(member)
         self.quarantine.left(member)
@@ -278,7 +297,7 @@ class Distribution:
             self._room.leave(fetch)
             blocked = self.fill(fetch, now)
             if fetch.is_satisfied or (blocked and fetch.has_records):
-                self._answer(fetch, now)
+                self.finish(fetch, now)
             else:
                 self._admit(fetch, now)
 

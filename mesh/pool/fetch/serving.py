@@ -22,6 +22,7 @@ from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
 from mesh.pool.state.slots import Slots, SlotsExhausted
 from mesh.pool.state.window import Window
+from mesh.records.batch import Batch
 from mesh.records.runs import from_offset, split
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
@@ -45,7 +46,7 @@ class Serving:
         self.partitions: dict[UpstreamPartition, Partition] = {}
         self.delivery_events = DeliveryEvents(parts.group, parts.settings.journal, parts.outbox.put)
         self.slicing = Slicing(parts)
-        self.distribution = Distribution(parts, self.slicing, self._unread, self.answer)
+        self.distribution = Distribution(parts, self.slicing, self.partitions)
         self.replays = Replays(parts.settings.replay_budget)
         self._responses = Responses(parts, slots, self.distribution, self.replays, self.delivery_events)
         self.dead_letters = DeadLetters(parts, self.distribution, self.delivery_events)
@@ -55,8 +56,7 @@ class Serving:
             self.slicing,
             self.replays,
             self.delivery_events,
-            self._read_again,
-            self.dead_letters.put_back,
+            self.dead_letters,
         )
         self.releases = Releases(
             parts,
@@ -82,6 +82,7 @@ class Serving:
         if not member.has_fetched:
             member.has_fetched = True
             self.distribution.joined(member, now)
+            self.answer_complete(now)
         partition_fetches = self._partition_fetches(member, request, now)
         fetch = Fetch(ticket, connection, member, partition_fetches, request, next(self._sequence), now)
         for partition_fetch in partition_fetches:
@@ -89,26 +90,29 @@ class Serving:
         kept = self.distribution.reservations.claim(member, partition_fetches, now)
         blocked = self.distribution.fill(fetch, now)
         for partition in kept:
-            self.distribution.distribute(partition, now)  # what it may not have, or has no room for
+            self.distribute(partition, now)  # what it may not have, or has no room for
         failed = any(partition_fetch.error is not ErrorCode.NONE for partition_fetch in partition_fetches)
         if failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
             self.answer(fetch, now)
             return
         self._parked[ticket] = fetch
-        for partition_fetch in partition_fetches:
-            if partition_fetch.window is not None:
-                partition_fetch.window.fetch = ticket
         self.distribution.park(fetch, now)
         fetch.timer = self._timers.at(fetch.deadline, lambda then: self.answer(fetch, then))
 
     def answer(self, fetch: Fetch, now: float) -> None:
         """Answer with what it has collected. From here on that belongs to its member."""
-        if fetch.answered:
-            return
-        self._end(fetch)
-        self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
-        if fetch.member is not None:
-            self.distribution.reservations.reserve(fetch.member, now)
+        self.distribution.finish(fetch, now)
+        self.answer_complete(now)
+
+    def answer_complete(self, now: float) -> None:
+        """Answer the Fetches that the distribution has finished, in its order; before anything else is decided about
+        their members, since what they collected is in no window until then."""
+        complete = self.distribution.complete
+        while complete:
+            fetch = complete[0]
+            self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
+            self._forget(fetch)
+            complete.popleft()
 
     def cancel(self, fetch: Fetch, now: float) -> None:
         """Its connection is gone: nobody will see an answer, so what it has collected was never given."""
@@ -116,11 +120,10 @@ class Serving:
             return
         self._end(fetch)
         for partition in self.distribution.give_back(fetch, fetch.partition_fetches):
-            self.distribution.distribute(partition, now)
+            self.distribute(partition, now)
 
     def abandon(self, fetch: Fetch) -> None:
         """Answer with nothing, whatever it has collected: its pool is being closed."""
-        fetch.answered = True
         self._parked.pop(fetch.ticket, None)
         results = tuple(
             FetchedPartition(ErrorCode.NONE, partition_fetch.offset) for partition_fetch in fetch.partition_fetches
@@ -141,6 +144,68 @@ class Serving:
                         partition_fetch.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if any(partition_fetch.error is not ErrorCode.NONE for partition_fetch in fetch.partition_fetches):
                 self.answer(fetch, now)
+
+    # What is given to others in turn, and answered
+
+    def distribute(self, partition: Partition, now: float) -> None:
+        """Give its backlog to those who wait."""
+        self.distribution.distribute(partition, now)
+        self.answer_complete(now)
+
+    def activate(self, partition: Partition, now: float) -> None:
+        """Records of this partition may be given again."""
+        self.distribution.activate(partition, now)
+        self.answer_complete(now)
+
+    def beside_leases(self, are_there: bool, now: float) -> None:
+        """Whether batch engines take part from now on."""
+        self.distribution.beside_leases(are_there, now)
+        self.answer_complete(now)
+
+    def disconnected(self, member: Member, now: float) -> None:
+        """A member has lost its last connection."""
+        self.distribution.disconnected(member, now)
+        self.answer_complete(now)
+
+    def catch_up(self, now: float) -> None:
+        """A timer was due, whatever it was for."""
+        self.distribution.catch_up(now)
+        self.answer_complete(now)
+
+    def end_step(self, now: float) -> None:
+        """Share out what has come in this step and what was given up."""
+        self.distribution.end_step(now)
+        self.answer_complete(now)
+
+    def release(
+        self,
+        member: Member,
+        sources: Iterable[UpstreamPartition],
+        cause: Cause,
+        now: float,
+        others_first: bool = False,
+    ) -> None:
+        """A member gives up what it holds of these; see `Releases.release`."""
+        self.releases.release(member, sources, cause, now, others_first)
+        self.answer_complete(now)
+
+    def reread(
+        self,
+        partition: Partition,
+        token: int,
+        batches: tuple[Batch, ...],
+        complete: bool,
+        error: str,
+        log_start: int,
+        now: float,
+    ) -> None:
+        """Part of what was asked for by this token came; see `mesh.upstream.engine.Reread`."""
+        again = self.rereads.arrived(partition, token, batches, complete, error, log_start, now)
+        if again is not None:
+            self._send_again(again.window, now)
+            self.rereads.keep(again)
+        self.rereads.pump(partition)
+        self.answer_complete(now)
 
     # What members give up
 
@@ -170,12 +235,14 @@ class Serving:
             self.distribution.touched.update(returned)
             self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
         self.distribution.left(member, now)
-        self.releases.release(member, list(member.windows), cause, now)
+        self.answer_complete(now)
+        self.release(member, list(member.windows), cause, now)
         if len(self.distribution.members) == 1:
             self.releases.forgive(next(iter(self.distribution.members)), now)
+            self.answer_complete(now)
         for partition in self.partitions.values():
             if partition.backlog:
-                self.distribution.distribute(partition, now)
+                self.distribute(partition, now)
         member.windows.clear()
         for slot in member.slots:
             self._slots.give_back(slot)
@@ -185,7 +252,7 @@ class Serving:
         about what it is given from here on."""
         for source in sources:
             member.windows[source].forfeit()
-        self.releases.release(member, sources, cause, now)
+        self.release(member, sources, cause, now)
 
     def void(self, partition: Partition, members: Iterable[Member]) -> None:
         """Everything known of a partition is void: it went to another process, or its offsets begin anew."""
@@ -230,10 +297,6 @@ class Serving:
         window = member.windows.get(source)
         return self._slots.start(member.slot) if window is None else window.committed
 
-    def _unread(self) -> int:
-        """Offsets that stand in the logs and have not come yet."""
-        return sum(max(each.end - each.ledger.received, 0) for each in self.partitions.values() if each.is_active)
-
     def _partition_fetches(self, member: Member, request: FetchParameters, now: float) -> list[PartitionFetch]:
         seen: set[tuple[TopicName, int]] = set()
         partition_fetches: list[PartitionFetch] = []
@@ -277,7 +340,7 @@ class Serving:
         changed = self.distribution.give_back(older, older.partition_fetches)
         self.answer(older, now)
         for partition in changed:
-            self.distribution.distribute(partition, now)
+            self.distribute(partition, now)
 
     def _move(self, member: Member, source: UpstreamPartition, window: Window, offset: int, now: float) -> ErrorCode:
         """The client stands above everything it was sent (it seeked, or starts at the latest): it goes on in a slot
@@ -286,7 +349,7 @@ class Serving:
             start = self._slots.start(member.slot_above(self._slots, offset))
         except SlotsExhausted:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        self.releases.release(member, [source], Cause.SOUGHT, now, others_first=True)
+        self.release(member, [source], Cause.SOUGHT, now, others_first=True)
         window.move(start)
         return ErrorCode.NONE
 
@@ -311,7 +374,7 @@ class Serving:
                 return
             fetch.replay(partition_fetch, batch, delivery.end)
 
-    def _read_again(self, window: Window, now: float) -> None:
+    def _send_again(self, window: Window, now: float) -> None:
         """The bytes of what a member holds are there again, or it holds less than before."""
         fetch = self.fetches[window.fetch] if window.fetch is not None else None
         if fetch is not None:
@@ -323,11 +386,10 @@ class Serving:
                     self.answer(fetch, now)
 
     def _end(self, fetch: Fetch) -> None:
-        fetch.answered = True
         self.distribution.remove(fetch)
+        self._forget(fetch)
+
+    def _forget(self, fetch: Fetch) -> None:
         self._parked.pop(fetch.ticket, None)
         if fetch.timer is not None:
             fetch.timer.cancel()
-        for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.window is not None and partition_fetch.window.fetch == fetch.ticket:
-                partition_fetch.window.fetch = None

@@ -66,4 +66,4 @@ class Locks:
     def _take(self, member: Member, cause: Cause, event: str, now: float) -> None:
         fields = {"member": member.name, "in_flight": member.in_flight}
         self._outbox.report(event, fields, "warning")
-        self._serving.releases.release(member, list(member.windows), cause, now, others_first=True)
+        self._serving.release(member, list(member.windows), cause, now, others_first=True)

@@ -101,7 +101,7 @@ class Members:
         member.connections.discard(connection)
         if not member.connections:
             member.away_since = now
-            distribution.reservations.gone(member, now)
+            self._serving.disconnected(member, now)
             self._timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
 
     def gone(self, membership: Membership, cause: Cause, now: float) -> None:

@@ -75,7 +75,7 @@ class ClusterDrain:
         for partition in self._partitions(cluster):
             distribution.touched.add(partition)
             if partition.is_active:
-                distribution.activate(partition, now)
+                self._serving.activate(partition, now)
 
     def _leave(self, cluster: ClusterName) -> None:
         deadline = self.deadlines.pop(cluster, None)

@@ -98,7 +98,7 @@ class PoolDrain:
         for partition in self._serving.partitions.values():
             distribution.touched.add(partition)
             if partition.is_active:
-                distribution.activate(partition, now)
+                self._serving.activate(partition, now)
         self._outbox.report("a pool is not drained any more")
 
     def _leave(self, now: float) -> None:

@@ -153,7 +153,7 @@ class Intake:
             partition.ownership = Ownership.ASSIGNED
             partition.is_unopened = False
             self._backpressure.forget(partition)
-            self._serving.distribution.activate(partition, now)
+            self._serving.activate(partition, now)
             self._serving.rereads.pump(partition)
         for name in self._wanted:
             for source in self._topics.partitions(name):
@@ -291,7 +291,7 @@ class Intake:
         partition.live_on(Shared(0, is_certain=True), None)
         self._serving.delivery_events.began(source, start, ())
         partition.ownership = Ownership.ASSIGNED
-        self._serving.distribution.activate(partition, now)
+        self._serving.activate(partition, now)
 
     def truncated(self, source: UpstreamPartition, offset: int, now: float) -> None:
         """The log is the one that was read, or that the stored leader epoch speaks of, only up to `offset`."""
@@ -310,7 +310,7 @@ class Intake:
         self._serving.delivery_events.add(DeliveryEventType.TRUNCATED, source, [Span(offset, known)])
         truncate(partition, offset, self._serving, self._members)
         if partition.is_active:
-            self._serving.distribution.activate(partition, now)
+            self._serving.activate(partition, now)
             self._serving.rereads.pump(partition)
 
     def reread(
@@ -326,7 +326,7 @@ class Intake:
         """Part of what was asked for by this token; see `mesh.upstream.engine.Reread`."""
         partition = self._serving.partitions.get(source)
         if partition is not None:
-            self._serving.rereads.arrived(partition, token, batches, complete, error, log_start, now)
+            self._serving.reread(partition, token, batches, complete, error, log_start, now)
 
     def dead_letter_ended(self, source: UpstreamPartition, offset: int, error: str, now: float) -> None:
         """An attempt to write a dead letter; error: why it failed, "" if it did not."""

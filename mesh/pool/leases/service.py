@@ -238,14 +238,14 @@ class Leases:
     def _take_part(self, now: float) -> None:
         """Members leave something for leases from now on, until nobody has wanted any for a while."""
         if not self._serving.distribution.window_limits.are_there_leases:
-            self._serving.distribution.beside_leases(True, now)
+            self._serving.beside_leases(True, now)
             self._timers.at(now + self._settings.presence, self._still_take_part)
 
     def _still_take_part(self, now: float) -> None:
         if self.are_wanted(now):
             self._timers.at(now + self._settings.presence, self._still_take_part)
         else:
-            self._serving.distribution.beside_leases(False, now)
+            self._serving.beside_leases(False, now)
 
     def _new(self, id: LeaseId, holder: HolderId, ttl: float, now: float) -> Lease:
         lease = Lease(id, holder, now + ttl)

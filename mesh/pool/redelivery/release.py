@@ -38,7 +38,7 @@ class Releases:
         self._distribution = distribution
         self._slicing = slicing
         self._rereads = rereads
-        self._put_back = dead_letters.put_back
+        self._dead_letters = dead_letters
         self._delivery_events = delivery_events
 
     def release(
@@ -112,7 +112,7 @@ class Releases:
                 for kept in self._slicing.keep(partition, delivery.batch, [span]):
                     # Whatever counts against a run must not count against more than a batch of it.
                     for piece in singles(kept) if history.blame else (kept,):
-                        self._put_back(partition, Available(piece, history, avoid))
+                        self._dead_letters.put_back(partition, Available(piece, history, avoid))
 
     def _count(self, partition: Partition, parts: list[tuple[Span, History]]) -> None:
         """Only who gives records up needs to know after a restart how often they came, and how far they were cut."""

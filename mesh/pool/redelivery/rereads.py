@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
@@ -12,6 +11,7 @@ from mesh.pool.common.effects import Gone, RereadUpstream
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.distribution.slicing import Slicing
+from mesh.pool.redelivery.dead_letters import DeadLetters
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Partition, Released
 from mesh.pool.state.window import Available, Delivery, Window
@@ -89,6 +89,14 @@ class RereadRequest:
     log_start: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """Deliveries of one window whose bytes are there again, to be sent to the member that asked for them."""
+
+    window: Window
+    parts: list[Delivery]
+
+
 class Rereads:
     """What has to be read again, one span per partition at a time; replays first, since a client waits for them."""
 
@@ -99,8 +107,7 @@ class Rereads:
         slicing: Slicing,
         replays: Replays,
         delivery_events: DeliveryEvents,
-        ready: Callable[[Window, float], None],
-        put_back: Callable[[Partition, Available], None],
+        dead_letters: DeadLetters,
     ) -> None:
         self._group = parts.group
         self._settings = parts.settings
@@ -110,8 +117,7 @@ class Rereads:
         self._replays = replays
         self._outbox = parts.outbox
         self._delivery_events = delivery_events
-        self._ready = ready
-        self._put_back = put_back
+        self._dead_letters = dead_letters
         self._under_way: dict[UpstreamPartition, RereadRequest] = {}
         self._wanted: dict[UpstreamPartition, dict[Delivery, Owner]] = {}
         self._tokens = itertools.count(1)
@@ -152,17 +158,18 @@ class Rereads:
         error: str,
         log_start: int,
         now: float,
-    ) -> None:
-        """See `mesh.upstream.engine.Reread`."""
+    ) -> ReadAgain | None:
+        """See `mesh.upstream.engine.Reread`. Returns what a member waits for, if it came; other records go to their
+        backlog. Then `pump` asks for the next span."""
         source = partition.source
         request = self._under_way.get(source)
         if request is None or request.token != token:
-            return
+            return None
         span = request.span
         request.batches.extend(batches)
         request.log_start = max(request.log_start, log_start)
         if not complete:
-            return
+            return None
         del self._under_way[source]
         covered, damage = self._slicing.clip(partition, request.batches, span)
         error = error or damage
@@ -176,7 +183,7 @@ class Rereads:
                 if isinstance(request.purpose, tuple):
                     owner, delivery = request.purpose
                     self._wanted.setdefault(source, {})[delivery] = owner
-                return
+                return None
         position = span.first
         for batch in covered:
             count_with(batch, position)
@@ -184,9 +191,15 @@ class Rereads:
         match request.purpose:
             case Released() as released:
                 self._back_to_backlog(partition, released, span, covered, request, now)
+                return None
             case (owner, delivery):
-                self._back_to_window(partition, owner, delivery, span, covered, request, now)
-        self.pump(partition)
+                return self._back_to_window(partition, owner, delivery, span, covered, request)
+
+    def keep(self, again: ReadAgain) -> None:
+        """Keep the bytes for the next time, once they were sent: before that the budget may have no room for them."""
+        for part in again.parts:
+            if part.batch is not None and part.held:
+                self._replays.keep(again.window, part)
 
     def _rest_over(self, partition: Partition) -> None:
         self._resting.discard(partition.source)
@@ -222,7 +235,7 @@ class Rereads:
             partition.released[rest.first] = Released(rest, released.history, released.avoid)
         self._skip_empty(partition, span, covered, request)
         for batch in covered:
-            self._put_back(partition, Available(batch, released.history, released.avoid))
+            self._dead_letters.put_back(partition, Available(batch, released.history, released.avoid))
         self._distribution.distribute(partition, now)
 
     def _back_to_window(
@@ -233,10 +246,9 @@ class Rereads:
         span: Span,
         covered: list[Batch],
         request: RereadRequest,
-        now: float,
-    ) -> None:
+    ) -> ReadAgain | None:
         if not delivery.held or delivery.batch is not None:
-            return
+            return None
         settled_meanwhile = delivery.first
         parts: list[Delivery] = []
         for whole in covered:
@@ -255,10 +267,7 @@ class Rereads:
         if span.last >= delivery.first:
             self._skip_empty(partition, Span(max(span.first, delivery.first), span.last), covered, request)
         self._distribution.free(owner.member, owner.window.replace(delivery, parts))
-        self._ready(owner.window, now)
-        for part in parts:  # not before they were sent: the budget may have no room for them
-            if part.batch is not None and part.held:
-                self._replays.keep(owner.window, part)
+        return ReadAgain(owner.window, parts)
 
     def _skip_empty(self, partition: Partition, span: Span, covered: list[Batch], request: RereadRequest) -> None:
         """Where no record is left upstream there is nothing to process: it counts as settled. What was deleted is told;
