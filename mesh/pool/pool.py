@@ -1,7 +1,7 @@
 """A pool: the members that share one group on one virtual cluster, and the state they share.
 
-Every public method is one step: it decides, leaves what is to be done in the outbox, and ends with the invariant
-checked (`finish`). Nothing here does IO or reads a clock.
+Every public method is the first half of a step: it decides, and leaves what is to be done in the outbox. `finish` is
+the second half of all of them. Nothing here does IO or reads a clock.
 """
 
 from __future__ import annotations
@@ -299,31 +299,61 @@ class Pool:
     # The end of a step
 
     def finish(self, now: float) -> None:
-        """Check the invariant of what this step touched, and see to what follows from it upstream.
+        """The second half of every step: `Pools.stepped` calls it when the first half, a method here or of some part,
+        has returned, unless that closed the pool. So the first half need not see to what follows from its decisions
+        for those who wait, for what is stored, and for the engines.
 
         Raises Violation.
         """
-        distribution = self.serving.distribution
+        touched = self._share_and_store(now)
+        self._read_further(touched)
+        self._advance_drain(now)
+        self._throttle_engines(touched, now)
+        self.leases.stored()
+        # Last: the pool may be drained by what was decided just now.
+        if self.is_expelled and self.draining.drain_state is DrainState.DRAINED:
+            self.end()
+
+    def _share_and_store(self, now: float) -> set[Partition]:
+        """Give those who wait what came, or was given up, and store what is settled. Returns the partitions of which
+        anything changed in this step."""
         touched: set[Partition] = set()
         relieved: list[Partition] = []
         while True:
+            # What was full may deliver new records as soon as its acknowledgements fit again, which is known only when
+            # they have been packed: this is still the same step, or its Fetches would wait for another event.
             for partition in relieved:
-                distribution.distribute(partition, now)
+                self.serving.distribute(partition, now)
             self.serving.end_step(now)
-            touched |= distribution.touched
-            for partition in distribution.touched:
-                partition.check()  # before anything is stored
-                self.commits.changed(partition, now)
-            distribution.touched.clear()
-            relieved = self.commits.send()
+            touched |= self.serving.distribution.touched
+            relieved = self._store(now)
             if not relieved:
-                break
+                return touched
+
+    def _store(self, now: float) -> list[Partition]:
+        """Check what was touched, and store what is settled. Returns partitions that may deliver new records again."""
+        touched = self.serving.distribution.touched
+        for partition in touched:
+            partition.check()  # before anything is stored: a state that cannot be trusted must not reach upstream
+            self.commits.changed(partition, now)
+        touched.clear()
+        return self.commits.send()
+
+    def _read_further(self, touched: Iterable[Partition]) -> None:
+        """Ask for the next spans that have to be read again: there may be room for them by now."""
         for partition in touched:
             self.intake.changed(partition)
             if partition.released:
                 self.serving.rereads.pump(partition)
+
+    def _advance_drain(self, now: float) -> None:
+        """Leave the upstream groups, or one of them, if what was stored last was all that was waited for."""
         self.draining.go_on(now)
         self.leaving.go_on()
+
+    def _throttle_engines(self, touched: set[Partition], now: float) -> None:
+        """Let the engines bring more, or less, if anything has changed that this depends on."""
+        distribution = self.serving.distribution
         # Nobody but holders of leases is there, who read upstream themselves.
         idle = not distribution.members and self.leases.are_wanted(now) and not self.leases.want_records
         hungry = distribution.waiting > 0
@@ -333,6 +363,3 @@ class Pool:
             kept = self.serving.replays.size + distribution.collected_bytes + distribution.reservations.size
             self._backpressure.update(touched, distribution.backlogs.size, kept, hungry, idle)
             self.intake.update_urgency()
-        self.leases.stored()
-        if self.is_expelled and self.draining.drain_state is DrainState.DRAINED:
-            self.end()
