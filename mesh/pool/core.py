@@ -64,11 +64,11 @@ class PoolCore:
         self.slots: Slots[Member] = Slots(generator)
         self.clients = MemberIndex()
         self._parked: dict[Ticket, Fetch] = {}
-        """Every Fetch that waits: those of the pools, and those of strangers, which belong to none."""
+        """Every Fetch that waits in a pool, of all pools."""
         self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, outbox)
         self.connections = Connections(topics, self.slots, self.clients, self._pools, settings)
         self.groups = GroupRequests(self._pools, self.connections, self.slots, outbox)
-        self._unidentified = UnidentifiedFetches(self.connections, self._parked, outbox)
+        self._unidentified = UnidentifiedFetches(self.connections, outbox)
         self.tools = Tools()
 
     @property
@@ -187,9 +187,9 @@ class PoolCore:
     def answer_early(self, ticket: Ticket, now: float) -> list[Effect]:
         """Another request waits behind this one on its connection: if it is a parked Fetch, answer it."""
         fetch = self._parked.get(ticket)
-        if fetch is not None and fetch.member is None:
-            self._unidentified.answer(fetch)
-        elif fetch is not None and fetch.member is not None:
+        if fetch is None:
+            self._unidentified.answer(ticket)
+        else:
             pool = self.pools[fetch.member.group]
             with self._pools.step(pool, now):
                 pool.serving.answer(fetch, now)

@@ -141,12 +141,12 @@ class Pool:
 
     def answer_all(self, now: float) -> None:
         """Answer every Fetch that waits, with what it has."""
-        for fetch in list(self.serving.fetches.values()):
+        for fetch in self.serving.fetches:
             self.serving.answer(fetch, now)
 
     def close_after_violation(self) -> None:
         """Its state cannot be trusted: let every request go, and every member come back to a new pool."""
-        for fetch in [*self.serving.distribution.complete, *self.serving.fetches.values()]:
+        for fetch in [*self.serving.distribution.complete, *self.serving.fetches]:
             self.serving.abandon(fetch)
         self._close({})
 

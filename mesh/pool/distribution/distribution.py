@@ -22,18 +22,25 @@ from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.distribution.window_limits import WindowLimits
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
-from mesh.pool.state.window import Available
+from mesh.pool.state.window import Available, Window
 from mesh.records.spans import ClusterName, UpstreamPartition
 
 
 class Distribution:
     """The parked Fetches of one pool, and the backlogs they take from.
 
-    fetches: all of them, by ticket. touched: partitions whose invariant may have changed in this step.
+    touched: partitions whose invariant may have changed in this step.
     """
 
-    def __init__(self, parts: PoolParts, slicing: Slicing, partitions: Mapping[UpstreamPartition, Partition]) -> None:
-        self.fetches: dict[Ticket, Fetch] = {}
+    def __init__(
+        self,
+        parts: PoolParts,
+        slicing: Slicing,
+        partitions: Mapping[UpstreamPartition, Partition],
+        parked: dict[Ticket, Fetch],
+    ) -> None:
+        """parked: the one registry of the Fetches that wait, in all pools."""
+        self._parked = parked
         self.complete: deque[Fetch] = deque()
         """Fetches that are to be answered with what they have, in the order in which that was decided."""
         self._room = FetchQueue(parts.settings.policy)
@@ -67,9 +74,19 @@ class Distribution:
         """Members that have asked for records and are alive."""
         return self.window_limits.members
 
+    @property
+    def fetches(self) -> list[Fetch]:
+        """Those that are parked, in the order in which they came."""
+        fetches = (fetch for member in self.members for fetch in self.fetches_of(member))
+        return sorted(fetches, key=lambda fetch: fetch.sequence)
+
     def fetches_of(self, member: Member) -> list[Fetch]:
         """Those that are parked."""
-        return [self.fetches[ticket] for ticket in member.parked]
+        return [self._parked[ticket] for ticket in member.parked]
+
+    def fetch_on(self, window: Window) -> Fetch | None:
+        """The parked one that asks for records of this window."""
+        return self._parked[window.fetch] if window.fetch is not None else None
 
     def obstacle(self, member: Member, partition_fetch: PartitionFetch) -> Obstacle | None:
         """What keeps a member from having any record of a partition that it asks for, whether there is one or not."""
@@ -94,8 +111,7 @@ class Distribution:
             if partition_fetch.partition is not None and partition_fetch.window is not None:
                 partition_fetch.partition.parked[fetch] = partition_fetch
                 partition_fetch.window.fetch = fetch.ticket
-        assert fetch.member is not None
-        self.fetches[fetch.ticket] = fetch
+        self._parked[fetch.ticket] = fetch
         fetch.member.parked.add(fetch.ticket)
         self._admit(fetch, now)
 
@@ -105,25 +121,23 @@ class Distribution:
             return
         self.remove(fetch)
         self.complete.append(fetch)
-        if fetch.member is not None:
-            # Before the next batch is given: some of it may be for this member, which is about to ask again.
-            self.reservations.reserve(fetch.member, now)
+        # Before the next batch is given: some of it may be for this member, which is about to ask again.
+        self.reservations.reserve(fetch.member, now)
 
     def remove(self, fetch: Fetch) -> None:
         """It is complete, or its connection is gone."""
         fetch.answered = True
         self._room.leave(fetch)
         self._satisfied.pop(fetch, None)
-        self.fetches.pop(fetch.ticket, None)
+        self._parked.pop(fetch.ticket, None)
+        fetch.member.parked.discard(fetch.ticket)
+        if fetch.has_records:
+            fetch.member.asking = 0
         for partition_fetch in fetch.partition_fetches:
             if partition_fetch.partition is not None and partition_fetch.window is not None:
                 partition_fetch.partition.parked.pop(fetch, None)
                 if partition_fetch.window.fetch == fetch.ticket:
                     partition_fetch.window.fetch = None
-        if fetch.member is not None:
-            fetch.member.parked.discard(fetch.ticket)
-            if fetch.has_records:
-                fetch.member.asking = 0
 
     def give_back(self, fetch: Fetch, partition_fetches: Iterable[PartitionFetch]) -> list[Partition]:
         """What was collected for these lanes goes back to where it was taken from, as if it had never been taken."""
@@ -134,7 +148,6 @@ class Distribution:
             for available in partition_fetch.collected:
                 self.collected_bytes -= available.size
                 self.backlogs.put(partition_fetch.partition, available)
-                assert fetch.member is not None
                 self.free(fetch.member, len(available))
             fetch.size -= partition_fetch.size
             partition_fetch.collected, partition_fetch.size = None, 0
@@ -202,7 +215,6 @@ class Distribution:
         """
         partition = partition_fetch.partition
         assert partition is not None
-        assert fetch.member is not None
         available = self.quarantine.first_for(partition, fetch.member)
         if available is None:
             self._room.leave_lane(fetch, partition_fetch)
@@ -238,11 +250,7 @@ class Distribution:
     def activate(self, partition: Partition, now: float) -> None:
         """Records of this partition may be given again."""
         for fetch, partition_fetch in partition.parked.items():
-            if (
-                fetch.member is not None
-                and not self.window_limits.is_full(fetch.member)
-                and fetch not in partition.ineligible
-            ):
+            if not self.window_limits.is_full(fetch.member) and fetch not in partition.ineligible:
                 self._wait(fetch, partition_fetch, now)
         self.distribute(partition, now)
 
@@ -303,7 +311,7 @@ class Distribution:
 
     def _fill_lane(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> bool:
         partition, member = partition_fetch.partition, fetch.member
-        if partition is None or member is None or self.obstacle(member, partition_fetch) is not None:
+        if partition is None or self.obstacle(member, partition_fetch) is not None:
             return False
         while not self.window_limits.is_full(member):
             available = self.quarantine.first_for(partition, member)
@@ -322,7 +330,6 @@ class Distribution:
         """
         partition, member = partition_fetch.partition, fetch.member
         assert partition is not None
-        assert member is not None
         count = fetch.fitting(partition_fetch, available.batch, self._shares.room(member))
         if not count:
             return 0
@@ -341,7 +348,7 @@ class Distribution:
         if not partition.backlog:
             ineligible, partition.ineligible = partition.ineligible, {}
             for other, its_partition_fetch in ineligible.items():
-                if other.member is not None and not self.window_limits.is_full(other.member):
+                if not self.window_limits.is_full(other.member):
                     self._wait(other, its_partition_fetch, now)
 
     def _collect(
@@ -368,7 +375,6 @@ class Distribution:
 
     def _admit(self, fetch: Fetch, now: float) -> None:
         member = fetch.member
-        assert member is not None
         if self.window_limits.is_full(member):
             self.window_limits.watch(member, now)
             return

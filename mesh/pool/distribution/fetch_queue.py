@@ -38,7 +38,6 @@ class FetchQueue:
     def rank(self, fetch: Fetch, now: float) -> None:
         """What its member holds, or was given, has changed."""
         member = fetch.member
-        assert member is not None
         if fetch.rank is not None:
             self._ranks.remove(fetch.rank)
         fetch.rank = rank_of(self._policy, member, fetch.sequence, now)

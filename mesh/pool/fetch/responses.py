@@ -35,7 +35,7 @@ class Responses:
 
     def of(self, fetch: Fetch, now: float) -> FetchResult:
         """What it has collected and what it is sent again, from here on its member's; to be called once."""
-        if fetch.member is None or not fetch.has_records:
+        if not fetch.has_records:
             return FetchResult(tuple(_nothing(partition_fetch) for partition_fetch in fetch.partition_fetches))
         topics: dict[TopicName, tuple[int, int]] = {}
         redelivered = 0

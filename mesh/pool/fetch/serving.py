@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
@@ -31,7 +31,7 @@ from mesh.wire.errors import ErrorCode
 class Serving:
     """The Fetch path of one pool.
 
-    partitions: those that are assigned or were asked for. parked: the Fetches that are, in all pools.
+    partitions: those that are assigned or were asked for.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Serving:
         self.partitions: dict[UpstreamPartition, Partition] = {}
         self.delivery_events = DeliveryEvents(parts.group, parts.settings.journal, parts.outbox.put)
         self.slicing = Slicing(parts)
-        self.distribution = Distribution(parts, self.slicing, self.partitions)
+        self.distribution = Distribution(parts, self.slicing, self.partitions, parked)
         self.replays = Replays(parts.settings.replay_budget)
         self._responses = Responses(parts, slots, self.distribution, self.replays, self.delivery_events)
         self.dead_letters = DeadLetters(parts, self.distribution, self.delivery_events)
@@ -69,8 +69,8 @@ class Serving:
         )
 
     @property
-    def fetches(self) -> Mapping[Ticket, Fetch]:
-        """What is parked here."""
+    def fetches(self) -> list[Fetch]:
+        """What is parked here, in the order in which it came."""
         return self.distribution.fetches
 
     # A Fetch
@@ -95,7 +95,6 @@ class Serving:
         if failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
             self.answer(fetch, now)
             return
-        self._parked[ticket] = fetch
         self.distribution.park(fetch, now)
         fetch.timer = self._timers.at(fetch.deadline, lambda then: self.answer(fetch, then))
 
@@ -111,7 +110,7 @@ class Serving:
         while complete:
             fetch = complete[0]
             self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
-            self._forget(fetch)
+            self._cancel_timer(fetch)
             complete.popleft()
 
     def cancel(self, fetch: Fetch, now: float) -> None:
@@ -123,7 +122,8 @@ class Serving:
             self.distribute(partition, now)
 
     def abandon(self, fetch: Fetch) -> None:
-        """Answer with nothing, whatever it has collected: its pool is being closed."""
+        """Answer with nothing, whatever it has collected: its pool is being closed, and may contradict itself, so that
+        nothing else is looked at."""
         self._parked.pop(fetch.ticket, None)
         results = tuple(
             FetchedPartition(ErrorCode.NONE, partition_fetch.offset) for partition_fetch in fetch.partition_fetches
@@ -134,8 +134,7 @@ class Serving:
         """These topics have more partitions than its client knows. Every client asks for metadata when a Fetch is
         answered that this is not the leader of a partition: the next one is, of one partition of each."""
         member.needs_metadata |= topics
-        for ticket in list(member.parked):
-            fetch = self.fetches[ticket]
+        for fetch in self.distribution.fetches_of(member):
             for partition_fetch in fetch.partition_fetches:
                 if partition_fetch.partition is not None and not partition_fetch.size:
                     number = self._topics.number(partition_fetch.partition.source)
@@ -260,8 +259,7 @@ class Serving:
         for fetch, partition_fetch in partition.parked.items():
             for available in partition_fetch.collected or ():
                 self.distribution.collected_bytes -= available.size
-                if fetch.member is not None:
-                    self.distribution.free(fetch.member, len(available))
+                self.distribution.free(fetch.member, len(available))
             fetch.size -= partition_fetch.size
             partition_fetch.collected, partition_fetch.size = None, 0
         unstored = partition.ledger.needs_storing
@@ -323,8 +321,8 @@ class Serving:
             member.needs_metadata.discard(topic)
             partition_fetch.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return partition_fetch
-        if window.fetch is not None:
-            self._supersede(self.fetches[window.fetch], now)
+        if (older := self.distribution.fetch_on(window)) is not None:
+            self._supersede(older, now)
         if asked.offset > window.end:
             partition_fetch.error = self._move(member, source, window, asked.offset, now)
             if partition_fetch.error is not ErrorCode.NONE:
@@ -361,7 +359,6 @@ class Serving:
             batch = delivery.batch
             if batch is None:
                 if partition_fetch.replay is None:
-                    assert fetch.member is not None
                     self.rereads.want(partition_fetch.partition, Owner(fetch.member, partition_fetch.window), delivery)
                 return
             batch = from_offset(batch, delivery.first + max(partition_fetch.position - delivery.virtual, 0))
@@ -376,7 +373,7 @@ class Serving:
 
     def _send_again(self, window: Window, now: float) -> None:
         """The bytes of what a member holds are there again, or it holds less than before."""
-        fetch = self.fetches[window.fetch] if window.fetch is not None else None
+        fetch = self.distribution.fetch_on(window)
         if fetch is not None:
             for partition_fetch in [
                 partition_fetch for partition_fetch in fetch.partition_fetches if partition_fetch.window is window
@@ -387,9 +384,9 @@ class Serving:
 
     def _end(self, fetch: Fetch) -> None:
         self.distribution.remove(fetch)
-        self._forget(fetch)
+        self._cancel_timer(fetch)
 
-    def _forget(self, fetch: Fetch) -> None:
-        self._parked.pop(fetch.ticket, None)
+    @staticmethod
+    def _cancel_timer(fetch: Fetch) -> None:
         if fetch.timer is not None:
             fetch.timer.cancel()

@@ -53,7 +53,7 @@ class ClusterDrain:
         self._backpressure.withheld.add(cluster)
         for partition in self._partitions(cluster):
             distribution.suspend(partition)
-        for fetch in list(self._serving.fetches.values()):
+        for fetch in self._serving.fetches:
             if fetch.has_records:
                 self._serving.answer(fetch, now)
         self.deadlines[cluster] = self._timers.at(now + grace, lambda _: self._leave(cluster))

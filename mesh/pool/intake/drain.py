@@ -65,7 +65,7 @@ class PoolDrain:
         distribution.is_stopped = self._backpressure.is_stopped = True
         for partition in self._serving.partitions.values():
             distribution.suspend(partition)
-        for fetch in list(self._serving.fetches.values()):
+        for fetch in self._serving.fetches:
             if fetch.has_records:
                 self._serving.answer(fetch, now)
         self._deadline = self._timers.at(now + grace, self._leave)

@@ -69,7 +69,7 @@ class Stalls:
 
     def _tell(self, partition: Partition, seconds: float) -> None:
         self._told.add(partition.source)
-        names = sorted({fetch.member.name for fetch in partition.parked if fetch.member is not None})
+        names = sorted({fetch.member.name for fetch in partition.parked})
         fields = {
             "partition": str(partition.source),
             "standing": partition.ownership.value,

@@ -304,7 +304,7 @@ class Fetch:
         self,
         ticket: Ticket,
         connection: ConnectionId,
-        member: Member | None,
+        member: Member,
         partition_fetches: list[PartitionFetch],
         request: FetchParameters,
         sequence: int,
