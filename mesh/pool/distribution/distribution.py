@@ -102,15 +102,14 @@ class Distribution:
         blocked = False
         self.quarantine.asks(fetch, now)
         for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None and partition_fetch.partition.backlog:
+            if partition_fetch.partition.backlog:
                 blocked = self._fill_lane(fetch, partition_fetch, now) or blocked
         return blocked
 
     def park(self, fetch: Fetch, now: float) -> None:
         for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None and partition_fetch.window is not None:
-                partition_fetch.partition.parked[fetch] = partition_fetch
-                partition_fetch.window.fetch = fetch.ticket
+            partition_fetch.partition.parked[fetch] = partition_fetch
+            partition_fetch.window.fetch = fetch.ticket
         self._parked[fetch.ticket] = fetch
         fetch.member.parked.add(fetch.ticket)
         self._admit(fetch, now)
@@ -134,16 +133,15 @@ class Distribution:
         if fetch.has_records:
             fetch.member.asking = 0
         for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None and partition_fetch.window is not None:
-                partition_fetch.partition.parked.pop(fetch, None)
-                if partition_fetch.window.fetch == fetch.ticket:
-                    partition_fetch.window.fetch = None
+            partition_fetch.partition.parked.pop(fetch, None)
+            if partition_fetch.window.fetch == fetch.ticket:
+                partition_fetch.window.fetch = None
 
     def give_back(self, fetch: Fetch, partition_fetches: Iterable[PartitionFetch]) -> list[Partition]:
         """What was collected for these lanes goes back to where it was taken from, as if it had never been taken."""
         changed: list[Partition] = []
         for partition_fetch in partition_fetches:
-            if not partition_fetch.collected or partition_fetch.partition is None:
+            if not partition_fetch.collected:
                 continue
             for available in partition_fetch.collected:
                 self.collected_bytes -= available.size
@@ -214,7 +212,6 @@ class Distribution:
         more of what this step brings, though it has all that it asked for.
         """
         partition = partition_fetch.partition
-        assert partition is not None
         available = self.quarantine.first_for(partition, fetch.member)
         if available is None:
             self._room.leave_lane(fetch, partition_fetch)
@@ -311,7 +308,7 @@ class Distribution:
 
     def _fill_lane(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> bool:
         partition, member = partition_fetch.partition, fetch.member
-        if partition is None or self.obstacle(member, partition_fetch) is not None:
+        if self.obstacle(member, partition_fetch) is not None:
             return False
         while not self.window_limits.is_full(member):
             available = self.quarantine.first_for(partition, member)
@@ -329,7 +326,6 @@ class Distribution:
         part: offsets; of a run that has more it gets no more, but for a batch that has.
         """
         partition, member = partition_fetch.partition, fetch.member
-        assert partition is not None
         count = fetch.fitting(partition_fetch, available.batch, self._shares.room(member))
         if not count:
             return 0
@@ -361,7 +357,6 @@ class Distribution:
         self.window_limits.update_fullness(member)
         member.flow.sent(now)
         fetch.collect(partition_fetch, available)
-        assert partition_fetch.partition is not None
         partition_fetch.partition.given = max(partition_fetch.partition.given, available.batch.last)
         self.collected_bytes += available.size
         full = self.window_limits.is_full(member)
@@ -379,7 +374,7 @@ class Distribution:
             self.window_limits.watch(member, now)
             return
         for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None and partition_fetch.partition.backlog:
+            if partition_fetch.partition.backlog:
                 if self._obstacle_of(partition_fetch) is None:
                     partition_fetch.partition.ineligible[fetch] = partition_fetch
             else:
@@ -388,7 +383,7 @@ class Distribution:
     def _wait(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> None:
         """Of a member that is not at its cap."""
         partition = partition_fetch.partition
-        if partition is None or fetch in partition.waiting or self._obstacle_of(partition_fetch) is not None:
+        if fetch in partition.waiting or self._obstacle_of(partition_fetch) is not None:
             return
         self._room.enter(fetch, partition_fetch, now)
         if partition.released:

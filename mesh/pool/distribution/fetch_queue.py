@@ -29,7 +29,6 @@ class FetchQueue:
 
     def enter(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> None:
         """It waits on the partition of this lane."""
-        assert partition_fetch.partition is not None
         partition_fetch.partition.waiting[fetch] = partition_fetch
         fetch.waiting += 1
         if fetch.rank is None:
@@ -56,15 +55,13 @@ class FetchQueue:
     def leave(self, fetch: Fetch) -> None:
         """It waits on no partition any more, nor stands aside."""
         for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None:
-                partition_fetch.partition.waiting.pop(fetch, None)
-                partition_fetch.partition.ineligible.pop(fetch, None)
+            partition_fetch.partition.waiting.pop(fetch, None)
+            partition_fetch.partition.ineligible.pop(fetch, None)
         fetch.waiting = 0
         self._lose_rank(fetch)
 
     def leave_lane(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
         """It does not wait on this partition any more."""
-        assert partition_fetch.partition is not None
         del partition_fetch.partition.waiting[fetch]
         fetch.waiting -= 1
         if not fetch.waiting:

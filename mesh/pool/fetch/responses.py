@@ -36,13 +36,13 @@ class Responses:
     def of(self, fetch: Fetch, now: float) -> FetchResult:
         """What it has collected and what it is sent again, from here on its member's; to be called once."""
         if not fetch.has_records:
-            return FetchResult(tuple(_nothing(partition_fetch) for partition_fetch in fetch.partition_fetches))
+            return FetchResult(tuple(_nothing(each) for each in fetch.requested))
         topics: dict[TopicName, tuple[int, int]] = {}
         redelivered = 0
         is_new = False
         fetched: list[FetchedPartition] = []
-        for partition_fetch in fetch.partition_fetches:
-            if not partition_fetch.size or partition_fetch.window is None or partition_fetch.partition is None:
+        for partition_fetch in fetch.requested:
+            if isinstance(partition_fetch, FetchedPartition) or not partition_fetch.size:
                 fetched.append(_nothing(partition_fetch))
                 continue
             records: list[Buffer] = []
@@ -52,9 +52,8 @@ class Responses:
                 records.append(batch.data)
                 count += batch.record_count
             if partition_fetch.collected:
-                self._distribution.touched.add(
-                    partition_fetch.partition
-                )  # what is kept for replays counts in the budgets
+                # What is kept for replays counts in the budgets.
+                self._distribution.touched.add(partition_fetch.partition)
             for available in partition_fetch.collected or ():
                 self._distribution.collected_bytes -= available.size
                 fetch.member.delivered += len(available)
@@ -92,8 +91,8 @@ class Responses:
         return available.batch.data, delivery.end
 
 
-def _nothing(partition_fetch: PartitionFetch) -> FetchedPartition:
-    if partition_fetch.error is not ErrorCode.NONE:
-        return FetchedPartition(partition_fetch.error, -1)
-    more = partition_fetch.behind or (partition_fetch.partition is not None and partition_fetch.partition.has_more)
+def _nothing(partition_fetch: PartitionFetch | FetchedPartition) -> FetchedPartition:
+    if isinstance(partition_fetch, FetchedPartition):
+        return partition_fetch
+    more = partition_fetch.behind or partition_fetch.partition.has_more
     return FetchedPartition(ErrorCode.NONE, partition_fetch.offset + more)

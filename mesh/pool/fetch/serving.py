@@ -83,16 +83,16 @@ class Serving:
             member.has_fetched = True
             self.distribution.joined(member, now)
             self.answer_complete(now)
-        partition_fetches = self._partition_fetches(member, request, now)
-        fetch = Fetch(ticket, connection, member, partition_fetches, request, next(self._sequence), now)
+        requested = self._requested(member, request, now)
+        fetch = Fetch(ticket, connection, member, requested, request, next(self._sequence), now)
+        partition_fetches = fetch.partition_fetches
         for partition_fetch in partition_fetches:
             self._replay(fetch, partition_fetch)
         kept = self.distribution.reservations.claim(member, partition_fetches, now)
         blocked = self.distribution.fill(fetch, now)
         for partition in kept:
             self.distribute(partition, now)  # what it may not have, or has no room for
-        failed = any(partition_fetch.error is not ErrorCode.NONE for partition_fetch in partition_fetches)
-        if failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
+        if fetch.has_failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
             self.answer(fetch, now)
             return
         self.distribution.park(fetch, now)
@@ -126,7 +126,8 @@ class Serving:
         nothing else is looked at."""
         self._parked.pop(fetch.ticket, None)
         results = tuple(
-            FetchedPartition(ErrorCode.NONE, partition_fetch.offset) for partition_fetch in fetch.partition_fetches
+            FetchedPartition(ErrorCode.NONE, each.offset) if isinstance(each, PartitionFetch) else each
+            for each in fetch.requested
         )
         self._outbox.answer(fetch.ticket, FetchResult(results))
 
@@ -135,13 +136,15 @@ class Serving:
         answered that this is not the leader of a partition: the next one is, of one partition of each."""
         member.needs_metadata |= topics
         for fetch in self.distribution.fetches_of(member):
-            for partition_fetch in fetch.partition_fetches:
-                if partition_fetch.partition is not None and not partition_fetch.size:
-                    number = self._topics.number(partition_fetch.partition.source)
+            has_failed = False
+            for index, each in enumerate(fetch.requested):
+                if isinstance(each, PartitionFetch) and not each.size:
+                    number = self._topics.number(each.partition.source)
                     if number is not None and number[0] in member.needs_metadata:
                         member.needs_metadata.discard(number[0])
-                        partition_fetch.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if any(partition_fetch.error is not ErrorCode.NONE for partition_fetch in fetch.partition_fetches):
+                        fetch.requested[index] = FetchedPartition(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+                        has_failed = True
+            if has_failed:
                 self.answer(fetch, now)
 
     # What is given to others in turn, and answered
@@ -295,43 +298,41 @@ class Serving:
         window = member.windows.get(source)
         return self._slots.start(member.slot) if window is None else window.committed
 
-    def _partition_fetches(self, member: Member, request: FetchParameters, now: float) -> list[PartitionFetch]:
+    def _requested(
+        self, member: Member, request: FetchParameters, now: float
+    ) -> list[PartitionFetch | FetchedPartition]:
         seen: set[tuple[TopicName, int]] = set()
-        partition_fetches: list[PartitionFetch] = []
+        requested: list[PartitionFetch | FetchedPartition] = []
         for asked in request.partitions:
             if asked.topic is None:
-                partition_fetches.append(PartitionFetch(asked.offset, asked.maximum, error=ErrorCode.UNKNOWN_TOPIC_ID))
+                requested.append(FetchedPartition(ErrorCode.UNKNOWN_TOPIC_ID, -1))
             elif (asked.topic, asked.partition) in seen:
-                partition_fetches.append(PartitionFetch(asked.offset, asked.maximum, error=ErrorCode.INVALID_REQUEST))
+                requested.append(FetchedPartition(ErrorCode.INVALID_REQUEST, -1))
             else:
                 seen.add((asked.topic, asked.partition))
-                partition_fetches.append(self._partition_fetch(member, asked.topic, asked, now))
-        return partition_fetches
+                requested.append(self._partition_fetch(member, asked.topic, asked, now))
+        return requested
 
     def _partition_fetch(
         self, member: Member, topic: TopicName, asked: RequestedPartition, now: float
-    ) -> PartitionFetch:
-        partition_fetch = PartitionFetch(asked.offset, asked.maximum)
+    ) -> PartitionFetch | FetchedPartition:
         source = self._topics.partition(topic, asked.partition)
         if source is None:
-            partition_fetch.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return partition_fetch
+            return FetchedPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
         window = self.window(member, source)
         if topic in member.needs_metadata:
             member.needs_metadata.discard(topic)
-            partition_fetch.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return partition_fetch
+            return FetchedPartition(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
         if (older := self.distribution.fetch_on(window)) is not None:
             self._supersede(older, now)
         if asked.offset > window.end:
-            partition_fetch.error = self._move(member, source, window, asked.offset, now)
-            if partition_fetch.error is not ErrorCode.NONE:
-                return partition_fetch
+            error = self._move(member, source, window, asked.offset, now)
+            if error is not ErrorCode.NONE:
+                return FetchedPartition(error, -1)
         elif member.acknowledge is Acknowledge.RECEIPT and window.committed < asked.offset <= window.end:
             count = self.settle(member, source, asked.offset, now)
             member.flow.committed(count, member.in_flight, now)
-        partition_fetch.partition, partition_fetch.window = self.partition(source), window
-        return partition_fetch
+        return PartitionFetch(self.partitions[source], window, asked.offset, asked.maximum)
 
     def _supersede(self, older: Fetch, now: float) -> None:
         """A partition of a member is served on one connection at a time, the newest."""
@@ -353,7 +354,7 @@ class Serving:
 
     def _replay(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
         """What the client was sent and asks for again is sent again, at the same offsets."""
-        if partition_fetch.partition is None or partition_fetch.window is None or not partition_fetch.behind:
+        if not partition_fetch.behind:
             return
         for delivery in partition_fetch.window.sent_from(partition_fetch.position):
             batch = delivery.batch
