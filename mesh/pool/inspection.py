@@ -163,7 +163,7 @@ def why_nothing(pool: Pool, member: Member, now: float) -> str | None:
         return None if now - member.heard < IDLE else "does not fetch"
     reasons = {
         _reason_of_lane(pool, member, fetch, partition_fetch)
-        for fetch in pool.serving.distribution.fetches_of(member)
+        for fetch in pool.serving.distribution.parked.of(member)
         for partition_fetch in fetch.partition_fetches
     }
     return "; ".join(sorted(reasons)) or "asks for no partition"

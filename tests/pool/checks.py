@@ -73,7 +73,7 @@ def check_pool(world: World, pool: Pool) -> None:
         sent = sum(window.held for window in member.windows.values())
         partition_fetches = [
             partition_fetch
-            for fetch in pool.serving.distribution.fetches_of(member)
+            for fetch in pool.serving.distribution.parked.of(member)
             for partition_fetch in fetch.partition_fetches
         ]
         collected = sum(

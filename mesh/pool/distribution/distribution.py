@@ -15,6 +15,7 @@ from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.backlogs import Backlogs
 from mesh.pool.distribution.fetch_queue import FetchQueue, with_more
 from mesh.pool.distribution.obstacles import Obstacle, obstacle_of
+from mesh.pool.distribution.parked_fetches import ParkedFetches
 from mesh.pool.distribution.quarantine import Quarantine
 from mesh.pool.distribution.reservations import PLENTY, Reservations
 from mesh.pool.distribution.shares import Shares
@@ -22,7 +23,7 @@ from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.distribution.window_limits import WindowLimits
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
-from mesh.pool.state.window import Available, Window
+from mesh.pool.state.window import Available
 from mesh.records.spans import ClusterName, UpstreamPartition
 
 
@@ -39,8 +40,7 @@ class Distribution:
         partitions: Mapping[UpstreamPartition, Partition],
         parked: dict[Ticket, Fetch],
     ) -> None:
-        """parked: the one registry of the Fetches that wait, in all pools."""
-        self._parked = parked
+        self.parked = ParkedFetches(parked)
         self.complete: deque[Fetch] = deque()
         """Fetches that are to be answered with what they have, in the order in which that was decided."""
         self._room = FetchQueue(parts.settings.policy)
@@ -77,16 +77,8 @@ class Distribution:
     @property
     def fetches(self) -> list[Fetch]:
         """Those that are parked, in the order in which they came."""
-        fetches = (fetch for member in self.members for fetch in self.fetches_of(member))
+        fetches = (fetch for member in self.members for fetch in self.parked.of(member))
         return sorted(fetches, key=lambda fetch: fetch.sequence)
-
-    def fetches_of(self, member: Member) -> list[Fetch]:
-        """Those that are parked."""
-        return [self._parked[ticket] for ticket in member.parked]
-
-    def fetch_on(self, window: Window) -> Fetch | None:
-        """The parked one that asks for records of this window."""
-        return self._parked[window.fetch] if window.fetch is not None else None
 
     def obstacle(self, member: Member, partition_fetch: PartitionFetch) -> Obstacle | None:
         """What keeps a member from having any record of a partition that it asks for, whether there is one or not."""
@@ -107,11 +99,7 @@ class Distribution:
         return blocked
 
     def park(self, fetch: Fetch, now: float) -> None:
-        for partition_fetch in fetch.partition_fetches:
-            partition_fetch.partition.parked[fetch] = partition_fetch
-            partition_fetch.window.fetch = fetch.ticket
-        self._parked[fetch.ticket] = fetch
-        fetch.member.parked.add(fetch.ticket)
+        self.parked.add(fetch)
         self._admit(fetch, now)
 
     def finish(self, fetch: Fetch, now: float) -> None:
@@ -128,14 +116,9 @@ class Distribution:
         fetch.answered = True
         self._room.leave(fetch)
         self._satisfied.pop(fetch, None)
-        self._parked.pop(fetch.ticket, None)
-        fetch.member.parked.discard(fetch.ticket)
+        self.parked.remove(fetch)
         if fetch.has_records:
             fetch.member.asking = 0
-        for partition_fetch in fetch.partition_fetches:
-            partition_fetch.partition.parked.pop(fetch, None)
-            if partition_fetch.window.fetch == fetch.ticket:
-                partition_fetch.window.fetch = None
 
     def give_back(self, fetch: Fetch, partition_fetches: Iterable[PartitionFetch]) -> list[Partition]:
         """What was collected for these lanes goes back to where it was taken from, as if it had never been taken."""
@@ -242,7 +225,7 @@ class Distribution:
         """It may take more than before, or is ranked otherwise."""
         self.window_limits.update_fullness(member)
         self.reservations.rank(member, now)
-        self._offer_again(self.fetches_of(member), now)
+        self._offer_again(self.parked.of(member), now)
 
     def activate(self, partition: Partition, now: float) -> None:
         """Records of this partition may be given again."""
@@ -360,7 +343,7 @@ class Distribution:
         partition_fetch.partition.given = max(partition_fetch.partition.given, available.batch.last)
         self.collected_bytes += available.size
         full = self.window_limits.is_full(member)
-        for other in self.fetches_of(member):
+        for other in self.parked.of(member):
             if full:
                 self._room.leave(other)
             elif other.rank is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
-from mesh.pool.redelivery.rereads import Replays
+from mesh.pool.redelivery.replays import Replays
 from mesh.pool.state.fetch import Delivered, FetchedPartition, FetchResult
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch

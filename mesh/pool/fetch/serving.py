@@ -16,14 +16,14 @@ from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.fetch.responses import Responses
 from mesh.pool.redelivery.dead_letters import DeadLetters
 from mesh.pool.redelivery.release import Releases
-from mesh.pool.redelivery.rereads import Owner, Replays, Rereads
+from mesh.pool.redelivery.replays import Replays
+from mesh.pool.redelivery.rereads import Rereads
 from mesh.pool.state.fetch import FetchedPartition, FetchParameters, FetchResult, RequestedPartition
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
 from mesh.pool.state.slots import Slots, SlotsExhausted
 from mesh.pool.state.window import Window
 from mesh.records.batch import Batch
-from mesh.records.runs import from_offset, split
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 
@@ -41,7 +41,6 @@ class Serving:
         self._slots = slots
         self._timers = parts.timers
         self._outbox = parts.outbox
-        self._parked = parked
         self._sequence = itertools.count(1)
         self.partitions: dict[UpstreamPartition, Partition] = {}
         self.delivery_events = DeliveryEvents(parts.group, parts.settings.journal, parts.outbox.put)
@@ -87,7 +86,7 @@ class Serving:
         fetch = Fetch(ticket, connection, member, requested, request, next(self._sequence), now)
         partition_fetches = fetch.partition_fetches
         for partition_fetch in partition_fetches:
-            self._replay(fetch, partition_fetch)
+            self.rereads.replay(fetch, partition_fetch)
         kept = self.distribution.reservations.claim(member, partition_fetches, now)
         blocked = self.distribution.fill(fetch, now)
         for partition in kept:
@@ -122,9 +121,8 @@ class Serving:
             self.distribute(partition, now)
 
     def abandon(self, fetch: Fetch) -> None:
-        """Answer with nothing, whatever it has collected: its pool is being closed, and may contradict itself, so that
-        nothing else is looked at."""
-        self._parked.pop(fetch.ticket, None)
+        """Answer with nothing, whatever it has collected: its pool is being closed."""
+        self.distribution.parked.forget(fetch)
         results = tuple(
             FetchedPartition(ErrorCode.NONE, each.offset) if isinstance(each, PartitionFetch) else each
             for each in fetch.requested
@@ -135,7 +133,7 @@ class Serving:
         """These topics have more partitions than its client knows. Every client asks for metadata when a Fetch is
         answered that this is not the leader of a partition: the next one is, of one partition of each."""
         member.needs_metadata |= topics
-        for fetch in self.distribution.fetches_of(member):
+        for fetch in self.distribution.parked.of(member):
             has_failed = False
             for index, each in enumerate(fetch.requested):
                 if isinstance(each, PartitionFetch) and not each.size:
@@ -231,7 +229,7 @@ class Serving:
 
     def drop(self, member: Member, cause: Cause, now: float) -> None:
         """A member is gone: its Fetches first, then what it holds."""
-        for fetch in self.distribution.fetches_of(member):
+        for fetch in self.distribution.parked.of(member):
             self._end(fetch)
             returned = self.distribution.give_back(fetch, fetch.partition_fetches)
             self.distribution.touched.update(returned)
@@ -323,7 +321,7 @@ class Serving:
         if topic in member.needs_metadata:
             member.needs_metadata.discard(topic)
             return FetchedPartition(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-        if (older := self.distribution.fetch_on(window)) is not None:
+        if (older := self.distribution.parked.on(window)) is not None:
             self._supersede(older, now)
         if asked.offset > window.end:
             error = self._move(member, source, window, asked.offset, now)
@@ -352,34 +350,14 @@ class Serving:
         window.move(start)
         return ErrorCode.NONE
 
-    def _replay(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
-        """What the client was sent and asks for again is sent again, at the same offsets."""
-        if not partition_fetch.behind:
-            return
-        for delivery in partition_fetch.window.sent_from(partition_fetch.position):
-            batch = delivery.batch
-            if batch is None:
-                if partition_fetch.replay is None:
-                    self.rereads.want(partition_fetch.partition, Owner(fetch.member, partition_fetch.window), delivery)
-                return
-            batch = from_offset(batch, delivery.first + max(partition_fetch.position - delivery.virtual, 0))
-            count = fetch.fitting(partition_fetch, batch)
-            if 0 < count < len(batch.marks):
-                batch, rest = split(batch, count)
-                fetch.replay(partition_fetch, batch, delivery.virtual + rest.first - delivery.first)
-                return
-            if not count:
-                return
-            fetch.replay(partition_fetch, batch, delivery.end)
-
     def _send_again(self, window: Window, now: float) -> None:
         """The bytes of what a member holds are there again, or it holds less than before."""
-        fetch = self.distribution.fetch_on(window)
+        fetch = self.distribution.parked.on(window)
         if fetch is not None:
             for partition_fetch in [
                 partition_fetch for partition_fetch in fetch.partition_fetches if partition_fetch.window is window
             ]:
-                self._replay(fetch, partition_fetch)
+                self.rereads.replay(fetch, partition_fetch)
                 if partition_fetch.behind and fetch.has_records:  # with the replay, or without room for it
                     self.answer(fetch, now)
 

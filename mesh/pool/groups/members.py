@@ -95,7 +95,7 @@ class Members:
     def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
         """A connection of a member is gone. Its Fetch first: a dead connection must not be chosen as a receiver."""
         distribution = self._serving.distribution
-        for fetch in distribution.fetches_of(member):
+        for fetch in distribution.parked.of(member):
             if fetch.connection == connection:
                 self._serving.cancel(fetch, now)
         member.connections.discard(connection)

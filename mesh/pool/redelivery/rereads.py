@@ -1,9 +1,8 @@
-"""Bytes of what members hold: kept for a replay within a budget, read again from upstream beyond it."""
+"""What is read again from upstream: bytes of what members hold that were not kept, and of what they gave up."""
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from dataclasses import dataclass, field
 
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
@@ -12,58 +11,19 @@ from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.redelivery.dead_letters import DeadLetters
+from mesh.pool.redelivery.replays import Replays
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Partition, Released
+from mesh.pool.state.partition import Fetch, Partition, PartitionFetch, Released
 from mesh.pool.state.window import Available, Delivery, Window
 from mesh.records.batch import Batch
-from mesh.records.runs import count_with, from_offset, rebase
+from mesh.records.runs import count_with, from_offset, rebase, split
 from mesh.records.span_lists import common, cut_out
 from mesh.records.spans import Span, UpstreamPartition
 
 CHUNK = 5_000
 """At most so many offsets are read again in one go."""
-SWEEP = 100
-"""Settled batches that may be kept behind one that is not."""
 RETRY_AFTER = 1.0
 """Seconds between a reread that failed and the next one of its partition."""
-
-
-class Replays:
-    """The bytes of sent batches, oldest first; when they outgrow the budget the oldest go."""
-
-    def __init__(self, budget: int) -> None:
-        self._budget = budget
-        self._kept: deque[tuple[Window, Delivery, int]] = deque()
-        self._sweep_at = SWEEP
-        self.size = 0
-
-    def keep(self, window: Window, delivery: Delivery) -> None:
-        assert delivery.batch is not None
-        size = len(delivery.batch.data)
-        self._kept.append((window, delivery, size))
-        self.size += size
-        if len(self._kept) > self._sweep_at:
-            self._sweep()
-        while self.size > self._budget or (self._kept and not self._kept[0][1].held):
-            self._drop()
-
-    def trim(self, excess: int) -> None:
-        """Give up so many bytes, the oldest first: all pools together keep too much."""
-        aim = max(self.size - excess, 0)
-        while self._kept and self.size > aim:
-            self._drop()
-
-    def _sweep(self) -> None:
-        """Let go of what was settled behind an old one that is held; as often as the number has doubled."""
-        self._kept = deque(entry for entry in self._kept if entry[1].held)
-        self.size = sum(size for _, _, size in self._kept)
-        self._sweep_at = 2 * len(self._kept) + SWEEP
-
-    def _drop(self) -> None:
-        window, delivery, size = self._kept.popleft()
-        self.size -= size
-        if delivery.held:
-            window.strip(delivery)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +82,26 @@ class Rereads:
         self._wanted: dict[UpstreamPartition, dict[Delivery, Owner]] = {}
         self._tokens = itertools.count(1)
         self._resting: set[UpstreamPartition] = set()
+
+    def replay(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
+        """What the client was sent and asks for again is sent again, at the same offsets."""
+        if not partition_fetch.behind:
+            return
+        for delivery in partition_fetch.window.sent_from(partition_fetch.position):
+            batch = delivery.batch
+            if batch is None:
+                if partition_fetch.replay is None:
+                    self.want(partition_fetch.partition, Owner(fetch.member, partition_fetch.window), delivery)
+                return
+            batch = from_offset(batch, delivery.first + max(partition_fetch.position - delivery.virtual, 0))
+            count = fetch.fitting(partition_fetch, batch)
+            if 0 < count < len(batch.marks):
+                batch, rest = split(batch, count)
+                fetch.replay(partition_fetch, batch, delivery.virtual + rest.first - delivery.first)
+                return
+            if not count:
+                return
+            fetch.replay(partition_fetch, batch, delivery.end)
 
     def want(self, partition: Partition, owner: Owner, delivery: Delivery) -> None:
         """A client asks for a delivery whose bytes were given up."""
