@@ -181,7 +181,7 @@ class PoolCore:
             pool = self._pools.of_member(member)
             if pool is not None:
                 with self._pools.step(pool, now):
-                    pool.members.disconnected(member, connection, now)
+                    pool.disconnected(member, connection, now)
         return self._outbox.take_all()
 
     def answer_early(self, ticket: Ticket, now: float) -> list[Effect]:

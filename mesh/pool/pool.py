@@ -6,7 +6,7 @@ the second half of all of them. Nothing here does IO or reads a clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from mesh.apis.answers import ConnectionId, Ticket
@@ -14,7 +14,6 @@ from mesh.memory import MemoryBudget
 from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.effects import LeaveUpstream
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import MemberId
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.results import TopicPartition
 from mesh.pool.common.settings import Acknowledge
@@ -43,7 +42,7 @@ from mesh.wire.errors import ErrorCode
 
 
 class Pool:
-    """See the module. `ended` is called when the pool has no member any more and leaves its upstream groups."""
+    """See the module. It is closed when it has had no member for a while, and has left its upstream groups."""
 
     def __init__(
         self,
@@ -54,7 +53,6 @@ class Pool:
         clients: MemberIndex,
         memory: MemoryBudget,
         parked: dict[Ticket, Fetch],
-        ended: Callable[[Pool], None],
         now: float,
     ) -> None:
         self.group = parts.group
@@ -63,18 +61,17 @@ class Pool:
         self._slots = slots
         self.timers = parts.timers
         self._outbox = parts.outbox
-        self._ended = ended
         self.is_closed = False
         self.serving = Serving(parts, topics, slots, parked)
         self.commits = Commits(parts)
-        self.members = members = Members(parts, acknowledge, slots, clients, self.serving, self._expire, self._emptied)
-        self.coordinator = GroupCoordinator(parts, members.admitted, members.gone)
+        self.members = members = Members(parts, acknowledge, slots, clients, self.serving)
+        self.coordinator = GroupCoordinator(parts, members)
         self.consumer_protocol = ConsumerProtocol(parts, self.coordinator, topics)
         self._memory = memory
         self._backpressure = Backpressure(parts, memory)
         self.leases = Leases(parts, topics, self.serving, self.commits)
         self.intake = Intake(parts, topics, self.serving, self.commits, self.leases, self._backpressure, members)
-        self.stalls = Stalls(parts, self.serving.partitions, self.commits.is_down, now)
+        self.stalls = Stalls(parts, self.serving.partitions, self.commits, now)
         self.locks = Locks(parts, self.serving, members, self.leases.are_wanted, now)
         self._seen = (False, False)
         """Whether nobody but holders of leases was there, and whether somebody waited for records."""
@@ -83,7 +80,7 @@ class Pool:
         self.is_expelled = False
         """Whether its group is not admitted any more: it ends as soon as it is drained."""
         self._used = now
-        self._emptied(now)  # nobody has joined yet, and perhaps nobody will
+        self._linger(now)  # nobody has joined yet, and perhaps nobody will
 
     def __repr__(self) -> str:
         return f"<Pool {self.group}: {len(self.members)} members, {len(self.members.groupless)} without group>"
@@ -110,8 +107,19 @@ class Pool:
         member.connections.add(connection)
         return member
 
-    def _expire(self, member_id: MemberId, cause: Cause, now: float) -> None:
-        self.coordinator.expire(member_id, cause, now)
+    def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
+        """A connection of a member is gone; if it was the last one, the member has `fast_expiry` seconds to be back."""
+        self.members.disconnected(member, connection, now)
+        if not member.connections:
+            self.timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
+
+    def _expire_if_away(self, member: Member, since: float, now: float) -> None:
+        if member.connections or member.away_since != since:
+            return  # it is back
+        if member in self.members.groupless:
+            self.members.forget_groupless(member, Cause.AWAY, now)
+        elif self.members.by_id.get(member.id) is member:
+            self.coordinator.expire(member.id, Cause.AWAY, now)
 
     def fire_next(self, now: float) -> bool:
         """Do one thing that is due, and what follows from it for Fetches that wait; False when nothing is."""
@@ -123,7 +131,8 @@ class Pool:
 
     # The end
 
-    def _emptied(self, now: float) -> None:
+    def _linger(self, now: float) -> None:
+        """Stay for a while: often somebody comes back."""
         self._empty_since = now
         self.timers.at(now + self._settings.linger, self._end_if_empty)
 
@@ -162,7 +171,6 @@ class Pool:
         self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.leases.close()
         self._outbox.put(LeaveUpstream(self.group, positions))
-        self._ended(self)
 
     def partitions_grew(self, topics: frozenset[TopicName], now: float) -> None:
         """Clients see new partitions when they ask for metadata the next time, which may be in minutes: those who fetch
@@ -310,6 +318,9 @@ class Pool:
         self._advance_drain(now)
         self._throttle_engines(touched, now)
         self.leases.stored()
+        if self.members.were_emptied:
+            self.members.were_emptied = False
+            self._linger(now)
         # Last: the pool may be drained by what was decided just now.
         if self.is_expelled and self.draining.drain_state is DrainState.DRAINED:
             self.end()

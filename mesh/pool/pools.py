@@ -116,7 +116,6 @@ class Pools:
                 self._clients,
                 self._memory,
                 self._parked,
-                self._ended,
                 now,
             )
             if self.is_stopping or group in self.drained:
@@ -215,7 +214,9 @@ class Pools:
                 problem = contradiction
         if problem is not None:
             self._failed(pool, problem)
-        if not pool.is_closed:
+        if pool.is_closed:
+            self._forget(pool)
+        else:
             self._deadlines.note(pool)
 
     def _failed(self, pool: Pool, problem: Exception) -> None:
@@ -242,7 +243,7 @@ class Pools:
             unused.end()
         return True
 
-    def _ended(self, pool: Pool) -> None:
+    def _forget(self, pool: Pool) -> None:
         self._deadlines.forget(pool)
         if self.by_group.get(pool.group) is pool:
             del self.by_group[pool.group]

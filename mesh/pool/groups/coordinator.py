@@ -8,7 +8,7 @@ generation, protocol (KIP-559); static members are fenced by their successors (K
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.history import Cause
@@ -16,6 +16,7 @@ from mesh.pool.common.ids import MemberId
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.common.timers import Timer
+from mesh.pool.groups.members import Members
 from mesh.pool.groups.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, SyncRequest
 from mesh.wire.errors import ErrorCode
 
@@ -24,22 +25,18 @@ PROMISE = 10.0
 
 
 class GroupCoordinator:
-    """The members of one group.
-
-    admitted: called when a member becomes one (or joins again); gone: when it is not one any more, and why.
-    """
+    """The memberships of one group. The members of its pool follow: they are admitted when they join, also once more,
+    and go when they leave, expire or are fenced."""
 
     def __init__(
         self,
         parts: PoolParts,
-        admitted: Callable[[Membership, ConnectionId, float], None],
-        gone: Callable[[Membership, Cause, float], None],
+        pool_members: Members,
     ) -> None:
         self._settings = parts.settings
         self._timers = parts.timers
         self._outbox = parts.outbox
-        self._admitted = admitted
-        self._gone = gone
+        self._pool_members = pool_members
         self._members: dict[MemberId, Membership] = {}
         self._static: dict[str, MemberId] = {}
         self._pending_members: dict[MemberId, Timer] = {}
@@ -74,7 +71,7 @@ class GroupCoordinator:
         else:
             membership = self._add(request, now)
         self._park_join(membership, ticket, now)
-        self._admitted(membership, connection, now)
+        self._pool_members.admitted(membership, connection, now)
         return membership.member_id
 
     def sync(self, ticket: Ticket, request: SyncRequest, now: float) -> None:
@@ -188,7 +185,7 @@ class GroupCoordinator:
         if membership.session is not None:
             membership.session.cancel()
         self._hear(membership, now)
-        self._admitted(membership, connection, now)
+        self._pool_members.admitted(membership, connection, now)
 
     def heard(self, membership: Membership, now: float) -> None:
         self._hear(membership, now)
@@ -317,7 +314,7 @@ class GroupCoordinator:
         if membership.session is not None:
             membership.session.cancel()
         self._answer_join(membership, JoinResult(error, membership.member_id))
-        self._gone(membership, cause, now)
+        self._pool_members.gone(membership, cause, now)
 
     def _hear(self, membership: Membership, now: float) -> None:
         membership.seen = now

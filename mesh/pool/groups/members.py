@@ -5,7 +5,7 @@ Those of the group join and leave through the coordinator; those without fetch w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from mesh.apis.answers import ConnectionId
 from mesh.pool.common.client import ClientIdentity
@@ -22,10 +22,7 @@ from mesh.pool.state.slots import Slots
 
 
 class Members:
-    """All that live, to iterate over.
-
-    expire: ends the membership of one of the group that is away. emptied: told when the last one is gone.
-    """
+    """All that live, to iterate over. were_emptied: whether the last one has gone since somebody set this to False."""
 
     def __init__(
         self,
@@ -34,8 +31,6 @@ class Members:
         slots: Slots[Member],
         clients: MemberIndex,
         serving: Serving,
-        expire: Callable[[MemberId, Cause, float], object],
-        emptied: Callable[[float], object],
     ) -> None:
         self._group = parts.group
         self._settings = parts.settings
@@ -46,8 +41,7 @@ class Members:
         self._serving = serving
         self._timers = parts.timers
         self._outbox = parts.outbox
-        self._expire = expire
-        self._emptied = emptied
+        self.were_emptied = False
         self.by_id: dict[MemberId, Member] = {}
         """Those of the group."""
         self.groupless: set[Member] = set()
@@ -102,7 +96,6 @@ class Members:
         if not member.connections:
             member.away_since = now
             self._serving.disconnected(member, now)
-            self._timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
 
     def gone(self, membership: Membership, cause: Cause, now: float) -> None:
         """From the group."""
@@ -115,19 +108,14 @@ class Members:
         self.by_id.clear()
         self.groupless.clear()
 
+    def forget_groupless(self, member: Member, cause: Cause, now: float) -> None:
+        """Without the group."""
+        self.groupless.discard(member)
+        self._drop(member, cause, now)
+
     def _forget_if_idle(self, member: Member, now: float) -> None:
         if member in self.groupless and not member.has_fetched:
-            self.groupless.discard(member)
-            self._drop(member, Cause.NEVER_FETCHED, now)
-
-    def _expire_if_away(self, member: Member, since: float, now: float) -> None:
-        if member.connections or member.away_since != since:
-            return  # it is back
-        if member in self.groupless:
-            self.groupless.discard(member)
-            self._drop(member, Cause.AWAY, now)
-        elif self.by_id.get(member.id) is member:
-            self._expire(member.id, Cause.AWAY, now)
+            self.forget_groupless(member, Cause.NEVER_FETCHED, now)
 
     def _drop(self, member: Member, cause: Cause, now: float) -> None:
         fields = {"member": member.name, "in_flight": member.in_flight, "reason": cause.value}
@@ -135,4 +123,4 @@ class Members:
         self._serving.drop(member, cause, now)
         self._clients.remove(member)
         if not self:
-            self._emptied(now)
+            self.were_emptied = True

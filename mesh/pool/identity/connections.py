@@ -193,7 +193,7 @@ class Connections:
             state.heard.discard(before)
         pool = self._pools.of_member(before) if before is not None else None
         if before is not None and pool is not None and before not in state.members:
-            pool.members.disconnected(before, state.id, now)
+            pool.disconnected(before, state.id, now)
 
     def forget_unidentified(self, fetch: UnidentifiedFetch) -> None:
         if fetch.connection in self._connections:

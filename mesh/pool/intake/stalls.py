@@ -6,11 +6,12 @@ silence. So it is told, once, by name. Nothing here mends anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from mesh.pool.common.outbox import PoolParts
+from mesh.pool.offsets.commits import Commits
 from mesh.pool.state.partition import Ownership, Partition
-from mesh.records.spans import ClusterName, UpstreamPartition
+from mesh.records.spans import UpstreamPartition
 
 STALLED = 30.0
 """Seconds. A rebalance with slow members upstream may take longer, and is worth a line, too."""
@@ -20,17 +21,17 @@ MOST_NAMES = 5
 
 
 class Stalls:
-    """partitions: of the pool. is_down: whether a cluster is known not to work, which is told elsewhere."""
+    """The partitions of one pool of which it was told that nothing comes. Clusters that are down are told elsewhere."""
 
     def __init__(
         self,
         parts: PoolParts,
         partitions: Mapping[UpstreamPartition, Partition],
-        is_down: Callable[[ClusterName], bool],
+        commits: Commits,
         now: float,
     ) -> None:
         self._partitions = partitions
-        self._is_down = is_down
+        self._commits = commits
         self._timers = parts.timers
         self._outbox = parts.outbox
         self._since: dict[UpstreamPartition, tuple[tuple[Ownership, int], float]] = {}
@@ -57,7 +58,7 @@ class Stalls:
 
     def _should_bring(self, partition: Partition) -> bool:
         """Whether some member waits for what this partition is known, or may be found, to have."""
-        if self._is_down(partition.source.cluster):
+        if self._commits.is_down(partition.source.cluster):
             return False
         match partition.ownership:
             case Ownership.ASSIGNED:
