@@ -146,12 +146,16 @@ class Distribution:
         """Share out what has come, offer it to members that hold less, and finish the Fetches that have enough."""
         while self._with_records or self._freed or self._satisfied:
             note_records, self._with_records = self._with_records, {}
+            # A part is of all that has come, since one answer of a broker has records of several partitions: with a
+            # part of each by itself a Fetch would be finished with the first few records.
             part = self._shares.part(sum(partition.backlog_offsets for partition in note_records))
             for partition in note_records:
                 self.distribute(partition, now, part=part)
+            # After the new records: members that waited with room come before those that have just made some.
             freed, self._freed = self._freed, {}
             for member in freed:
                 self.refill(member, now)
+            # Only now, when nothing more can come to them in this step.
             satisfied, self._satisfied = self._satisfied, {}
             for fetch in satisfied:
                 self.finish(fetch, now)
@@ -172,20 +176,27 @@ class Distribution:
         self.touched.add(partition)
         if not partition.is_active:
             return
+        # Who is on trial must be known before anything is given: it gets the suspected batches, the others the rest.
         for parked in partition.parked if partition.suspects else ():
             self.quarantine.asks(parked, now)
+        # Of what there is now: the parts of those that come later must not become smaller with each that is served.
         part = part or self._shares.part(partition.backlog_offsets)
         keeps = keeps and not self.is_stopped and partition.backlog_bytes < PLENTY
         while partition.backlog:
+            # The best is looked up for each batch: what a member is given changes its rank.
             fetch = self._room.best(partition) if partition.waiting else None
+            # A member between two Fetches may come before the best that waits, or there would be nothing for a slower
+            # client whenever it asks.
             if keeps and self.reservations.keep(partition, fetch, now):
                 self.wait_for_more(partition, now)
                 continue
             if fetch is None:
                 break
             self._give(fetch, partition.waiting[fetch], part, now)
+        # Those that stood aside might have nothing of what was here before; of what is here now they may.
         if partition.backlog and partition.ineligible:
             self._offer_again(list(partition.ineligible), now)
+        # Records may be left because all windows are full: then the caps of all are too small.
         self.window_limits.grow_together_soon(now)
 
     def _give(self, fetch: Fetch, partition_fetch: PartitionFetch, part: int, now: float) -> None:

@@ -62,15 +62,19 @@ class GroupCoordinator:
             self._outbox.answer(ticket, JoinResult(error, request.member_id))
             return None
         if request.member_id in self._members:
+            # It stays the member that it is, with what it holds: no other has to let go of anything, as none of them
+            # shares a generation with it. It may have spoken the consumer protocol before.
             membership = self._members[request.member_id]
             membership.request = request
             membership.subscription = None
         elif request.instance_id is None and not request.member_id and request.must_know_id:
+            # A client that gives up before it is answered would stay a member until its session ends (KIP-394).
             self._promise(ticket, request, now)
             return None
         else:
             membership = self._add(request, now)
         self._park_join(membership, ticket, now)
+        # At once, though the answer comes later: its connection is known to be its own from here on.
         self._pool_members.admitted(membership, connection, now)
         return membership.member_id
 
@@ -264,6 +268,8 @@ class GroupCoordinator:
         if membership.session is not None:
             membership.session.cancel()  # the request may have brought another session timeout
         self._hear(membership, now)
+        # A client assigns itself the partitions that it knows when it is answered. One that has just come is asking for
+        # metadata meanwhile; without a delay it would join, assign itself nothing, and join again.
         delay = 0.0 if membership.knows_its_topics(now) else self._settings.join_delay
         self._timers.at(now + delay, lambda then: self._complete_join(membership, ticket, then))
 

@@ -51,6 +51,7 @@ class Releases:
     ) -> None:
         """Spans that a member holds go back to the front of their partitions; to others first, if it lives on."""
         changed: list[Partition] = []
+        # Looked at before anything is freed: a record that was all the member held is to blame alone.
         held = member.in_flight
         avoid = member.slot if others_first and len(self._distribution.members) > 1 else None
         for source in windows:
@@ -59,6 +60,7 @@ class Releases:
             for delivery in deliveries:
                 self._distribution.free(member, len(delivery))
                 if partition.ownership is not Ownership.UNASSIGNED:
+                    # Clients work through a partition in order: what they stumbled over stands in the first.
                     is_first = delivery is deliveries[0]
                     if self._delivery_events.is_kept:
                         count = delivery.history.count + 1
@@ -76,6 +78,7 @@ class Releases:
                     self.release_spans(partition, delivery, parts, avoid, now)
             if deliveries:
                 changed.append(partition)
+        # Not before all is back: a member that lives on has its turn by all that it holds.
         for partition in changed:
             self._distribution.distribute(partition, now)
             self._rereads.pump(partition)
