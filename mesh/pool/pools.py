@@ -11,12 +11,11 @@ from typing import Final
 from mesh.apis.answers import Ticket
 from mesh.memory import MemoryBudget
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.deadlines import DeadlineQueue
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import GroupId
 from mesh.pool.common.outbox import Outbox, PoolParts
 from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.timers import DeadlineQueue, Timers
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.intake.drain import DrainState

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.settings import Policy
 from mesh.pool.distribution.backlogs import Backlogs
-from mesh.pool.distribution.fetch_queue import FEW, rank_of
+from mesh.pool.distribution.fetch_queue import FEW, Ranking, rank_of
 from mesh.pool.distribution.quarantine import Quarantine
-from mesh.pool.distribution.ranking import Ranking
 from mesh.pool.distribution.shares import Shares
 from mesh.pool.distribution.window_limits import WindowLimits
 from mesh.pool.state.member import Member
