@@ -359,8 +359,10 @@ class Pool:
 
     def _advance_drain(self, now: float) -> None:
         """Leave the upstream groups, or one of them, if what was stored last was all that was waited for."""
-        self.draining.go_on(now)
-        self.leaving.go_on()
+        if self.draining.drain_state is DrainState.DRAINING:
+            self.draining.go_on(now)
+        if self.leaving.deadlines:
+            self.leaving.go_on()
 
     def _throttle_engines(self, touched: set[Partition], now: float) -> None:
         """Let the engines bring more, or less, if anything has changed that this depends on."""

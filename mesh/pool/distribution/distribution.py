@@ -114,9 +114,10 @@ class Distribution:
     def remove(self, fetch: Fetch) -> None:
         """It is complete, or its connection is gone."""
         fetch.answered = True
-        self._room.leave(fetch)
-        self._satisfied.pop(fetch, None)
-        self.parked.remove(fetch)
+        if fetch.ticket in fetch.member.parked:  # most that find a backlog are answered without having been parked
+            self._room.leave(fetch)
+            self._satisfied.pop(fetch, None)
+            self.parked.remove(fetch)
         if fetch.has_records:
             fetch.member.asking = 0
 

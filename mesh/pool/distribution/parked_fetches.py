@@ -31,11 +31,10 @@ class ParkedFetches:
             partition_fetch.window.fetch = fetch.ticket
 
     def remove(self, fetch: Fetch) -> None:
-        """It may never have been added."""
-        self._by_ticket.pop(fetch.ticket, None)
+        del self._by_ticket[fetch.ticket]
         fetch.member.parked.discard(fetch.ticket)
         for partition_fetch in fetch.partition_fetches:
-            partition_fetch.partition.parked.pop(fetch, None)
+            del partition_fetch.partition.parked[fetch]
             if partition_fetch.window.fetch == fetch.ticket:
                 partition_fetch.window.fetch = None
 

@@ -175,7 +175,8 @@ class Serving:
     def end_step(self, now: float) -> None:
         """Share out what has come in this step and what was given up."""
         self.distribution.end_step(now)
-        self.answer_complete(now)
+        if self.distribution.complete:
+            self.answer_complete(now)
 
     def release(
         self,
