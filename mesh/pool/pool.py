@@ -308,8 +308,8 @@ class Pool:
 
     def finish(self, now: float) -> None:
         """The second half of every step: `Pools.stepped` calls it when the first half, a method here or of some part,
-        has returned, unless that closed the pool. So the first half need not see to what follows from its decisions
-        for those who wait, for what is stored, and for the engines.
+        has returned, unless that closed the pool. So the first half need not see to the consequences of its decisions
+        for waiting Fetches, for commits, and for the engines.
 
         Raises Violation.
         """
@@ -326,13 +326,13 @@ class Pool:
             self.end()
 
     def _share_and_store(self, now: float) -> set[Partition]:
-        """Give those who wait what came, or was given up, and store what is settled. Returns the partitions of which
-        anything changed in this step."""
+        """Share out the records that came or were given up, and store the offsets that are settled. Returns the
+        partitions of which anything changed in this step."""
         touched: set[Partition] = set()
         relieved: list[Partition] = []
         while True:
-            # What was full may deliver new records as soon as its acknowledgements fit again, which is known only when
-            # they have been packed: this is still the same step, or its Fetches would wait for another event.
+            # A full partition may deliver new records as soon as its acknowledgements fit again, which is known only
+            # when they have been packed. So this is still the same step: its Fetches would wait for another event.
             for partition in relieved:
                 self.serving.distribute(partition, now)
             self.serving.end_step(now)
@@ -342,7 +342,8 @@ class Pool:
                 return touched
 
     def _store(self, now: float) -> list[Partition]:
-        """Check what was touched, and store what is settled. Returns partitions that may deliver new records again."""
+        """Check the partitions that were touched, and store the settled offsets. Returns partitions that may deliver
+        new records again."""
         touched = self.serving.distribution.touched
         for partition in touched:
             partition.check()  # before anything is stored: a state that cannot be trusted must not reach upstream
@@ -351,7 +352,8 @@ class Pool:
         return self.commits.send()
 
     def _read_further(self, touched: Iterable[Partition]) -> None:
-        """Ask for the next spans that have to be read again: there may be room for them by now."""
+        """Ask for the next spans that have to be read again: there may be room for them by now. And note where records
+        are outstanding, which hurries the engines."""
         for partition in touched:
             self.intake.changed(partition)
             if partition.released:

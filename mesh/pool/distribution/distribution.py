@@ -103,7 +103,7 @@ class Distribution:
         self._admit(fetch, now)
 
     def finish(self, fetch: Fetch, now: float) -> None:
-        """It gets nothing more, and is complete; from here on its member is between two Fetches."""
+        """A Fetch gets nothing more, and is complete; from here on its member is between two Fetches."""
         if fetch.answered:
             return
         self.remove(fetch)
@@ -162,7 +162,7 @@ class Distribution:
                 self.finish(fetch, now)
 
     def catch_up(self, now: float) -> None:
-        """A timer was due: offer what it put back, and what its members may hold more."""
+        """A timer was due: offer the records that it put back, and the backlog to members that may hold more since."""
         returned, self.reservations.returned = self.reservations.returned, []
         for partition in returned:
             self.distribute(partition, now, keeps=False)
@@ -177,7 +177,7 @@ class Distribution:
         self.touched.add(partition)
         if not partition.is_active:
             return
-        # Who is on trial must be known before anything is given: it gets the suspected batches, the others the rest.
+        # The member on trial must be known before anything is given: it gets the suspected batches, others the rest.
         for parked in partition.parked if partition.suspects else ():
             self.quarantine.asks(parked, now)
         # Of what there is now: the parts of those that come later must not become smaller with each that is served.
@@ -194,7 +194,7 @@ class Distribution:
             if fetch is None:
                 break
             self._give(fetch, partition.waiting[fetch], part, now)
-        # Those that stood aside might have nothing of what was here before; of what is here now they may.
+        # Some Fetches stood aside, since they might have none of the batches that were here before.
         if partition.backlog and partition.ineligible:
             self._offer_again(list(partition.ineligible), now)
         # Records may be left because all windows are full: then the caps of all are too small.

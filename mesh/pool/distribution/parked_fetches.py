@@ -9,14 +9,17 @@ from mesh.pool.state.window import Window
 
 
 class ParkedFetches:
-    """by_ticket: the one registry of all that wait in pools. Members and windows have tickets of it: what they are to a
-    Fetch, their modules know nothing of."""
+    """All Fetches that wait in one pool.
+
+    by_ticket: the one registry of all pools. Members and windows keep tickets, since a Fetch knows them, and their
+    modules must not know of Fetches in turn.
+    """
 
     def __init__(self, by_ticket: dict[Ticket, Fetch]) -> None:
         self._by_ticket = by_ticket
 
     def of(self, member: Member) -> list[Fetch]:
-        """Those of a member, by no order."""
+        """Those of a member, in no order."""
         return [self._by_ticket[ticket] for ticket in member.parked]
 
     def on(self, window: Window) -> Fetch | None:

@@ -95,7 +95,7 @@ class WindowLimits:
         return grown
 
     def were_offered(self, now: float) -> None:
-        """Those that have grown were offered the backlog: only now is it known who is full."""
+        """Members that have grown were offered the backlog: only now it is known which of them are full."""
         tried, self._tried = self._tried, []
         if any(member.flow.is_tried(now) for member in tried):
             self.grow_together_soon(now)  # they may have more as time passes

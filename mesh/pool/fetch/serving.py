@@ -69,7 +69,7 @@ class Serving:
 
     @property
     def fetches(self) -> list[Fetch]:
-        """What is parked here, in the order in which it came."""
+        """The parked Fetches of this pool, in the order in which they came."""
         return self.distribution.fetches
 
     # A Fetch
@@ -145,10 +145,10 @@ class Serving:
             if has_failed:
                 self.answer(fetch, now)
 
-    # What is given to others in turn, and answered
+    # Records are shared out, and the Fetches that are complete then are answered
 
     def distribute(self, partition: Partition, now: float) -> None:
-        """Give its backlog to those who wait."""
+        """Give the backlog of a partition to the Fetches that wait."""
         self.distribution.distribute(partition, now)
         self.answer_complete(now)
 

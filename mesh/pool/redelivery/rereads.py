@@ -1,4 +1,4 @@
-"""What is read again from upstream: bytes of what members hold that were not kept, and of what they gave up."""
+"""Reads spans again from upstream: members hold them, or gave them up, and their bytes were not kept."""
 
 from __future__ import annotations
 
