@@ -1,6 +1,6 @@
 """A virtual cluster with target `pool`: what its clients see, and which pool each of their requests belongs to.
 
-Every public method is one step and returns the effects to be carried out, in order.
+Every public method is one step and returns all that the outbox has then: the effects to be carried out, in order.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
-from mesh.apis.answers import Answer, ConnectionId, Ticket
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.memory import MemoryBudget
 from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.effects import Effect, RefreshTopics
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import GroupId, MemberId
+from mesh.pool.common.outbox import Outbox
 from mesh.pool.common.results import (
     CommitResult,
     CommittedOffsets,
@@ -59,15 +60,15 @@ class PoolCore:
     ) -> None:
         self.name = name
         self.topics = topics
-        effects: list[Effect] = []
+        self._outbox = outbox = Outbox()
         self.slots: Slots[Member] = Slots(generator)
         self.clients = MemberIndex()
         self._parked: dict[Ticket, Fetch] = {}
-        """Every Fetch that waits: those of the pools, and those of strangers, which belong to none."""
-        self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, effects)
+        """Every Fetch that waits in a pool, of all pools."""
+        self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, outbox)
         self.connections = Connections(topics, self.slots, self.clients, self._pools, settings)
-        self.groups = GroupRequests(self._pools, self.connections, self.slots)
-        self._unidentified = UnidentifiedFetches(self.connections, self._parked, effects)
+        self.groups = GroupRequests(self._pools, self.connections, self.slots, outbox)
+        self._unidentified = UnidentifiedFetches(self.connections, outbox)
         self.tools = Tools()
 
     @property
@@ -97,14 +98,14 @@ class PoolCore:
         while self._unidentified.timers.fire_next(now):
             pass
         self._pools.tick(now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int], now: float) -> list[Effect]:
         """All topics of one upstream cluster and how many partitions each has."""
         before = self.topics.counts()
         if self.topics.update(cluster, topics):
             self._see_topics(before, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def change_topics(self, topics: VirtualTopics, now: float) -> list[Effect]:
         """Another configuration of topics, of which nothing moves (`VirtualTopics.compare`). Clusters of which
@@ -112,12 +113,12 @@ class PoolCore:
         before = self.topics.counts()
         self.topics.change(topics)
         self._see_topics(before, now)  # also where clients see no difference: a source may be there again
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def change_rules(self, rules: GroupRules, grace: float, now: float) -> list[Effect]:
         """grace: seconds that members of groups have which are not admitted any more."""
         self._pools.change_rules(rules, grace, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def leave_cluster(self, cluster: ClusterName, grace: float, now: float) -> list[Effect]:
         """Consume nothing of an upstream cluster, until `come_back_to`; members have `grace` seconds to commit what
@@ -126,7 +127,7 @@ class PoolCore:
         for pool in list(self.pools.values()):
             with self._pools.step(pool, now):
                 pool.leaving.begin(cluster, grace, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def has_left(self, cluster: ClusterName) -> bool:
         return not any(cluster in pool.leaving.deadlines for pool in self.pools.values())
@@ -136,7 +137,7 @@ class PoolCore:
         for pool in list(self.pools.values()):
             with self._pools.step(pool, now):
                 pool.leaving.come_back(cluster, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def _see_topics(self, before: Mapping[TopicName, int], now: float) -> None:
         counts = self.topics.counts()
@@ -148,7 +149,9 @@ class PoolCore:
 
     def missing_topic(self, name: TopicName) -> list[Effect]:
         """A client asked for a topic that is not known."""
-        return [RefreshTopics()] if self.topics.might_exist(name) else []
+        if self.topics.might_exist(name):
+            self._outbox.put(RefreshTopics())
+        return self._outbox.take_all()
 
     def list_offset(self, timestamp: int) -> int:
         """Earliest is 0; latest lies above every offset given, where no record ever is; no other time is known."""
@@ -178,19 +181,19 @@ class PoolCore:
             pool = self._pools.of_member(member)
             if pool is not None:
                 with self._pools.step(pool, now):
-                    pool.members.disconnected(member, connection, now)
-        return self._pools.decided()
+                    pool.disconnected(member, connection, now)
+        return self._outbox.take_all()
 
     def answer_early(self, ticket: Ticket, now: float) -> list[Effect]:
         """Another request waits behind this one on its connection: if it is a parked Fetch, answer it."""
         fetch = self._parked.get(ticket)
-        if fetch is not None and fetch.member is None:
-            self._unidentified.answer(fetch)
-        elif fetch is not None and fetch.member is not None:
+        if fetch is None:
+            self._unidentified.answer(ticket)
+        else:
             pool = self.pools[fetch.member.group]
             with self._pools.step(pool, now):
                 pool.serving.answer(fetch, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     # Offsets
 
@@ -212,25 +215,27 @@ class PoolCore:
         if error is ErrorCode.NONE and member_id and epoch >= 0:
             error = self._refuse_epoch(group, MemberId(member_id), epoch)
         if error is not ErrorCode.NONE:
-            return CommittedOffsets(error, {}), self._pools.decided()
+            return CommittedOffsets(error, {}), self._outbox.take_all()
         pool = self._pools.of_group(group, now)
         state = self.connections[connection]
         state.set_client_id(client_id)
         member, joined = pool.members.by_id.get(MemberId(member_id)), state.joined.get(group)
         if member is None and joined is not None and joined.id and self._pools.of_member(joined) is None:
             # It has expired, and learns so by its next heartbeat; until then it stands nowhere.
-            return CommittedOffsets(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}), []
+            return CommittedOffsets(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}), self._outbox.take_all()
         member = member or joined
+        if member is not None and self._pools.of_member(member) is not pool:
+            member = None
+        if member is None and not self._pools.has_room_for_groupless(pool):
+            return CommittedOffsets(ErrorCode.GROUP_MAX_SIZE_REACHED, {}), self._outbox.take_all()
         committed = CommittedOffsets(ErrorCode.COORDINATOR_NOT_AVAILABLE, {})
         with self._pools.step(pool, now):
-            if member is None or self._pools.of_member(member) is not pool:
-                if not self._pools.has_room_for_groupless(pool):
-                    return CommittedOffsets(ErrorCode.GROUP_MAX_SIZE_REACHED, {}), self._pools.decided()
+            if member is None:
                 member = pool.members.add_groupless(state.client, now)
                 state.joined[group] = member
                 member.connections.add(connection)
             committed = CommittedOffsets(ErrorCode.NONE, pool.committed_offsets(member, names))
-        return committed, self._pools.decided()
+        return committed, self._outbox.take_all()
 
     def _refuse_epoch(self, group: GroupId, member_id: MemberId, epoch: int) -> ErrorCode:
         """Of OffsetFetch, which names its member from v9 on."""
@@ -256,13 +261,14 @@ class PoolCore:
             connection, group, member_id, instance_id, generation, positions
         )
         if pool is None or member is None:
-            return [Answer(ticket, CommitResult({(topic, index): error for topic, index, _ in positions}))]
+            self._outbox.answer(ticket, CommitResult({(topic, index): error for topic, index, _ in positions}))
+            return self._outbox.take_all()
         with self._pools.step(pool, now):
             pool.coordinator.hear(member_id, now)
             meant = self.connections.correct(pool, member, [offset for _, _, offset in positions])
             self.connections.heard(connection, meant)
             pool.commit(meant, ticket, positions, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     # Fetch
 
@@ -283,12 +289,13 @@ class PoolCore:
                 self.connections.bind(state, member, guessed)
                 self.connections.rebind(before, state, now)
                 pool.fetch(member, connection, ticket, request, now)
-            return self._pools.decided()
+            return self._outbox.take_all()
         if self.rules.group_less is None and state.stranger_since is None:
             refused = FetchedPartition(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
-            return [Answer(ticket, FetchResult(tuple(refused for _ in request.partitions)))]
-        self._unidentified.park(state, ticket, request, now)
-        return self._pools.decided()
+            self._outbox.answer(ticket, FetchResult(tuple(refused for _ in request.partitions)))
+        else:
+            self._unidentified.park(state, ticket, request, now)
+        return self._outbox.take_all()
 
     # Leases
 
@@ -299,7 +306,7 @@ class PoolCore:
             pool = self._pools.of_group(group, now)
             with self._pools.step(pool, now):
                 step(pool)
-        return error, self._pools.decided()
+        return error, self._outbox.take_all()
 
     # Upstream
 
@@ -308,20 +315,20 @@ class PoolCore:
         if self.pools.get(pool.group) is pool:
             with self._pools.step(pool, now):
                 event(pool)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def drain_pool(self, group: GroupId, grace: float, now: float) -> list[Effect]:
         self._pools.drain(group, grace, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def serve_again(self, group: GroupId, now: float) -> list[Effect]:
         self._pools.serve_again(group, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def begin_stop(self, grace: float, now: float) -> list[Effect]:
         """The process stops: give nothing any more. `is_drained` tells when all is committed, or the time is over."""
         self._pools.drain_all(grace, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def drain_state(self, group: GroupId) -> tuple[DrainState, int]:
         return self._pools.drain_state(group)
@@ -337,4 +344,4 @@ class PoolCore:
             with self._pools.step(pool, now):
                 pool.answer_all(now)
                 pool.end()
-        return self._pools.decided()
+        return self._outbox.take_all()

@@ -163,9 +163,8 @@ def why_nothing(pool: Pool, member: Member, now: float) -> str | None:
         return None if now - member.heard < IDLE else "does not fetch"
     reasons = {
         _reason_of_lane(pool, member, fetch, partition_fetch)
-        for fetch in pool.serving.distribution.fetches_of(member)
+        for fetch in pool.serving.distribution.parked.of(member)
         for partition_fetch in fetch.partition_fetches
-        if partition_fetch.partition is not None
     }
     return "; ".join(sorted(reasons)) or "asks for no partition"
 
@@ -173,7 +172,6 @@ def why_nothing(pool: Pool, member: Member, now: float) -> str | None:
 def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, partition_fetch: PartitionFetch) -> str:
     obstacle = pool.serving.distribution.obstacle(member, partition_fetch)
     partition = partition_fetch.partition
-    assert partition is not None
     is_down = pool.commits.is_down(partition.source.cluster)
     match obstacle:
         case Obstacle.AT_CAP if member.flow.never_committed:

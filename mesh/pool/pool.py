@@ -1,23 +1,22 @@
 """A pool: the members that share one group on one virtual cluster, and the state they share.
 
-Every public method is one step: it decides, appends what is to be done to the effects, and ends with the invariant
-checked (`finish`). Nothing here does IO or reads a clock.
+Every public method is the first half of a step: it decides, and leaves what is to be done in the outbox. `finish` is
+the second half of all of them. Nothing here does IO or reads a clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from mesh.apis.answers import ConnectionId, Ticket
 from mesh.memory import MemoryBudget
 from mesh.pool.common.delivery_events import DeliveryEventType
-from mesh.pool.common.effects import Effect, LeaveUpstream, Report
+from mesh.pool.common.effects import LeaveUpstream
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import GroupId, MemberId
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.results import TopicPartition
-from mesh.pool.common.settings import Acknowledge, PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.settings import Acknowledge
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.groups.consumer_protocol import ConsumerHeartbeat, ConsumerProtocol
@@ -43,57 +42,45 @@ from mesh.wire.errors import ErrorCode
 
 
 class Pool:
-    """See the module. `ended` is called when the pool has no member any more and leaves its upstream groups."""
+    """See the module. It is closed when it has had no member for a while, and has left its upstream groups."""
 
     def __init__(
         self,
-        group: GroupId,
-        settings: PoolSettings,
+        parts: PoolParts,
         acknowledge: Acknowledge,
         topics: VirtualTopics,
         slots: Slots[Member],
         clients: MemberIndex,
         memory: MemoryBudget,
         parked: dict[Ticket, Fetch],
-        effects: list[Effect],
-        ended: Callable[[Pool], None],
         now: float,
     ) -> None:
-        self.group = group
-        self._settings = settings
+        self.group = parts.group
+        self._settings = parts.settings
         self._topics = topics
         self._slots = slots
-        self.timers = timers = Timers()
-        self._effects = effects
-        self._ended = ended
+        self.timers = parts.timers
+        self._outbox = parts.outbox
         self.is_closed = False
-        self.serving = Serving(group, settings, topics, slots, parked, timers, effects)
-        self.commits = Commits(group, timers, settings, effects)
-        self.members = members = Members(
-            group, settings, acknowledge, slots, clients, self.serving, timers, effects, self._expire, self._emptied
-        )
-        self.coordinator = GroupCoordinator(settings, timers, effects, members.admitted, members.gone)
-        self.consumer_protocol = ConsumerProtocol(self.coordinator, topics, settings, effects)
+        self.serving = Serving(parts, topics, slots, parked)
+        self.commits = Commits(parts)
+        self.members = members = Members(parts, acknowledge, slots, clients, self.serving)
+        self.coordinator = GroupCoordinator(parts, members)
+        self.consumer_protocol = ConsumerProtocol(parts, self.coordinator, topics)
         self._memory = memory
-        self._backpressure = Backpressure(group, settings, memory, effects)
-        self.leases = Leases(group, settings, topics, self.serving, self.commits, timers, effects)
-        self.intake = Intake(
-            group, topics, self.serving, self.commits, self.leases, self._backpressure, members, effects
-        )
-        self.stalls = Stalls(group, self.serving.partitions, self.commits.is_down, timers, effects, now)
-        self.locks = Locks(group, settings, self.serving, members, self.leases.are_wanted, timers, effects, now)
+        self._backpressure = Backpressure(parts, memory)
+        self.leases = Leases(parts, topics, self.serving, self.commits)
+        self.intake = Intake(parts, topics, self.serving, self.commits, self.leases, self._backpressure, members)
+        self.stalls = Stalls(parts, self.serving.partitions, self.commits, now)
+        self.locks = Locks(parts, self.serving, members, self.leases.are_wanted, now)
         self._seen = (False, False)
         """Whether nobody but holders of leases was there, and whether somebody waited for records."""
-        self.draining = PoolDrain(
-            group, timers, self.serving, self.commits, self.intake, self._backpressure, members, effects
-        )
-        self.leaving = ClusterDrain(
-            group, timers, self.serving, self.commits, self.intake, self._backpressure, members, effects
-        )
+        self.draining = PoolDrain(parts, self.serving, self.commits, self.intake, self._backpressure, members)
+        self.leaving = ClusterDrain(parts, self.serving, self.commits, self.intake, self._backpressure, members)
         self.is_expelled = False
         """Whether its group is not admitted any more: it ends as soon as it is drained."""
         self._used = now
-        self._emptied(now)  # nobody has joined yet, and perhaps nobody will
+        self._linger(now)  # nobody has joined yet, and perhaps nobody will
 
     def __repr__(self) -> str:
         return f"<Pool {self.group}: {len(self.members)} members, {len(self.members.groupless)} without group>"
@@ -120,12 +107,32 @@ class Pool:
         member.connections.add(connection)
         return member
 
-    def _expire(self, member_id: MemberId, cause: Cause, now: float) -> None:
-        self.coordinator.expire(member_id, cause, now)
+    def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
+        """A connection of a member is gone; if it was the last one, the member has `fast_expiry` seconds to be back."""
+        self.members.disconnected(member, connection, now)
+        if not member.connections:
+            self.timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
+
+    def _expire_if_away(self, member: Member, since: float, now: float) -> None:
+        if member.connections or member.away_since != since:
+            return  # it is back
+        if member in self.members.groupless:
+            self.members.forget_groupless(member, Cause.AWAY, now)
+        elif self.members.by_id.get(member.id) is member:
+            self.coordinator.expire(member.id, Cause.AWAY, now)
+
+    def fire_next(self, now: float) -> bool:
+        """Do one thing that is due, and what follows from it for Fetches that wait; False when nothing is."""
+        if not self.timers.fire_next(now):
+            return False
+        if not self.is_closed:
+            self.serving.catch_up(now)
+        return True
 
     # The end
 
-    def _emptied(self, now: float) -> None:
+    def _linger(self, now: float) -> None:
+        """Stay for a while: often somebody comes back."""
         self._empty_since = now
         self.timers.at(now + self._settings.linger, self._end_if_empty)
 
@@ -143,12 +150,12 @@ class Pool:
 
     def answer_all(self, now: float) -> None:
         """Answer every Fetch that waits, with what it has."""
-        for fetch in list(self.serving.fetches.values()):
+        for fetch in self.serving.fetches:
             self.serving.answer(fetch, now)
 
     def close_after_violation(self) -> None:
         """Its state cannot be trusted: let every request go, and every member come back to a new pool."""
-        for fetch in list(self.serving.fetches.values()):
+        for fetch in [*self.serving.distribution.complete, *self.serving.fetches]:
             self.serving.abandon(fetch)
         self._close({})
 
@@ -163,8 +170,7 @@ class Pool:
         self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.leases.close()
-        self._effects.append(LeaveUpstream(self.group, positions))
-        self._ended(self)
+        self._outbox.put(LeaveUpstream(self.group, positions))
 
     def partitions_grew(self, topics: frozenset[TopicName], now: float) -> None:
         """Clients see new partitions when they ask for metadata the next time, which may be in minutes: those who fetch
@@ -250,8 +256,8 @@ class Pool:
         elif now - member.unstored_since >= self._settings.lock_timeout:
             member.unstored_since = None
             if self.coordinator.ask_to_join_again(member.id):
-                fields = {"group": self.group, "member": member.name, "partitions": [str(each) for each in full]}
-                self._effects.append(Report("a member repeats a commit for which there is no room", fields, "warning"))
+                fields = {"member": member.name, "partitions": [str(each) for each in full]}
+                self._outbox.report("a member repeats a commit for which there is no room", fields, "warning")
                 self.serving.forfeit(member, full, Cause.NO_ROOM, now)
                 return full
         return []
@@ -301,31 +307,68 @@ class Pool:
     # The end of a step
 
     def finish(self, now: float) -> None:
-        """Check the invariant of what this step touched, and see to what follows from it upstream.
+        """The second half of every step: `Pools.stepped` calls it when the first half, a method here or of some part,
+        has returned, unless that closed the pool. So the first half need not see to the consequences of its decisions
+        for waiting Fetches, for commits, and for the engines.
 
         Raises Violation.
         """
-        distribution = self.serving.distribution
+        touched = self._share_and_store(now)
+        self._read_further(touched)
+        self._advance_drain(now)
+        self._throttle_engines(touched, now)
+        self.leases.stored()
+        if self.members.were_emptied:
+            self.members.were_emptied = False
+            self._linger(now)
+        # Last: the pool may be drained by what was decided just now.
+        if self.is_expelled and self.draining.drain_state is DrainState.DRAINED:
+            self.end()
+
+    def _share_and_store(self, now: float) -> set[Partition]:
+        """Share out the records that came or were given up, and store the offsets that are settled. Returns the
+        partitions of which anything changed in this step."""
         touched: set[Partition] = set()
         relieved: list[Partition] = []
         while True:
+            # A full partition may deliver new records as soon as its acknowledgements fit again, which is known only
+            # when they have been packed. So this is still the same step: its Fetches would wait for another event.
             for partition in relieved:
-                distribution.distribute(partition, now)
-            distribution.end_step(now)
-            touched |= distribution.touched
-            for partition in distribution.touched:
-                partition.check()  # before anything is stored
-                self.commits.changed(partition, now)
-            distribution.touched.clear()
-            relieved = self.commits.send()
+                self.serving.distribute(partition, now)
+            self.serving.end_step(now)
+            touched |= self.serving.distribution.touched
+            relieved = self._store(now)
             if not relieved:
-                break
+                return touched
+
+    def _store(self, now: float) -> list[Partition]:
+        """Check the partitions that were touched, and store the settled offsets. Returns partitions that may deliver
+        new records again."""
+        touched = self.serving.distribution.touched
+        for partition in touched:
+            partition.check()  # before anything is stored: a state that cannot be trusted must not reach upstream
+            self.commits.changed(partition, now)
+        touched.clear()
+        return self.commits.send()
+
+    def _read_further(self, touched: Iterable[Partition]) -> None:
+        """Ask for the next spans that have to be read again: there may be room for them by now. And note where records
+        are outstanding, which hurries the engines."""
         for partition in touched:
             self.intake.changed(partition)
             if partition.released:
                 self.serving.rereads.pump(partition)
-        self.draining.go_on(now)
-        self.leaving.go_on()
+
+    def _advance_drain(self, now: float) -> None:
+        """Leave the upstream groups, or one of them, if what was stored last was all that was waited for."""
+        if self.draining.drain_state is DrainState.DRAINING:
+            self.draining.go_on(now)
+        if self.leaving.deadlines:
+            self.leaving.go_on()
+
+    def _throttle_engines(self, touched: set[Partition], now: float) -> None:
+        """Let the engines bring more, or less, if anything has changed that this depends on."""
+        distribution = self.serving.distribution
         # Nobody but holders of leases is there, who read upstream themselves.
         idle = not distribution.members and self.leases.are_wanted(now) and not self.leases.want_records
         hungry = distribution.waiting > 0
@@ -335,6 +378,3 @@ class Pool:
             kept = self.serving.replays.size + distribution.collected_bytes + distribution.reservations.size
             self._backpressure.update(touched, distribution.backlogs.size, kept, hungry, idle)
             self.intake.update_urgency()
-        self.leases.stored()
-        if self.is_expelled and self.draining.drain_state is DrainState.DRAINED:
-            self.end()

@@ -11,11 +11,11 @@ from typing import Final
 from mesh.apis.answers import Ticket
 from mesh.memory import MemoryBudget
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.deadlines import DeadlineQueue
-from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import GroupId
+from mesh.pool.common.outbox import Outbox, PoolParts
 from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.timers import DeadlineQueue, Timers
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.intake.drain import DrainState
@@ -63,7 +63,7 @@ class Pools:
         settings: PoolSettings,
         memory: MemoryBudget,
         parked: dict[Ticket, Fetch],
-        effects: list[Effect],
+        outbox: Outbox,
     ) -> None:
         self._topics = topics
         self._slots = slots
@@ -72,7 +72,7 @@ class Pools:
         self._settings = settings
         self._memory = memory
         self._parked = parked
-        self._effects = effects
+        self._outbox = outbox
         self.by_group: dict[GroupId, Pool] = {}
         self.violations = 0
         self._looked = -math.inf
@@ -90,7 +90,7 @@ class Pools:
         """Do what is due in those pools that may have something to do."""
         while (pool := self._deadlines.take(now)) is not None:
             with self.step(pool, now):
-                while not pool.is_closed and pool.timers.fire_next(now):
+                while not pool.is_closed and pool.fire_next(now):
                     pass
 
     def refusal(self, group: GroupId, now: float) -> ErrorCode:
@@ -99,7 +99,7 @@ class Pools:
         if error is not ErrorCode.NONE:
             return error
         if not self._has_room_for(group, now):
-            self._effects.append(Report("a group was refused: too many pools", {"group": group}, "warning"))
+            self._outbox.report("a group was refused: too many pools", {"group": group}, "warning")
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         return ErrorCode.NONE
 
@@ -108,16 +108,13 @@ class Pools:
         pool = self.by_group.get(group)
         if pool is None:
             pool = self.by_group[group] = Pool(
-                group,
-                self._settings,
+                PoolParts(group, self._settings, Timers(), self._outbox.of_group(group)),
                 self.rules.mode(group),
                 self._topics,
                 self._slots,
                 self._clients,
                 self._memory,
                 self._parked,
-                self._effects,
-                self._ended,
                 now,
             )
             if self.is_stopping or group in self.drained:
@@ -216,20 +213,16 @@ class Pools:
                 problem = contradiction
         if problem is not None:
             self._failed(pool, problem)
-        if not pool.is_closed:
+        if pool.is_closed:
+            self._forget(pool)
+        else:
             self._deadlines.note(pool)
-
-    def decided(self) -> list[Effect]:
-        """What is to be done after a step; the next one begins with nothing."""
-        effects = self._effects[:]
-        self._effects.clear()
-        return effects
 
     def _failed(self, pool: Pool, problem: Exception) -> None:
         self.violations += 1
         trace = "".join(traceback.format_exception(problem))
         fields = {"group": pool.group, "reason": repr(problem), "traceback": trace}
-        self._effects.append(Report("a pool contradicts itself and is closed", fields, "error"))
+        self._outbox.report("a pool contradicts itself and is closed", fields, "error")
         if not pool.is_closed:
             pool.close_after_violation()
 
@@ -244,12 +237,12 @@ class Pools:
         unused = max(self.by_group.values(), key=lambda pool: pool.unused_for(now), default=None)
         if unused is None or unused.unused_for(now) < self._settings.gives_way:
             return False
-        self._effects.append(Report("a pool that nobody used gave way", {"group": unused.group}, "warning"))
+        self._outbox.report("a pool that nobody used gave way", {"group": unused.group}, "warning")
         with self.step(unused, now):
             unused.end()
         return True
 
-    def _ended(self, pool: Pool) -> None:
+    def _forget(self, pool: Pool) -> None:
         self._deadlines.forget(pool)
         if self.by_group.get(pool.group) is pool:
             del self.by_group[pool.group]

@@ -73,7 +73,7 @@ def check_pool(world: World, pool: Pool) -> None:
         sent = sum(window.held for window in member.windows.values())
         partition_fetches = [
             partition_fetch
-            for fetch in pool.serving.distribution.fetches_of(member)
+            for fetch in pool.serving.distribution.parked.of(member)
             for partition_fetch in fetch.partition_fetches
         ]
         collected = sum(
@@ -98,7 +98,7 @@ def _check_budgets(world: World, pool: Pool) -> None:
             assert idle or partition.source in upstream.paused, partition
     collected = [
         available.size
-        for fetch in pool.serving.fetches.values()
+        for fetch in pool.serving.fetches
         for partition_fetch in fetch.partition_fetches
         for available in partition_fetch.collected or ()
     ]
@@ -118,7 +118,6 @@ def _check_waiting(pool: Pool) -> None:
     """A parked Fetch waits on a partition while it may take a batch from it, and takes what is there."""
     for partition in pool.partitions.values():
         for fetch, partition_fetch in partition.parked.items():
-            assert fetch.member is not None
             distribution = pool.serving.distribution
             stopped = distribution.is_stopped or partition.source.cluster in distribution.withheld
             stopped = stopped or distribution.window_limits.is_full(fetch.member)

@@ -502,5 +502,6 @@ class World:
         assert len(cluster.slots) == 0
         assert len(cluster.connections) == 0
         assert not cluster._parked
+        assert not cluster._unidentified
         assert cluster.next_deadline() is None
         assert self.memory.used == 0

@@ -392,6 +392,21 @@ def test_a_violation_closes_that_pool_only_and_members_come_back_to_a_new_one() 
     world.check_empty()
 
 
+def test_fetches_that_are_complete_are_let_go_as_well_when_their_answers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Lenient()
+    consumers = [world.consumer(name) for name in ("one", "two")]
+    world.assign_all()
+    for consumer in consumers:
+        consumer.fetch(wait=30.0)
+    monkeypatch.setattr("mesh.pool.fetch.responses.Responses.of", lambda *_: 1 // 0)
+    world.produce_together({0: 10, 1: 10}, 5)
+    monkeypatch.undo()
+    assert GROUP not in world.cluster.pools
+    assert not any(consumer.is_parked for consumer in consumers)
+    assert not any(consumer.received for consumer in consumers)
+    assert not world.cluster._parked
+
+
 def test_a_violation_in_the_middle_of_a_leave_keeps_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Lenient()
     consumer = member(world)

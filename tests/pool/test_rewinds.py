@@ -456,7 +456,7 @@ def test_a_stranger_whose_connection_dies_leaves_nothing() -> None:
     stranger = world.consumer(joined=False, positions={0: (3 << 32) + 12_345})
     stranger.fetch(wait=5.0)
     stranger.disconnect()
-    assert not world.cluster._parked
+    assert not world.cluster._unidentified
     world.check_empty()
 
 

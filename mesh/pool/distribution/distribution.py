@@ -2,21 +2,20 @@
 
 A batch goes to the best of the Fetches that wait on its partition, or into the backlog; a Fetch takes what the backlogs
 of its partitions hold, or waits on them. Whatever makes a parked Fetch eligible again (a commit, a leave, a timer)
-offers it the backlog in the same step.
+offers it the backlog in the same step. Nothing is answered here: Fetches that have enough are left in `complete`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
 
 from mesh.apis.answers import Ticket
-from mesh.pool.common.effects import Effect
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.backlogs import Backlogs
 from mesh.pool.distribution.fetch_queue import FetchQueue, with_more
 from mesh.pool.distribution.obstacles import Obstacle, obstacle_of
+from mesh.pool.distribution.parked_fetches import ParkedFetches
 from mesh.pool.distribution.quarantine import Quarantine
 from mesh.pool.distribution.reservations import PLENTY, Reservations
 from mesh.pool.distribution.shares import Shares
@@ -25,28 +24,26 @@ from mesh.pool.distribution.window_limits import WindowLimits
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
 from mesh.pool.state.window import Available
-from mesh.records.spans import ClusterName
+from mesh.records.spans import ClusterName, UpstreamPartition
 
 
 class Distribution:
     """The parked Fetches of one pool, and the backlogs they take from.
 
-    fetches: all of them, by ticket. touched: partitions whose invariant may have changed in this step.
+    touched: partitions whose invariant may have changed in this step.
     """
 
     def __init__(
         self,
-        group: GroupId,
-        settings: PoolSettings,
-        timers: Timers,
-        effects: list[Effect],
+        parts: PoolParts,
         slicing: Slicing,
-        unread: Callable[[], int],
-        answer: Callable[[Fetch, float], None],
+        partitions: Mapping[UpstreamPartition, Partition],
+        parked: dict[Ticket, Fetch],
     ) -> None:
-        self.fetches: dict[Ticket, Fetch] = {}
-        self._answer = answer
-        self._room = FetchQueue(settings.policy)
+        self.parked = ParkedFetches(parked)
+        self.complete: deque[Fetch] = deque()
+        """Fetches that are to be answered with what they have, in the order in which that was decided."""
+        self._room = FetchQueue(parts.settings.policy)
         self._served = 0
         self._freed: dict[Member, None] = {}
         self._with_records: dict[Partition, None] = {}
@@ -54,22 +51,12 @@ class Distribution:
         self._satisfied: dict[Fetch, int] = {}
         """Fetches that have what they asked for, and may have more of what this step brings; how many offsets of that
         each has had."""
-        self.window_limits = WindowLimits(
-            group, timers, effects, lambda: len(self._room) > 0, lambda: self.backlogs.offsets, unread, self.refill
-        )
-        self.quarantine = Quarantine(settings.redelivery)
+        self.quarantine = Quarantine(parts.settings.redelivery)
         self.backlogs = Backlogs(self.quarantine, slicing)
         self.touched = self.backlogs.touched
+        self.window_limits = WindowLimits(parts, self._room, self.backlogs, partitions)
         self._shares = Shares(self.window_limits, self.quarantine)
-        self.reservations = Reservations(
-            settings,
-            timers,
-            self.window_limits,
-            self.quarantine,
-            self._shares,
-            self.backlogs,
-            lambda partition, now: self.distribute(partition, now, keeps=False),
-        )
+        self.reservations = Reservations(parts, self.window_limits, self.quarantine, self._shares, self.backlogs)
         self.is_stopped = False
         """Whether no record may be given at all."""
         self.withheld: set[ClusterName] = set()
@@ -87,9 +74,11 @@ class Distribution:
         """Members that have asked for records and are alive."""
         return self.window_limits.members
 
-    def fetches_of(self, member: Member) -> list[Fetch]:
-        """Those that are parked."""
-        return [self.fetches[ticket] for ticket in member.parked]
+    @property
+    def fetches(self) -> list[Fetch]:
+        """Those that are parked, in the order in which they came."""
+        fetches = (fetch for member in self.members for fetch in self.parked.of(member))
+        return sorted(fetches, key=lambda fetch: fetch.sequence)
 
     def obstacle(self, member: Member, partition_fetch: PartitionFetch) -> Obstacle | None:
         """What keeps a member from having any record of a partition that it asks for, whether there is one or not."""
@@ -105,42 +94,42 @@ class Distribution:
         blocked = False
         self.quarantine.asks(fetch, now)
         for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None and partition_fetch.partition.backlog:
+            if partition_fetch.partition.backlog:
                 blocked = self._fill_lane(fetch, partition_fetch, now) or blocked
         return blocked
 
     def park(self, fetch: Fetch, now: float) -> None:
-        for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None:
-                partition_fetch.partition.parked[fetch] = partition_fetch
-        assert fetch.member is not None
-        self.fetches[fetch.ticket] = fetch
-        fetch.member.parked.add(fetch.ticket)
+        self.parked.add(fetch)
         self._admit(fetch, now)
 
+    def finish(self, fetch: Fetch, now: float) -> None:
+        """A Fetch gets nothing more, and is complete; from here on its member is between two Fetches."""
+        if fetch.answered:
+            return
+        self.remove(fetch)
+        self.complete.append(fetch)
+        # Before the next batch is given: some of it may be for this member, which is about to ask again.
+        self.reservations.reserve(fetch.member, now)
+
     def remove(self, fetch: Fetch) -> None:
-        """It is being answered, or its connection is gone."""
-        self._room.leave(fetch)
-        self._satisfied.pop(fetch, None)
-        self.fetches.pop(fetch.ticket, None)
-        for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None:
-                partition_fetch.partition.parked.pop(fetch, None)
-        if fetch.member is not None:
-            fetch.member.parked.discard(fetch.ticket)
-            if fetch.has_records:
-                fetch.member.asking = 0
+        """It is complete, or its connection is gone."""
+        fetch.answered = True
+        if fetch.ticket in fetch.member.parked:  # most that find a backlog are answered without having been parked
+            self._room.leave(fetch)
+            self._satisfied.pop(fetch, None)
+            self.parked.remove(fetch)
+        if fetch.has_records:
+            fetch.member.asking = 0
 
     def give_back(self, fetch: Fetch, partition_fetches: Iterable[PartitionFetch]) -> list[Partition]:
         """What was collected for these lanes goes back to where it was taken from, as if it had never been taken."""
         changed: list[Partition] = []
         for partition_fetch in partition_fetches:
-            if not partition_fetch.collected or partition_fetch.partition is None:
+            if not partition_fetch.collected:
                 continue
             for available in partition_fetch.collected:
                 self.collected_bytes -= available.size
                 self.backlogs.put(partition_fetch.partition, available)
-                assert fetch.member is not None
                 self.free(fetch.member, len(available))
             fetch.size -= partition_fetch.size
             partition_fetch.collected, partition_fetch.size = None, 0
@@ -155,18 +144,31 @@ class Distribution:
         self.touched.add(partition)
 
     def end_step(self, now: float) -> None:
-        """Share out what has come, offer it to members that hold less, and answer who has enough."""
+        """Share out what has come, offer it to members that hold less, and finish the Fetches that have enough."""
         while self._with_records or self._freed or self._satisfied:
             note_records, self._with_records = self._with_records, {}
+            # A part is of all that has come, since one answer of a broker has records of several partitions: with a
+            # part of each by itself a Fetch would be finished with the first few records.
             part = self._shares.part(sum(partition.backlog_offsets for partition in note_records))
             for partition in note_records:
                 self.distribute(partition, now, part=part)
+            # After the new records: members that waited with room come before those that have just made some.
             freed, self._freed = self._freed, {}
             for member in freed:
                 self.refill(member, now)
+            # Only now, when nothing more can come to them in this step.
             satisfied, self._satisfied = self._satisfied, {}
             for fetch in satisfied:
-                self._answer(fetch, now)
+                self.finish(fetch, now)
+
+    def catch_up(self, now: float) -> None:
+        """A timer was due: offer the records that it put back, and the backlog to members that may hold more since."""
+        returned, self.reservations.returned = self.reservations.returned, []
+        for partition in returned:
+            self.distribute(partition, now, keeps=False)
+        for member in self.window_limits.take_grown():
+            self.refill(member, now)
+        self.window_limits.were_offered(now)
 
     def distribute(self, partition: Partition, now: float, keeps: bool = True, part: int | None = None) -> None:
         """Give the backlog to those who wait, as far as it goes. keeps: whether something may be kept for members that
@@ -175,20 +177,27 @@ class Distribution:
         self.touched.add(partition)
         if not partition.is_active:
             return
+        # The member on trial must be known before anything is given: it gets the suspected batches, others the rest.
         for parked in partition.parked if partition.suspects else ():
             self.quarantine.asks(parked, now)
+        # Of what there is now: the parts of those that come later must not become smaller with each that is served.
         part = part or self._shares.part(partition.backlog_offsets)
         keeps = keeps and not self.is_stopped and partition.backlog_bytes < PLENTY
         while partition.backlog:
+            # The best is looked up for each batch: what a member is given changes its rank.
             fetch = self._room.best(partition) if partition.waiting else None
+            # A member between two Fetches may come before the best that waits, or there would be nothing for a slower
+            # client whenever it asks.
             if keeps and self.reservations.keep(partition, fetch, now):
                 self.wait_for_more(partition, now)
                 continue
             if fetch is None:
                 break
             self._give(fetch, partition.waiting[fetch], part, now)
+        # Some Fetches stood aside, since they might have none of the batches that were here before.
         if partition.backlog and partition.ineligible:
             self._offer_again(list(partition.ineligible), now)
+        # Records may be left because all windows are full: then the caps of all are too small.
         self.window_limits.grow_together_soon(now)
 
     def _give(self, fetch: Fetch, partition_fetch: PartitionFetch, part: int, now: float) -> None:
@@ -198,8 +207,6 @@ class Distribution:
         more of what this step brings, though it has all that it asked for.
         """
         partition = partition_fetch.partition
-        assert partition is not None
-        assert fetch.member is not None
         available = self.quarantine.first_for(partition, fetch.member)
         if available is None:
             self._room.leave_lane(fetch, partition_fetch)
@@ -208,7 +215,7 @@ class Distribution:
         taken = self._take(fetch, partition_fetch, available, now, part)
         had = self._satisfied.get(fetch, 0) + taken
         if not taken or (fetch.is_satisfied and had + taken // 2 >= part):  # as much again would be rather too much
-            self._answer(fetch, now)
+            self.finish(fetch, now)
         elif fetch.is_satisfied:
             self._satisfied[fetch] = had
 
@@ -230,16 +237,12 @@ class Distribution:
         """It may take more than before, or is ranked otherwise."""
         self.window_limits.update_fullness(member)
         self.reservations.rank(member, now)
-        self._offer_again(self.fetches_of(member), now)
+        self._offer_again(self.parked.of(member), now)
 
     def activate(self, partition: Partition, now: float) -> None:
         """Records of this partition may be given again."""
         for fetch, partition_fetch in partition.parked.items():
-            if (
-                fetch.member is not None
-                and not self.window_limits.is_full(fetch.member)
-                and fetch not in partition.ineligible
-            ):
+            if not self.window_limits.is_full(fetch.member) and fetch not in partition.ineligible:
                 self._wait(fetch, partition_fetch, now)
         self.distribute(partition, now)
 
@@ -259,6 +262,11 @@ class Distribution:
             for other in self.members:
                 other.flow.trusted_with(other.in_flight)
                 self.refill(other, now)
+
+    def disconnected(self, member: Member, now: float) -> None:
+        """It has lost its connections: the others are given what was kept for it."""
+        for partition in self.reservations.end(member):
+            self.distribute(partition, now, keeps=False)
 
     def left(self, member: Member, now: float) -> None:
         self.window_limits.left(member)
@@ -289,13 +297,13 @@ class Distribution:
             self._room.leave(fetch)
             blocked = self.fill(fetch, now)
             if fetch.is_satisfied or (blocked and fetch.has_records):
-                self._answer(fetch, now)
+                self.finish(fetch, now)
             else:
                 self._admit(fetch, now)
 
     def _fill_lane(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> bool:
         partition, member = partition_fetch.partition, fetch.member
-        if partition is None or member is None or self.obstacle(member, partition_fetch) is not None:
+        if self.obstacle(member, partition_fetch) is not None:
             return False
         while not self.window_limits.is_full(member):
             available = self.quarantine.first_for(partition, member)
@@ -313,8 +321,6 @@ class Distribution:
         part: offsets; of a run that has more it gets no more, but for a batch that has.
         """
         partition, member = partition_fetch.partition, fetch.member
-        assert partition is not None
-        assert member is not None
         count = fetch.fitting(partition_fetch, available.batch, self._shares.room(member))
         if not count:
             return 0
@@ -333,7 +339,7 @@ class Distribution:
         if not partition.backlog:
             ineligible, partition.ineligible = partition.ineligible, {}
             for other, its_partition_fetch in ineligible.items():
-                if other.member is not None and not self.window_limits.is_full(other.member):
+                if not self.window_limits.is_full(other.member):
                     self._wait(other, its_partition_fetch, now)
 
     def _collect(
@@ -346,11 +352,10 @@ class Distribution:
         self.window_limits.update_fullness(member)
         member.flow.sent(now)
         fetch.collect(partition_fetch, available)
-        assert partition_fetch.partition is not None
         partition_fetch.partition.given = max(partition_fetch.partition.given, available.batch.last)
         self.collected_bytes += available.size
         full = self.window_limits.is_full(member)
-        for other in self.fetches_of(member):
+        for other in self.parked.of(member):
             if full:
                 self._room.leave(other)
             elif other.rank is not None:
@@ -360,12 +365,11 @@ class Distribution:
 
     def _admit(self, fetch: Fetch, now: float) -> None:
         member = fetch.member
-        assert member is not None
         if self.window_limits.is_full(member):
             self.window_limits.watch(member, now)
             return
         for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None and partition_fetch.partition.backlog:
+            if partition_fetch.partition.backlog:
                 if self._obstacle_of(partition_fetch) is None:
                     partition_fetch.partition.ineligible[fetch] = partition_fetch
             else:
@@ -374,7 +378,7 @@ class Distribution:
     def _wait(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> None:
         """Of a member that is not at its cap."""
         partition = partition_fetch.partition
-        if partition is None or fetch in partition.waiting or self._obstacle_of(partition_fetch) is not None:
+        if fetch in partition.waiting or self._obstacle_of(partition_fetch) is not None:
             return
         self._room.enter(fetch, partition_fetch, now)
         if partition.released:

@@ -6,9 +6,12 @@ A Fetch waits on partitions, by its lanes; while it waits on any it has a rank, 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from sortedcontainers import SortedDict
 
 from mesh.pool.common.settings import Policy
-from mesh.pool.distribution.ranking import Ranking
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch, Rank, Violation
 
@@ -16,6 +19,51 @@ FEW = 8
 """So many waiters are compared directly; more are looked up in the order of the whole pool."""
 HALF_LIFE = 5.0
 """Seconds after which what a member was given counts half."""
+
+
+Item = TypeVar("Item")
+
+
+class Ranking(Generic[Item]):
+    """Items in the order of their ranks, the lowest first; no two have the same one. To change it while iterating is to
+    begin again.
+
+    The order is made up only when somebody looks at it: most Fetches of a pool to which nothing comes are parked and
+    answered without anybody having asked whose turn it is.
+    """
+
+    __slots__ = ("_new", "_ordered")
+
+    def __init__(self) -> None:
+        self._ordered: SortedDict[Rank, Item] = SortedDict()
+        self._new: dict[Rank, Item] = {}
+        """What was added since somebody looked."""
+
+    def __len__(self) -> int:
+        return len(self._ordered) + len(self._new)
+
+    def add(self, rank: Rank, item: Item) -> None:
+        self._new[rank] = item
+
+    def remove(self, rank: Rank) -> None:
+        """Raises KeyError if nothing has this rank."""
+        if self._new.pop(rank, None) is None:
+            del self._ordered[rank]
+
+    def at(self, index: int) -> Item:
+        """Raises IndexError if there are not so many."""
+        self._order()
+        item: Item = self._ordered.peekitem(index)[1]
+        return item
+
+    def __iter__(self) -> Iterator[Item]:
+        self._order()
+        return iter(self._ordered.values())
+
+    def _order(self) -> None:
+        if self._new:
+            self._ordered.update(self._new)
+            self._new.clear()
 
 
 class FetchQueue:
@@ -29,7 +77,6 @@ class FetchQueue:
 
     def enter(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> None:
         """It waits on the partition of this lane."""
-        assert partition_fetch.partition is not None
         partition_fetch.partition.waiting[fetch] = partition_fetch
         fetch.waiting += 1
         if fetch.rank is None:
@@ -38,7 +85,6 @@ class FetchQueue:
     def rank(self, fetch: Fetch, now: float) -> None:
         """What its member holds, or was given, has changed."""
         member = fetch.member
-        assert member is not None
         if fetch.rank is not None:
             self._ranks.remove(fetch.rank)
         fetch.rank = rank_of(self._policy, member, fetch.sequence, now)
@@ -57,15 +103,13 @@ class FetchQueue:
     def leave(self, fetch: Fetch) -> None:
         """It waits on no partition any more, nor stands aside."""
         for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.partition is not None:
-                partition_fetch.partition.waiting.pop(fetch, None)
-                partition_fetch.partition.ineligible.pop(fetch, None)
+            partition_fetch.partition.waiting.pop(fetch, None)
+            partition_fetch.partition.ineligible.pop(fetch, None)
         fetch.waiting = 0
         self._lose_rank(fetch)
 
     def leave_lane(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
         """It does not wait on this partition any more."""
-        assert partition_fetch.partition is not None
         del partition_fetch.partition.waiting[fetch]
         fetch.waiting -= 1
         if not fetch.waiting:

@@ -28,8 +28,6 @@ def obstacle_of(partition_fetch: PartitionFetch, is_stopped: bool, withheld: Set
     partition = partition_fetch.partition
     if is_stopped:
         return Obstacle.DRAINING
-    if partition is None:
-        return Obstacle.NOT_ASSIGNED
     if withheld and partition.source.cluster in withheld:
         return Obstacle.WITHHELD
     if partition.ownership is not Ownership.ASSIGNED:

@@ -31,12 +31,9 @@ class Quarantine:
     def asks(self, fetch: Fetch, now: float) -> None:
         """A member asks, or is offered the backlog again: it may become the taster, or cease to be."""
         member, on_trial = fetch.member, self._on_trial
-        if not self._is_needed or member is None:
+        if not self._is_needed:
             return
-        could_be_tried = any(
-            partition_fetch.partition is not None and partition_fetch.partition.suspects
-            for partition_fetch in fetch.partition_fetches
-        )
+        could_be_tried = any(partition_fetch.partition.suspects for partition_fetch in fetch.partition_fetches)
         if on_trial is member and not could_be_tried and not member.in_flight:
             self._on_trial = None
         elif could_be_tried and (on_trial is None or _is_idle(on_trial, now)):

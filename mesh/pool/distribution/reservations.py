@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from mesh.pool.common.settings import Policy, PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.common.settings import Policy
 from mesh.pool.distribution.backlogs import Backlogs
-from mesh.pool.distribution.fetch_queue import FEW, rank_of
+from mesh.pool.distribution.fetch_queue import FEW, Ranking, rank_of
 from mesh.pool.distribution.quarantine import Quarantine
-from mesh.pool.distribution.ranking import Ranking
 from mesh.pool.distribution.shares import Shares
 from mesh.pool.distribution.window_limits import WindowLimits
 from mesh.pool.state.member import Member
@@ -36,26 +35,27 @@ cut off for one makes an answer of its own (docs/decisions/0056)."""
 
 
 class Reservations:
-    """distribute: gives the backlog of a partition to those who wait, and keeps nothing of it."""
+    """Batches that are kept for members between two Fetches.
+
+    returned: partitions with records that a timer has put back into their backlogs: these are for others now.
+    """
 
     def __init__(
         self,
-        settings: PoolSettings,
-        timers: Timers,
+        parts: PoolParts,
         window_limits: WindowLimits,
         quarantine: Quarantine,
         shares: Shares,
         backlogs: Backlogs,
-        distribute: Callable[[Partition, float], None],
     ) -> None:
-        self._policy = settings.policy
-        self._lock_timeout = settings.lock_timeout
-        self._timers = timers
+        self._policy = parts.settings.policy
+        self._lock_timeout = parts.settings.lock_timeout
+        self._timers = parts.timers
         self._window_limits = window_limits
         self._quarantine = quarantine
         self._shares = shares
         self._backlogs = backlogs
-        self._distribute = distribute
+        self.returned: list[Partition] = []
         self._reservations: dict[Member, Absence] = {}
         self._ranks: Ranking[Absence] = Ranking()
         self.size = 0
@@ -97,11 +97,6 @@ class Reservations:
         else:
             self.end(member)
         return list(free)
-
-    def gone(self, member: Member, now: float) -> None:
-        """It has lost its connections: the others are given what was kept for it."""
-        for partition in self.end(member):
-            self._distribute(partition, now)
 
     def end(self, member: Member) -> list[Partition]:
         """Nothing is kept for it any more; what was is in the backlogs of these."""
@@ -196,8 +191,7 @@ class Reservations:
         for partition, entries in released.items():
             for available in entries:
                 self._backlogs.put(partition, available)
-        for partition in released:
-            self._distribute(partition, now)
+        self.returned += released
 
     def _release(self, member: Member, now: float) -> dict[Partition, list[Available]]:
         """What others may be given now: what none of them has gone past, or they would have it out of order; after

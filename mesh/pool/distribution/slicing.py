@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mesh.pool.common.effects import Effect, Report
-from mesh.pool.common.ids import GroupId
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.state.ledger import keep_unsettled
 from mesh.pool.state.partition import Partition
 from mesh.records.batch import Batch, CorruptBatch
@@ -18,9 +17,8 @@ from mesh.records.spans import Span
 
 
 class Slicing:
-    def __init__(self, group: GroupId, effects: list[Effect]) -> None:
-        self._group = group
-        self._effects = effects
+    def __init__(self, parts: PoolParts) -> None:
+        self._outbox = parts.outbox
 
     def keep(self, partition: Partition, batch: Batch, spans: Sequence[Span]) -> list[Batch]:
         """What of a batch lies in these spans (ascending); of one that is damaged all, from the first of them on.
@@ -65,12 +63,11 @@ class Slicing:
 
     def _tell(self, partition: Partition, batch: Batch, problem: CorruptBatch) -> None:
         fields = {
-            "group": self._group,
             "partition": str(partition.source),
             "span": str(Span(batch.first, batch.last)),
             "reason": str(problem),
         }
-        self._effects.append(Report("a batch is damaged and is delivered whole", fields, "warning"))
+        self._outbox.report("a batch is damaged and is delivered whole", fields, "warning")
 
 
 def _within(spans: Sequence[Span], batch: Batch) -> list[Span]:

@@ -7,14 +7,15 @@ or all of them are, or there is enough for all (docs/decisions/0005, 0014, 0045 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 
-from mesh.pool.common.effects import Effect, Report
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.distribution.backlogs import Backlogs
+from mesh.pool.distribution.fetch_queue import FetchQueue
 from mesh.pool.state.flow import SHORTEST_SUPPLY
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import NO_LIMIT
+from mesh.pool.state.partition import NO_LIMIT, Partition
+from mesh.records.spans import UpstreamPartition
 
 TOGETHER = 0.025
 """Seconds with a full window, and more in the logs than others have room for, after which the cap of one that asks
@@ -24,27 +25,24 @@ TOGETHER_UNKNOWN = 0.005
 
 
 class WindowLimits:
-    """do_others_wait: whether somebody under its cap waits. waiting: how many offsets do. unread: how many stand in the
-    logs behind those, as far as is known.
-    refill: offers a member the backlog again, since it may hold more."""
+    """How much each member may hold. Timers let that grow; then the members are offered the backlog (`take_grown`)."""
 
     def __init__(
         self,
-        group: GroupId,
-        timers: Timers,
-        effects: list[Effect],
-        do_others_wait: Callable[[], bool],
-        waiting: Callable[[], int],
-        unread: Callable[[], int],
-        refill: Callable[[Member, float], None],
+        parts: PoolParts,
+        queue: FetchQueue,
+        backlogs: Backlogs,
+        partitions: Mapping[UpstreamPartition, Partition],
     ) -> None:
-        self._group = group
-        self._timers = timers
-        self._effects = effects
-        self._do_others_wait = do_others_wait
-        self._waiting = waiting
-        self._unread = unread
-        self._refill = refill
+        self._timers = parts.timers
+        self._outbox = parts.outbox
+        self._queue = queue
+        self._backlogs = backlogs
+        self._partitions = partitions
+        self._grown: dict[Member, None] = {}
+        """Those that may hold more since a timer was due."""
+        self._tried: list[Member] = []
+        """Those that were looked at when all were to grow together."""
         self.members: set[Member] = set()
         """Those that have asked for records and are alive."""
         self._full: set[Member] = set()
@@ -91,22 +89,33 @@ class WindowLimits:
         unknown = all(member.flow.never_committed for member in self.members)
         self._timers.at(now + (TOGETHER_UNKNOWN if unknown else TOGETHER), self._grow_together)
 
+    def take_grown(self) -> Iterable[Member]:
+        """The members that may hold more since a timer was due; call `were_offered` when each has had its turn."""
+        grown, self._grown = self._grown, {}
+        return grown
+
+    def were_offered(self, now: float) -> None:
+        """Members that have grown were offered the backlog: only now it is known which of them are full."""
+        tried, self._tried = self._tried, []
+        if any(member.flow.is_tried(now) for member in tried):
+            self.grow_together_soon(now)  # they may have more as time passes
+
     def _grow(self, member: Member, now: float) -> None:
         if member not in self._growing:
             return
         self._growing.discard(member)
         if not member.parked or not self.is_full(member):
             return
-        if member.flow.grow(self._do_others_wait(), now):
-            self._grown(member, now)
+        if member.flow.grow(len(self._queue) > 0, now):
+            self._has_grown(member, now)
         if member.parked and self.is_full(member):
             self.watch(member, now)
 
-    def _grown(self, member: Member, now: float) -> None:
+    def _has_grown(self, member: Member, now: float) -> None:
         if member.flow.is_overdue(now):
-            fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight}
-            self._effects.append(Report("a member at its cap has never committed", fields, "warning"))
-        self._refill(member, now)
+            fields = {"member": member.name, "in_flight": member.in_flight}
+            self._outbox.report("a member at its cap has never committed", fields, "warning")
+        self._grown[member] = None
 
     def _grow_together(self, now: float) -> None:
         self._growing_together = False
@@ -120,18 +129,21 @@ class WindowLimits:
             for member, limit in limits.items():
                 member.flow.double(min(member.in_flight + part, limit))
             for member in sorted(limits, key=lambda member: member.served):
-                self._grown(member, now)
-        if any(member.flow.is_tried(now) for member in asking):
-            self.grow_together_soon(now)  # they may have more as time passes
+                self._has_grown(member, now)
+        self._tried = asking
 
     def _left(self) -> int:
         """How many offsets of what waits, and of what stands in the logs, are left by those who are not full: what of
         their room they work off in a second."""
-        left = self._waiting() + self._unread()
+        left = self._backlogs.offsets + self._unread()
         for member in self.members - self._full:
             room, flow = member.flow.cap - member.in_flight, member.flow
             left -= min(room, round(flow.pace * SHORTEST_SUPPLY)) if flow.keeps_up else room
         return left
+
+    def _unread(self) -> int:
+        """Offsets that stand in the logs and have not come yet."""
+        return sum(max(each.end - each.ledger.received, 0) for each in self._partitions.values() if each.is_active)
 
     def _limits(self, asking: Iterable[Member], now: float) -> dict[Member, int]:
         """How large the windows of these may be, of those that may grow.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
-from mesh.pool.common.ids import GroupId
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
-from mesh.pool.redelivery.rereads import Replays
+from mesh.pool.redelivery.replays import Replays
 from mesh.pool.state.fetch import Delivered, FetchedPartition, FetchResult
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
@@ -21,13 +21,13 @@ from mesh.wire.messages import Buffer
 class Responses:
     def __init__(
         self,
-        group: GroupId,
+        parts: PoolParts,
         slots: Slots[Member],
         distribution: Distribution,
         replays: Replays,
         delivery_events: DeliveryEvents,
     ) -> None:
-        self._group = group
+        self._group = parts.group
         self._slots = slots
         self._distribution = distribution
         self._replays = replays
@@ -35,14 +35,14 @@ class Responses:
 
     def of(self, fetch: Fetch, now: float) -> FetchResult:
         """What it has collected and what it is sent again, from here on its member's; to be called once."""
-        if fetch.member is None or not fetch.has_records:
-            return FetchResult(tuple(_nothing(partition_fetch) for partition_fetch in fetch.partition_fetches))
+        if not fetch.has_records:
+            return FetchResult(tuple(_nothing(each) for each in fetch.requested))
         topics: dict[TopicName, tuple[int, int]] = {}
         redelivered = 0
         is_new = False
         fetched: list[FetchedPartition] = []
-        for partition_fetch in fetch.partition_fetches:
-            if not partition_fetch.size or partition_fetch.window is None or partition_fetch.partition is None:
+        for partition_fetch in fetch.requested:
+            if isinstance(partition_fetch, FetchedPartition) or not partition_fetch.size:
                 fetched.append(_nothing(partition_fetch))
                 continue
             records: list[Buffer] = []
@@ -52,9 +52,8 @@ class Responses:
                 records.append(batch.data)
                 count += batch.record_count
             if partition_fetch.collected:
-                self._distribution.touched.add(
-                    partition_fetch.partition
-                )  # what is kept for replays counts in the budgets
+                # What is kept for replays counts in the budgets.
+                self._distribution.touched.add(partition_fetch.partition)
             for available in partition_fetch.collected or ():
                 self._distribution.collected_bytes -= available.size
                 fetch.member.delivered += len(available)
@@ -93,8 +92,8 @@ class Responses:
         return available.batch.data, delivery.end
 
 
-def _nothing(partition_fetch: PartitionFetch) -> FetchedPartition:
-    if partition_fetch.error is not ErrorCode.NONE:
-        return FetchedPartition(partition_fetch.error, -1)
-    more = partition_fetch.behind or (partition_fetch.partition is not None and partition_fetch.partition.has_more)
+def _nothing(partition_fetch: PartitionFetch | FetchedPartition) -> FetchedPartition:
+    if isinstance(partition_fetch, FetchedPartition):
+        return partition_fetch
+    more = partition_fetch.behind or partition_fetch.partition.has_more
     return FetchedPartition(ErrorCode.NONE, partition_fetch.offset + more)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from mesh.apis.answers import Answer, ConnectionId, Ticket
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
-from mesh.pool.common.effects import Effect
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import Acknowledge, PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.common.settings import Acknowledge
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.fetch.responses import Responses
 from mesh.pool.redelivery.dead_letters import DeadLetters
 from mesh.pool.redelivery.release import Releases
-from mesh.pool.redelivery.rereads import Owner, Replays, Rereads
+from mesh.pool.redelivery.replays import Replays
+from mesh.pool.redelivery.rereads import Rereads
 from mesh.pool.state.fetch import FetchedPartition, FetchParameters, FetchResult, RequestedPartition
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
 from mesh.pool.state.slots import Slots, SlotsExhausted
 from mesh.pool.state.window import Window
-from mesh.records.runs import from_offset, split
+from mesh.records.batch import Batch
 from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 
@@ -32,51 +31,34 @@ from mesh.wire.errors import ErrorCode
 class Serving:
     """The Fetch path of one pool.
 
-    partitions: those that are assigned or were asked for. parked: the Fetches that are, in all pools.
+    partitions: those that are assigned or were asked for.
     """
 
     def __init__(
-        self,
-        group: GroupId,
-        settings: PoolSettings,
-        topics: VirtualTopics,
-        slots: Slots[Member],
-        parked: dict[Ticket, Fetch],
-        timers: Timers,
-        effects: list[Effect],
+        self, parts: PoolParts, topics: VirtualTopics, slots: Slots[Member], parked: dict[Ticket, Fetch]
     ) -> None:
-        self._settings = settings
-        self._group = group
         self._topics = topics
         self._slots = slots
-        self._timers = timers
-        self._effects = effects
-        self._parked = parked
+        self._timers = parts.timers
+        self._outbox = parts.outbox
         self._sequence = itertools.count(1)
         self.partitions: dict[UpstreamPartition, Partition] = {}
-        self.delivery_events = DeliveryEvents(group, settings.journal, effects.append)
-        self.slicing = Slicing(group, effects)
-        self.distribution = Distribution(group, settings, timers, effects, self.slicing, self._unread, self.answer)
-        self.replays = Replays(settings.replay_budget)
-        self._responses = Responses(group, slots, self.distribution, self.replays, self.delivery_events)
-        self.dead_letters = DeadLetters(
-            group, settings.redelivery, timers, self.distribution, effects, self.delivery_events
-        )
+        self.delivery_events = DeliveryEvents(parts.group, parts.settings.journal, parts.outbox.put)
+        self.slicing = Slicing(parts)
+        self.distribution = Distribution(parts, self.slicing, self.partitions, parked)
+        self.replays = Replays(parts.settings.replay_budget)
+        self._responses = Responses(parts, slots, self.distribution, self.replays, self.delivery_events)
+        self.dead_letters = DeadLetters(parts, self.distribution, self.delivery_events)
         self.rereads = Rereads(
-            group,
-            settings,
-            timers,
+            parts,
             self.distribution,
             self.slicing,
             self.replays,
-            effects,
             self.delivery_events,
-            self._read_again,
-            self.dead_letters.put_back,
+            self.dead_letters,
         )
         self.releases = Releases(
-            settings,
-            timers,
+            parts,
             self.partitions,
             self.distribution,
             self.slicing,
@@ -86,8 +68,8 @@ class Serving:
         )
 
     @property
-    def fetches(self) -> Mapping[Ticket, Fetch]:
-        """What is parked here."""
+    def fetches(self) -> list[Fetch]:
+        """The parked Fetches of this pool, in the order in which they came."""
         return self.distribution.fetches
 
     # A Fetch
@@ -99,33 +81,36 @@ class Serving:
         if not member.has_fetched:
             member.has_fetched = True
             self.distribution.joined(member, now)
-        partition_fetches = self._partition_fetches(member, request, now)
-        fetch = Fetch(ticket, connection, member, partition_fetches, request, next(self._sequence), now)
+            self.answer_complete(now)
+        requested = self._requested(member, request, now)
+        fetch = Fetch(ticket, connection, member, requested, request, next(self._sequence), now)
+        partition_fetches = fetch.partition_fetches
         for partition_fetch in partition_fetches:
-            self._replay(fetch, partition_fetch)
+            self.rereads.replay(fetch, partition_fetch)
         kept = self.distribution.reservations.claim(member, partition_fetches, now)
         blocked = self.distribution.fill(fetch, now)
         for partition in kept:
-            self.distribution.distribute(partition, now)  # what it may not have, or has no room for
-        failed = any(partition_fetch.error is not ErrorCode.NONE for partition_fetch in partition_fetches)
-        if failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
+            self.distribute(partition, now)  # what it may not have, or has no room for
+        if fetch.has_failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
             self.answer(fetch, now)
             return
-        self._parked[ticket] = fetch
-        for partition_fetch in partition_fetches:
-            if partition_fetch.window is not None:
-                partition_fetch.window.fetch = ticket
         self.distribution.park(fetch, now)
         fetch.timer = self._timers.at(fetch.deadline, lambda then: self.answer(fetch, then))
 
     def answer(self, fetch: Fetch, now: float) -> None:
         """Answer with what it has collected. From here on that belongs to its member."""
-        if fetch.answered:
-            return
-        self._end(fetch)
-        self._effects.append(Answer(fetch.ticket, self._responses.of(fetch, now)))
-        if fetch.member is not None:
-            self.distribution.reservations.reserve(fetch.member, now)
+        self.distribution.finish(fetch, now)
+        self.answer_complete(now)
+
+    def answer_complete(self, now: float) -> None:
+        """Answer the Fetches that the distribution has finished, in its order; before anything else is decided about
+        their members, since what they collected is in no window until then."""
+        complete = self.distribution.complete
+        while complete:
+            fetch = complete[0]
+            self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
+            self._cancel_timer(fetch)
+            complete.popleft()
 
     def cancel(self, fetch: Fetch, now: float) -> None:
         """Its connection is gone: nobody will see an answer, so what it has collected was never given."""
@@ -133,31 +118,95 @@ class Serving:
             return
         self._end(fetch)
         for partition in self.distribution.give_back(fetch, fetch.partition_fetches):
-            self.distribution.distribute(partition, now)
+            self.distribute(partition, now)
 
     def abandon(self, fetch: Fetch) -> None:
         """Answer with nothing, whatever it has collected: its pool is being closed."""
-        fetch.answered = True
-        self._parked.pop(fetch.ticket, None)
+        self.distribution.parked.forget(fetch)
         results = tuple(
-            FetchedPartition(ErrorCode.NONE, partition_fetch.offset) for partition_fetch in fetch.partition_fetches
+            FetchedPartition(ErrorCode.NONE, each.offset) if isinstance(each, PartitionFetch) else each
+            for each in fetch.requested
         )
-        self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+        self._outbox.answer(fetch.ticket, FetchResult(results))
 
     def require_metadata(self, member: Member, topics: set[TopicName], now: float) -> None:
         """These topics have more partitions than its client knows. Every client asks for metadata when a Fetch is
         answered that this is not the leader of a partition: the next one is, of one partition of each."""
         member.needs_metadata |= topics
-        for ticket in list(member.parked):
-            fetch = self.fetches[ticket]
-            for partition_fetch in fetch.partition_fetches:
-                if partition_fetch.partition is not None and not partition_fetch.size:
-                    number = self._topics.number(partition_fetch.partition.source)
+        for fetch in self.distribution.parked.of(member):
+            has_failed = False
+            for index, each in enumerate(fetch.requested):
+                if isinstance(each, PartitionFetch) and not each.size:
+                    number = self._topics.number(each.partition.source)
                     if number is not None and number[0] in member.needs_metadata:
                         member.needs_metadata.discard(number[0])
-                        partition_fetch.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if any(partition_fetch.error is not ErrorCode.NONE for partition_fetch in fetch.partition_fetches):
+                        fetch.requested[index] = FetchedPartition(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+                        has_failed = True
+            if has_failed:
                 self.answer(fetch, now)
+
+    # Records are shared out, and the Fetches that are complete then are answered
+
+    def distribute(self, partition: Partition, now: float) -> None:
+        """Give the backlog of a partition to the Fetches that wait."""
+        self.distribution.distribute(partition, now)
+        self.answer_complete(now)
+
+    def activate(self, partition: Partition, now: float) -> None:
+        """Records of this partition may be given again."""
+        self.distribution.activate(partition, now)
+        self.answer_complete(now)
+
+    def beside_leases(self, are_there: bool, now: float) -> None:
+        """Whether batch engines take part from now on."""
+        self.distribution.beside_leases(are_there, now)
+        self.answer_complete(now)
+
+    def disconnected(self, member: Member, now: float) -> None:
+        """A member has lost its last connection."""
+        self.distribution.disconnected(member, now)
+        self.answer_complete(now)
+
+    def catch_up(self, now: float) -> None:
+        """A timer was due, whatever it was for."""
+        self.distribution.catch_up(now)
+        self.answer_complete(now)
+
+    def end_step(self, now: float) -> None:
+        """Share out what has come in this step and what was given up."""
+        self.distribution.end_step(now)
+        if self.distribution.complete:
+            self.answer_complete(now)
+
+    def release(
+        self,
+        member: Member,
+        sources: Iterable[UpstreamPartition],
+        cause: Cause,
+        now: float,
+        others_first: bool = False,
+    ) -> None:
+        """A member gives up what it holds of these; see `Releases.release`."""
+        self.releases.release(member, sources, cause, now, others_first)
+        self.answer_complete(now)
+
+    def reread(
+        self,
+        partition: Partition,
+        token: int,
+        batches: tuple[Batch, ...],
+        complete: bool,
+        error: str,
+        log_start: int,
+        now: float,
+    ) -> None:
+        """Part of what was asked for by this token came; see `mesh.upstream.engine.Reread`."""
+        again = self.rereads.arrived(partition, token, batches, complete, error, log_start, now)
+        if again is not None:
+            self._send_again(again.window, now)
+            self.rereads.keep(again)
+        self.rereads.pump(partition)
+        self.answer_complete(now)
 
     # What members give up
 
@@ -181,18 +230,20 @@ class Serving:
 
     def drop(self, member: Member, cause: Cause, now: float) -> None:
         """A member is gone: its Fetches first, then what it holds."""
-        for fetch in self.distribution.fetches_of(member):
+        for fetch in self.distribution.parked.of(member):
             self._end(fetch)
             returned = self.distribution.give_back(fetch, fetch.partition_fetches)
             self.distribution.touched.update(returned)
-            self._effects.append(Answer(fetch.ticket, self._responses.of(fetch, now)))
+            self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
         self.distribution.left(member, now)
-        self.releases.release(member, list(member.windows), cause, now)
+        self.answer_complete(now)
+        self.release(member, list(member.windows), cause, now)
         if len(self.distribution.members) == 1:
             self.releases.forgive(next(iter(self.distribution.members)), now)
+            self.answer_complete(now)
         for partition in self.partitions.values():
             if partition.backlog:
-                self.distribution.distribute(partition, now)
+                self.distribute(partition, now)
         member.windows.clear()
         for slot in member.slots:
             self._slots.give_back(slot)
@@ -202,7 +253,7 @@ class Serving:
         about what it is given from here on."""
         for source in sources:
             member.windows[source].forfeit()
-        self.releases.release(member, sources, cause, now)
+        self.release(member, sources, cause, now)
 
     def void(self, partition: Partition, members: Iterable[Member]) -> None:
         """Everything known of a partition is void: it went to another process, or its offsets begin anew."""
@@ -210,8 +261,7 @@ class Serving:
         for fetch, partition_fetch in partition.parked.items():
             for available in partition_fetch.collected or ():
                 self.distribution.collected_bytes -= available.size
-                if fetch.member is not None:
-                    self.distribution.free(fetch.member, len(available))
+                self.distribution.free(fetch.member, len(available))
             fetch.size -= partition_fetch.size
             partition_fetch.collected, partition_fetch.size = None, 0
         unstored = partition.ledger.needs_storing
@@ -247,54 +297,48 @@ class Serving:
         window = member.windows.get(source)
         return self._slots.start(member.slot) if window is None else window.committed
 
-    def _unread(self) -> int:
-        """Offsets that stand in the logs and have not come yet."""
-        return sum(max(each.end - each.ledger.received, 0) for each in self.partitions.values() if each.is_active)
-
-    def _partition_fetches(self, member: Member, request: FetchParameters, now: float) -> list[PartitionFetch]:
+    def _requested(
+        self, member: Member, request: FetchParameters, now: float
+    ) -> list[PartitionFetch | FetchedPartition]:
         seen: set[tuple[TopicName, int]] = set()
-        partition_fetches: list[PartitionFetch] = []
+        requested: list[PartitionFetch | FetchedPartition] = []
         for asked in request.partitions:
             if asked.topic is None:
-                partition_fetches.append(PartitionFetch(asked.offset, asked.maximum, error=ErrorCode.UNKNOWN_TOPIC_ID))
+                requested.append(FetchedPartition(ErrorCode.UNKNOWN_TOPIC_ID, -1))
             elif (asked.topic, asked.partition) in seen:
-                partition_fetches.append(PartitionFetch(asked.offset, asked.maximum, error=ErrorCode.INVALID_REQUEST))
+                requested.append(FetchedPartition(ErrorCode.INVALID_REQUEST, -1))
             else:
                 seen.add((asked.topic, asked.partition))
-                partition_fetches.append(self._partition_fetch(member, asked.topic, asked, now))
-        return partition_fetches
+                requested.append(self._partition_fetch(member, asked.topic, asked, now))
+        return requested
 
     def _partition_fetch(
         self, member: Member, topic: TopicName, asked: RequestedPartition, now: float
-    ) -> PartitionFetch:
-        partition_fetch = PartitionFetch(asked.offset, asked.maximum)
+    ) -> PartitionFetch | FetchedPartition:
         source = self._topics.partition(topic, asked.partition)
         if source is None:
-            partition_fetch.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return partition_fetch
+            return FetchedPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
         window = self.window(member, source)
         if topic in member.needs_metadata:
             member.needs_metadata.discard(topic)
-            partition_fetch.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return partition_fetch
-        if window.fetch is not None:
-            self._supersede(self.fetches[window.fetch], now)
+            return FetchedPartition(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        if (older := self.distribution.parked.on(window)) is not None:
+            self._supersede(older, now)
         if asked.offset > window.end:
-            partition_fetch.error = self._move(member, source, window, asked.offset, now)
-            if partition_fetch.error is not ErrorCode.NONE:
-                return partition_fetch
+            error = self._move(member, source, window, asked.offset, now)
+            if error is not ErrorCode.NONE:
+                return FetchedPartition(error, -1)
         elif member.acknowledge is Acknowledge.RECEIPT and window.committed < asked.offset <= window.end:
             count = self.settle(member, source, asked.offset, now)
             member.flow.committed(count, member.in_flight, now)
-        partition_fetch.partition, partition_fetch.window = self.partition(source), window
-        return partition_fetch
+        return PartitionFetch(self.partitions[source], window, asked.offset, asked.maximum)
 
     def _supersede(self, older: Fetch, now: float) -> None:
         """A partition of a member is served on one connection at a time, the newest."""
         changed = self.distribution.give_back(older, older.partition_fetches)
         self.answer(older, now)
         for partition in changed:
-            self.distribution.distribute(partition, now)
+            self.distribute(partition, now)
 
     def _move(self, member: Member, source: UpstreamPartition, window: Window, offset: int, now: float) -> ErrorCode:
         """The client stands above everything it was sent (it seeked, or starts at the latest): it goes on in a slot
@@ -303,48 +347,26 @@ class Serving:
             start = self._slots.start(member.slot_above(self._slots, offset))
         except SlotsExhausted:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        self.releases.release(member, [source], Cause.SOUGHT, now, others_first=True)
+        self.release(member, [source], Cause.SOUGHT, now, others_first=True)
         window.move(start)
         return ErrorCode.NONE
 
-    def _replay(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
-        """What the client was sent and asks for again is sent again, at the same offsets."""
-        if partition_fetch.partition is None or partition_fetch.window is None or not partition_fetch.behind:
-            return
-        for delivery in partition_fetch.window.sent_from(partition_fetch.position):
-            batch = delivery.batch
-            if batch is None:
-                if partition_fetch.replay is None:
-                    assert fetch.member is not None
-                    self.rereads.want(partition_fetch.partition, Owner(fetch.member, partition_fetch.window), delivery)
-                return
-            batch = from_offset(batch, delivery.first + max(partition_fetch.position - delivery.virtual, 0))
-            count = fetch.fitting(partition_fetch, batch)
-            if 0 < count < len(batch.marks):
-                batch, rest = split(batch, count)
-                fetch.replay(partition_fetch, batch, delivery.virtual + rest.first - delivery.first)
-                return
-            if not count:
-                return
-            fetch.replay(partition_fetch, batch, delivery.end)
-
-    def _read_again(self, window: Window, now: float) -> None:
+    def _send_again(self, window: Window, now: float) -> None:
         """The bytes of what a member holds are there again, or it holds less than before."""
-        fetch = self.fetches[window.fetch] if window.fetch is not None else None
+        fetch = self.distribution.parked.on(window)
         if fetch is not None:
             for partition_fetch in [
                 partition_fetch for partition_fetch in fetch.partition_fetches if partition_fetch.window is window
             ]:
-                self._replay(fetch, partition_fetch)
+                self.rereads.replay(fetch, partition_fetch)
                 if partition_fetch.behind and fetch.has_records:  # with the replay, or without room for it
                     self.answer(fetch, now)
 
     def _end(self, fetch: Fetch) -> None:
-        fetch.answered = True
         self.distribution.remove(fetch)
-        self._parked.pop(fetch.ticket, None)
+        self._cancel_timer(fetch)
+
+    @staticmethod
+    def _cancel_timer(fetch: Fetch) -> None:
         if fetch.timer is not None:
             fetch.timer.cancel()
-        for partition_fetch in fetch.partition_fetches:
-            if partition_fetch.window is not None and partition_fetch.window.fetch == fetch.ticket:
-                partition_fetch.window.fetch = None

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mesh.apis.answers import Answer, ConnectionId, Ticket
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.effects import Effect, RefreshTopics
+from mesh.pool.common.effects import RefreshTopics
 from mesh.pool.common.ids import MemberId
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.results import ConsumerHeartbeatResult
-from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.groups.coordinator import GroupCoordinator
 from mesh.pool.groups.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, Subscription
@@ -93,13 +93,11 @@ class ConsumerHeartbeat:
 class ConsumerProtocol:
     """Beside the classic protocol: both kinds of members are in the one `GroupCoordinator`."""
 
-    def __init__(
-        self, coordinator: GroupCoordinator, topics: VirtualTopics, settings: PoolSettings, effects: list[Effect]
-    ) -> None:
+    def __init__(self, parts: PoolParts, coordinator: GroupCoordinator, topics: VirtualTopics) -> None:
         self._coordinator = coordinator
         self._topics = topics
-        self._settings = settings
-        self._effects = effects
+        self._settings = parts.settings
+        self._outbox = parts.outbox
         self._matching = MatchingTopics(topics)
 
     def heartbeat(
@@ -206,7 +204,7 @@ class ConsumerProtocol:
         """Topics that are not known here may be new upstream."""
         missing = [name for name in subscription.topics if name not in self._topics]
         if subscription.pattern or any(self._topics.might_exist(name) for name in missing):
-            self._effects.append(RefreshTopics())
+            self._outbox.put(RefreshTopics())
 
     def _assign(self, membership: Membership, sees: Callable[[TopicName], bool]) -> bool:
         """Everything it subscribes to, as it is now; whether that is another assignment than before."""
@@ -236,4 +234,4 @@ class ConsumerProtocol:
         self._answer(ticket, ConsumerHeartbeatResult(ErrorCode.NONE, None, request.member_id, request.epoch))
 
     def _answer(self, ticket: Ticket, result: ConsumerHeartbeatResult) -> None:
-        self._effects.append(Answer(ticket, result))
+        self._outbox.answer(ticket, result)

@@ -8,15 +8,15 @@ generation, protocol (KIP-559); static members are fenced by their successors (K
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from mesh.apis.answers import Answer, ConnectionId, Ticket
-from mesh.pool.common.effects import Effect
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.history import Cause
 from mesh.pool.common.ids import MemberId
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timer, Timers
+from mesh.pool.common.timers import Timer
+from mesh.pool.groups.members import Members
 from mesh.pool.groups.membership import CONSUMER_PROTOCOL, LARGEST_METADATA, JoinRequest, Membership, SyncRequest
 from mesh.wire.errors import ErrorCode
 
@@ -25,24 +25,18 @@ PROMISE = 10.0
 
 
 class GroupCoordinator:
-    """The members of one group.
-
-    admitted: called when a member becomes one (or joins again); gone: when it is not one any more, and why.
-    """
+    """The memberships of one group. The members of its pool follow: they are admitted when they join, also once more,
+    and go when they leave, expire or are fenced."""
 
     def __init__(
         self,
-        settings: PoolSettings,
-        timers: Timers,
-        effects: list[Effect],
-        admitted: Callable[[Membership, ConnectionId, float], None],
-        gone: Callable[[Membership, Cause, float], None],
+        parts: PoolParts,
+        pool_members: Members,
     ) -> None:
-        self._settings = settings
-        self._timers = timers
-        self._effects = effects
-        self._admitted = admitted
-        self._gone = gone
+        self._settings = parts.settings
+        self._timers = parts.timers
+        self._outbox = parts.outbox
+        self._pool_members = pool_members
         self._members: dict[MemberId, Membership] = {}
         self._static: dict[str, MemberId] = {}
         self._pending_members: dict[MemberId, Timer] = {}
@@ -65,19 +59,23 @@ class GroupCoordinator:
         a member that knows its topics."""
         error = self._refuse_join(request)
         if error is not ErrorCode.NONE:
-            self._effects.append(Answer(ticket, JoinResult(error, request.member_id)))
+            self._outbox.answer(ticket, JoinResult(error, request.member_id))
             return None
         if request.member_id in self._members:
+            # It stays the member that it is, with what it holds: no other has to let go of anything, as none of them
+            # shares a generation with it. It may have spoken the consumer protocol before.
             membership = self._members[request.member_id]
             membership.request = request
             membership.subscription = None
         elif request.instance_id is None and not request.member_id and request.must_know_id:
+            # A client that gives up before it is answered would stay a member until its session ends (KIP-394).
             self._promise(ticket, request, now)
             return None
         else:
             membership = self._add(request, now)
         self._park_join(membership, ticket, now)
-        self._admitted(membership, connection, now)
+        # At once, though the answer comes later: its connection is known to be its own from here on.
+        self._pool_members.admitted(membership, connection, now)
         return membership.member_id
 
     def sync(self, ticket: Ticket, request: SyncRequest, now: float) -> None:
@@ -95,7 +93,7 @@ class GroupCoordinator:
             elif len(request.assignment or b"") > LARGEST_METADATA:
                 error = ErrorCode.INVALID_REQUEST
         if error is not ErrorCode.NONE or membership is None:
-            self._effects.append(Answer(ticket, SyncResult(error)))
+            self._outbox.answer(ticket, SyncResult(error))
             return
         self._hear(membership, now)
         if request.assignment is not None:
@@ -103,7 +101,7 @@ class GroupCoordinator:
         result = SyncResult(
             ErrorCode.NONE, membership.request.protocol_type, membership.protocol_name, membership.assignment
         )
-        self._effects.append(Answer(ticket, result))
+        self._outbox.answer(ticket, result)
 
     def heartbeat(
         self, ticket: Ticket, member_id: MemberId, instance_id: str | None, generation: int, now: float
@@ -116,7 +114,7 @@ class GroupCoordinator:
             self._hear(membership, now)
             if membership.joining is not None or membership.is_fenced or membership.must_join_again(now):
                 error = ErrorCode.REBALANCE_IN_PROGRESS
-        self._effects.append(Answer(ticket, HeartbeatResult(error)))
+        self._outbox.answer(ticket, HeartbeatResult(error))
         return is_member
 
     def require_metadata(self, member_id: MemberId, now: float) -> None:
@@ -145,7 +143,7 @@ class GroupCoordinator:
     def leave(self, ticket: Ticket, members: tuple[tuple[str, str | None], ...], now: float) -> None:
         """(member id, instance id) of each; an empty member id with an instance id removes a static member."""
         results = tuple((member, instance, self._leave(member, instance, now)) for member, instance in members)
-        self._effects.append(Answer(ticket, LeaveResult(results)))
+        self._outbox.answer(ticket, LeaveResult(results))
 
     def validate(self, member_id: MemberId, instance_id: str | None, generation: int) -> ErrorCode:
         """Kafka's checks of a request that names a member and its generation."""
@@ -191,7 +189,7 @@ class GroupCoordinator:
         if membership.session is not None:
             membership.session.cancel()
         self._hear(membership, now)
-        self._admitted(membership, connection, now)
+        self._pool_members.admitted(membership, connection, now)
 
     def heard(self, membership: Membership, now: float) -> None:
         self._hear(membership, now)
@@ -237,11 +235,11 @@ class GroupCoordinator:
 
     def _promise(self, ticket: Ticket, request: JoinRequest, now: float) -> None:
         if len(self._pending_members) >= self._settings.max_members:
-            self._effects.append(Answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, MemberId(""))))
+            self._outbox.answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, MemberId("")))
             return
         member_id = _new_member_id(request)
         self._pending_members[member_id] = self._timers.at(now + PROMISE, lambda _: self._break_promise(member_id))
-        self._effects.append(Answer(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
+        self._outbox.answer(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
     def _break_promise(self, member_id: MemberId) -> None:
         self._pending_members.pop(member_id, None)
@@ -270,6 +268,8 @@ class GroupCoordinator:
         if membership.session is not None:
             membership.session.cancel()  # the request may have brought another session timeout
         self._hear(membership, now)
+        # A client assigns itself the partitions that it knows when it is answered. One that has just come is asking for
+        # metadata meanwhile; without a delay it would join, assign itself nothing, and join again.
         delay = 0.0 if membership.knows_its_topics(now) else self._settings.join_delay
         self._timers.at(now + delay, lambda then: self._complete_join(membership, ticket, then))
 
@@ -292,7 +292,7 @@ class GroupCoordinator:
     def _answer_join(self, membership: Membership, result: JoinResult) -> None:
         ticket, membership.joining = membership.joining, None
         if ticket is not None:
-            self._effects.append(Answer(ticket, result))
+            self._outbox.answer(ticket, result)
 
     def _leave(self, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
         if instance_id is not None:
@@ -320,7 +320,7 @@ class GroupCoordinator:
         if membership.session is not None:
             membership.session.cancel()
         self._answer_join(membership, JoinResult(error, membership.member_id))
-        self._gone(membership, cause, now)
+        self._pool_members.gone(membership, cause, now)
 
     def _hear(self, membership: Membership, now: float) -> None:
         membership.seen = now

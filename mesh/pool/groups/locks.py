@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.state.member import Member
 
@@ -28,26 +25,22 @@ class Locks:
 
     def __init__(
         self,
-        group: GroupId,
-        settings: PoolSettings,
+        parts: PoolParts,
         serving: Serving,
         members: Iterable[Member],
         are_leased: Callable[[float], bool],
-        timers: Timers,
-        effects: list[Effect],
         now: float,
     ) -> None:
-        self._group = group
-        self._settings = settings
+        self._settings = parts.settings
         self._serving = serving
         self._members = members
         self._are_leased = are_leased
-        self._timers = timers
-        self._effects = effects
+        self._timers = parts.timers
+        self._outbox = parts.outbox
         self._others_since: float | None = None
         """Since when there has been somebody else for what a member holds."""
-        self._interval = max(min(settings.lock_timeout, settings.hold_timeout) / LOOKS, SHORTEST)
-        timers.at(now + self._interval, self._look)
+        self._interval = max(min(parts.settings.lock_timeout, parts.settings.hold_timeout) / LOOKS, SHORTEST)
+        parts.timers.at(now + self._interval, self._look)
 
     def _look(self, now: float) -> None:
         asking = self._serving.distribution.members
@@ -71,6 +64,6 @@ class Locks:
                 self._take(member, Cause.HELD, "a member that commits nothing lost what it held", now)
 
     def _take(self, member: Member, cause: Cause, event: str, now: float) -> None:
-        fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight}
-        self._effects.append(Report(event, fields, "warning"))
-        self._serving.releases.release(member, list(member.windows), cause, now, others_first=True)
+        fields = {"member": member.name, "in_flight": member.in_flight}
+        self._outbox.report(event, fields, "warning")
+        self._serving.release(member, list(member.windows), cause, now, others_first=True)

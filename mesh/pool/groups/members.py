@@ -5,15 +5,14 @@ Those of the group join and leave through the coordinator; those without fetch w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from mesh.apis.answers import ConnectionId
 from mesh.pool.common.client import ClientIdentity
-from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import GroupId, MemberId
-from mesh.pool.common.settings import Acknowledge, PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.ids import MemberId
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.common.settings import Acknowledge
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.groups.membership import Membership
@@ -23,35 +22,26 @@ from mesh.pool.state.slots import Slots
 
 
 class Members:
-    """All that live, to iterate over.
-
-    expire: ends the membership of one of the group that is away. emptied: told when the last one is gone.
-    """
+    """All that live, to iterate over. were_emptied: whether the last one has gone since somebody set this to False."""
 
     def __init__(
         self,
-        group: GroupId,
-        settings: PoolSettings,
+        parts: PoolParts,
         acknowledge: Acknowledge,
         slots: Slots[Member],
         clients: MemberIndex,
         serving: Serving,
-        timers: Timers,
-        effects: list[Effect],
-        expire: Callable[[MemberId, Cause, float], object],
-        emptied: Callable[[float], object],
     ) -> None:
-        self._group = group
-        self._settings = settings
+        self._group = parts.group
+        self._settings = parts.settings
         self.acknowledge = acknowledge
         """Of those that come from now on."""
         self._slots = slots
         self._clients = clients
         self._serving = serving
-        self._timers = timers
-        self._effects = effects
-        self._expire = expire
-        self._emptied = emptied
+        self._timers = parts.timers
+        self._outbox = parts.outbox
+        self.were_emptied = False
         self.by_id: dict[MemberId, Member] = {}
         """Those of the group."""
         self.groupless: set[Member] = set()
@@ -79,8 +69,8 @@ class Members:
         if member is None:
             member = self._add(membership.member_id, request.client, now)
             self.by_id[member.id] = member
-            fields = {"group": self._group, "member": member.id, "client_id": member.client.id, "slot": member.slot}
-            self._effects.append(Report("a member joined", fields))
+            fields = {"member": member.id, "client_id": member.client.id, "slot": member.slot}
+            self._outbox.report("a member joined", fields)
         member.instance_id = request.instance_id
         member.rebalance_timeout = request.rebalance_timeout
         for window in member.windows.values():
@@ -99,14 +89,13 @@ class Members:
     def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
         """A connection of a member is gone. Its Fetch first: a dead connection must not be chosen as a receiver."""
         distribution = self._serving.distribution
-        for fetch in distribution.fetches_of(member):
+        for fetch in distribution.parked.of(member):
             if fetch.connection == connection:
                 self._serving.cancel(fetch, now)
         member.connections.discard(connection)
         if not member.connections:
             member.away_since = now
-            distribution.reservations.gone(member, now)
-            self._timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
+            self._serving.disconnected(member, now)
 
     def gone(self, membership: Membership, cause: Cause, now: float) -> None:
         """From the group."""
@@ -119,24 +108,19 @@ class Members:
         self.by_id.clear()
         self.groupless.clear()
 
+    def forget_groupless(self, member: Member, cause: Cause, now: float) -> None:
+        """Without the group."""
+        self.groupless.discard(member)
+        self._drop(member, cause, now)
+
     def _forget_if_idle(self, member: Member, now: float) -> None:
         if member in self.groupless and not member.has_fetched:
-            self.groupless.discard(member)
-            self._drop(member, Cause.NEVER_FETCHED, now)
-
-    def _expire_if_away(self, member: Member, since: float, now: float) -> None:
-        if member.connections or member.away_since != since:
-            return  # it is back
-        if member in self.groupless:
-            self.groupless.discard(member)
-            self._drop(member, Cause.AWAY, now)
-        elif self.by_id.get(member.id) is member:
-            self._expire(member.id, Cause.AWAY, now)
+            self.forget_groupless(member, Cause.NEVER_FETCHED, now)
 
     def _drop(self, member: Member, cause: Cause, now: float) -> None:
-        fields = {"group": self._group, "member": member.name, "in_flight": member.in_flight, "reason": cause.value}
-        self._effects.append(Report("a member is gone", fields))
+        fields = {"member": member.name, "in_flight": member.in_flight, "reason": cause.value}
+        self._outbox.report("a member is gone", fields)
         self._serving.drop(member, cause, now)
         self._clients.remove(member)
         if not self:
-            self._emptied(now)
+            self.were_emptied = True

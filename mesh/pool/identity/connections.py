@@ -14,21 +14,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from mesh.apis.answers import ConnectionId
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.timers import Timer
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.pool import Pool
 from mesh.pool.pools import Pools
 from mesh.pool.state.fetch import FetchParameters
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Fetch
 from mesh.pool.state.slots import SEQUENCE_BITS, Slots, is_end, slot_of
 from mesh.records.spans import TopicName
 from mesh.wire.errors import ErrorCode
+
+
+@dataclass(slots=True, eq=False)
+class UnidentifiedFetch:
+    """A Fetch that waits and belongs to no pool: with offsets of an earlier run it does not say whose it is.
+
+    offsets: of its partitions, in the order of the request.
+    """
+
+    ticket: Ticket
+    connection: ConnectionId
+    offsets: tuple[int, ...]
+    timer: Timer
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +51,7 @@ class Connection:
     fetching: the member whose Fetches come here; guessed: by no better reason than that it was about to.
     barred: a member it was taken for by mistake. joined: the members that joined here, by group.
     heard: members that sent heartbeats or commits here. stranger_since: since when it has been asking with offsets of
-    an earlier run. strangers: such Fetches that wait.
+    an earlier run. unidentified: such Fetches that wait.
     """
 
     id: ConnectionId
@@ -48,7 +61,7 @@ class Connection:
     barred: Member | None = None
     joined: dict[GroupId, Member] = field(default_factory=dict)
     stranger_since: float | None = None
-    unidentified: set[Fetch] = field(default_factory=set)
+    unidentified: set[UnidentifiedFetch] = field(default_factory=set)
     heard: set[Member] = field(default_factory=set)
 
     def set_client_id(self, client_id: str) -> None:
@@ -180,9 +193,9 @@ class Connections:
             state.heard.discard(before)
         pool = self._pools.of_member(before) if before is not None else None
         if before is not None and pool is not None and before not in state.members:
-            pool.members.disconnected(before, state.id, now)
+            pool.disconnected(before, state.id, now)
 
-    def forget_stranger(self, fetch: Fetch) -> None:
+    def forget_unidentified(self, fetch: UnidentifiedFetch) -> None:
         if fetch.connection in self._connections:
             self._connections[fetch.connection].unidentified.discard(fetch)
 

@@ -1,14 +1,15 @@
 """What clients ask as members of a group, or to become one: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and
 ConsumerGroupHeartbeat.
 
-Every public method is one step and returns the effects to be carried out, in order.
+Every public method is one step and returns all that the outbox has then: the effects to be carried out, in order.
 """
 
 from __future__ import annotations
 
-from mesh.apis.answers import Answer, ConnectionId, Ticket
+from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.ids import GroupId, MemberId
+from mesh.pool.common.outbox import Outbox
 from mesh.pool.common.results import ConsumerHeartbeatResult, HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from mesh.pool.groups.consumer_protocol import JOIN, ConsumerHeartbeat
 from mesh.pool.groups.membership import JoinRequest, SyncRequest
@@ -20,10 +21,11 @@ from mesh.wire.errors import ErrorCode
 
 
 class GroupRequests:
-    def __init__(self, pools: Pools, connections: Connections, slots: Slots[Member]) -> None:
+    def __init__(self, pools: Pools, connections: Connections, slots: Slots[Member], outbox: Outbox) -> None:
         self._pools = pools
         self._connections = connections
         self._slots = slots
+        self._outbox = outbox
 
     def join(
         self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: JoinRequest, now: float
@@ -34,15 +36,17 @@ class GroupRequests:
         if error is ErrorCode.NONE and request.member_id and unknown:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
-            return [*self._pools.decided(), Answer(ticket, JoinResult(error, request.member_id))]
+            self._outbox.answer(ticket, JoinResult(error, request.member_id))
+            return self._outbox.take_all()
         if not request.member_id and not self._slots.has_room:
-            return [Answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id))]
+            self._outbox.answer(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id))
+            return self._outbox.take_all()
         pool = self._pools.of_group(group, now)
         with self._pools.step(pool, now):
             member = pool.join(ticket, request, connection, now)
             if member is not None:
                 self._connections.joined(connection, member, request.client.id, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def consumer_heartbeat(
         self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: ConsumerHeartbeat, now: float
@@ -54,23 +58,25 @@ class GroupRequests:
         if error is ErrorCode.NONE and unknown:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
-            return [*self._pools.decided(), Answer(ticket, ConsumerHeartbeatResult(error, None, request.member_id))]
+            self._outbox.answer(ticket, ConsumerHeartbeatResult(error, None, request.member_id))
+            return self._outbox.take_all()
         pool = self._pools.of_group(group, now)
         with self._pools.step(pool, now):
             member = pool.consumer_heartbeat(ticket, request, connection, now)
             if member is not None:
                 self._connections.joined(connection, member, request.client.id, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def sync(
         self, connection: ConnectionId, ticket: Ticket, group: GroupId, request: SyncRequest, now: float
     ) -> list[Effect]:
         pool = self._pools.by_group.get(group)
         if pool is None or self._connections.is_anothers(connection, group, request.member_id):
-            return [Answer(ticket, SyncResult(_unknown(group)))]
+            self._outbox.answer(ticket, SyncResult(_unknown(group)))
+            return self._outbox.take_all()
         with self._pools.step(pool, now):
             pool.coordinator.sync(ticket, request, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def heartbeat(
         self,
@@ -84,11 +90,12 @@ class GroupRequests:
     ) -> list[Effect]:
         pool = self._pools.by_group.get(group)
         if pool is None or self._connections.is_anothers(connection, group, member_id):
-            return [Answer(ticket, HeartbeatResult(_unknown(group)))]
+            self._outbox.answer(ticket, HeartbeatResult(_unknown(group)))
+            return self._outbox.take_all()
         with self._pools.step(pool, now):
             if pool.coordinator.heartbeat(ticket, member_id, instance_id, generation, now):
                 self._connections.heard(connection, pool.members.by_id[member_id])
-        return self._pools.decided()
+        return self._outbox.take_all()
 
     def leave(
         self, ticket: Ticket, group: GroupId, members: tuple[tuple[str, str | None], ...], now: float
@@ -96,10 +103,11 @@ class GroupRequests:
         pool = self._pools.by_group.get(group)
         if pool is None:
             results = tuple((member, instance, _unknown(group)) for member, instance in members)
-            return [Answer(ticket, LeaveResult(results))]
+            self._outbox.answer(ticket, LeaveResult(results))
+            return self._outbox.take_all()
         with self._pools.step(pool, now):
             pool.coordinator.leave(ticket, members, now)
-        return self._pools.decided()
+        return self._outbox.take_all()
 
 
 def _unknown(group: GroupId) -> ErrorCode:

@@ -2,54 +2,49 @@
 
 from __future__ import annotations
 
-import itertools
-
-from mesh.apis.answers import Answer, Ticket
-from mesh.pool.common.effects import Effect
+from mesh.apis.answers import Ticket
+from mesh.pool.common.outbox import Outbox
 from mesh.pool.common.timers import Timers
-from mesh.pool.identity.connections import Connection, Connections
+from mesh.pool.identity.connections import Connection, Connections, UnidentifiedFetch
 from mesh.pool.state.fetch import FetchedPartition, FetchParameters, FetchResult
-from mesh.pool.state.partition import Fetch, PartitionFetch
 from mesh.wire.errors import ErrorCode
 
 
 class UnidentifiedFetches:
-    """They wait as long as they asked to, and are answered with nothing.
+    """All of them. They wait as long as they asked to, and are answered with nothing."""
 
-    parked: every Fetch that waits, of all pools too.
-    """
-
-    def __init__(self, connections: Connections, parked: dict[Ticket, Fetch], effects: list[Effect]) -> None:
+    def __init__(self, connections: Connections, outbox: Outbox) -> None:
         self._connections = connections
-        self._parked = parked
-        self._effects = effects
-        self._sequence = itertools.count(1)
+        self._outbox = outbox
+        self._parked: dict[Ticket, UnidentifiedFetch] = {}
         self.timers = Timers()
 
-    def park(self, state: Connection, ticket: Ticket, request: FetchParameters, now: float) -> None:
-        partition_fetches = [PartitionFetch(asked.offset, asked.maximum) for asked in request.partitions]
-        stranger = Fetch(ticket, state.id, None, partition_fetches, request, next(self._sequence), now)
-        self._parked[ticket] = stranger
-        state.unidentified.add(stranger)
-        stranger.timer = self.timers.at(stranger.deadline, lambda _: self.answer(stranger))
+    def __len__(self) -> int:
+        return len(self._parked)
 
-    def answer(self, fetch: Fetch) -> None:
-        self._end(fetch)
-        results = tuple(
-            FetchedPartition(ErrorCode.NONE, partition_fetch.offset) for partition_fetch in fetch.partition_fetches
-        )
-        self._effects.append(Answer(fetch.ticket, FetchResult(results)))
+    def park(self, state: Connection, ticket: Ticket, request: FetchParameters, now: float) -> None:
+        timer = self.timers.at(now + request.wait, lambda _: self.answer(ticket))
+        fetch = UnidentifiedFetch(ticket, state.id, tuple(asked.offset for asked in request.partitions), timer)
+        self._parked[ticket] = fetch
+        state.unidentified.add(fetch)
+
+    def answer(self, ticket: Ticket) -> None:
+        """Nothing happens if there is no such Fetch."""
+        fetch = self._parked.get(ticket)
+        if fetch is not None:
+            self._end(fetch)
+            results = tuple(FetchedPartition(ErrorCode.NONE, offset) for offset in fetch.offsets)
+            self._outbox.answer(ticket, FetchResult(results))
 
     def answer_all(self) -> None:
-        for fetch in [fetch for fetch in self._parked.values() if fetch.member is None]:
-            self.answer(fetch)
+        for ticket in list(self._parked):
+            self.answer(ticket)
 
     def disconnected(self, state: Connection) -> None:
-        for stranger in state.unidentified.copy():
-            self._end(stranger)
+        for fetch in state.unidentified.copy():
+            self._end(fetch)
 
-    def _end(self, fetch: Fetch) -> None:
+    def _end(self, fetch: UnidentifiedFetch) -> None:
         del self._parked[fetch.ticket]
-        self._connections.forget_stranger(fetch)
-        if fetch.timer is not None:
-            fetch.timer.cancel()
+        self._connections.forget_unidentified(fetch)
+        fetch.timer.cancel()

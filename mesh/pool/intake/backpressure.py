@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mesh.memory import MemoryBudget
-from mesh.pool.common.effects import ConsumeUpstream, Effect, PauseUpstream, ResumeUpstream
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.effects import ConsumeUpstream, PauseUpstream, ResumeUpstream
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.state.partition import Partition
 from mesh.records.spans import ClusterName
 
 
 class Backpressure:
-    def __init__(self, group: GroupId, settings: PoolSettings, shared: MemoryBudget, effects: list[Effect]) -> None:
-        self._group = group
-        self._settings = settings
+    def __init__(self, parts: PoolParts, shared: MemoryBudget) -> None:
+        self._group = parts.group
+        self._settings = parts.settings
         self._shared = shared
-        self._effects = effects
+        self._outbox = parts.outbox
         self._consuming: dict[ClusterName, bool] = {}
         self._backlogged: set[Partition] = set()
         """Partitions with a backlog that are not paused."""
@@ -100,13 +99,13 @@ class Backpressure:
 
     def _set(self, cluster: ClusterName, consuming: bool) -> None:
         self._consuming[cluster] = consuming
-        self._effects.append(ConsumeUpstream(self._group, cluster, consuming))
+        self._outbox.put(ConsumeUpstream(self._group, cluster, consuming))
 
     def _pause(self, partition: Partition) -> None:
         self._paused.add(partition)
         self._sort(partition)
-        self._effects.append(PauseUpstream(self._group, partition.source))
+        self._outbox.put(PauseUpstream(self._group, partition.source))
 
     def _resume(self, partition: Partition) -> None:
         self._paused.discard(partition)
-        self._effects.append(ResumeUpstream(self._group, partition.source))
+        self._outbox.put(ResumeUpstream(self._group, partition.source))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mesh.pool.common.effects import Effect, LeaveUpstream, Report
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.timers import Timer, Timers
+from mesh.pool.common.effects import LeaveUpstream
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.common.timers import Timer
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.intake.backpressure import Backpressure
 from mesh.pool.intake.intake import Intake
@@ -26,23 +26,21 @@ class ClusterDrain:
 
     def __init__(
         self,
-        group: GroupId,
-        timers: Timers,
+        parts: PoolParts,
         serving: Serving,
         commits: Commits,
         intake: Intake,
         backpressure: Backpressure,
         members: Iterable[Member],
-        effects: list[Effect],
     ) -> None:
-        self._group = group
-        self._timers = timers
+        self._group = parts.group
+        self._timers = parts.timers
         self._serving = serving
         self._commits = commits
         self._intake = intake
         self._backpressure = backpressure
         self._members = members
-        self._effects = effects
+        self._outbox = parts.outbox
         self.deadlines: dict[ClusterName, Timer] = {}
         """Of the clusters that are being left just now."""
 
@@ -55,7 +53,7 @@ class ClusterDrain:
         self._backpressure.withheld.add(cluster)
         for partition in self._partitions(cluster):
             distribution.suspend(partition)
-        for fetch in list(self._serving.fetches.values()):
+        for fetch in self._serving.fetches:
             if fetch.has_records:
                 self._serving.answer(fetch, now)
         self.deadlines[cluster] = self._timers.at(now + grace, lambda _: self._leave(cluster))
@@ -77,7 +75,7 @@ class ClusterDrain:
         for partition in self._partitions(cluster):
             distribution.touched.add(partition)
             if partition.is_active:
-                distribution.activate(partition, now)
+                self._serving.activate(partition, now)
 
     def _leave(self, cluster: ClusterName) -> None:
         deadline = self.deadlines.pop(cluster, None)
@@ -86,12 +84,12 @@ class ClusterDrain:
         deadline.cancel()
         fenced = self._held(cluster)
         positions = self._commits.unstored(self._partitions(cluster))
-        self._effects.append(LeaveUpstream(self._group, positions, cluster))
+        self._outbox.put(LeaveUpstream(self._group, positions, cluster))
         self._intake.leave(cluster)
         self._commits.forget_cluster(cluster)
         self._backpressure.leave_cluster(cluster)
-        fields = {"group": self._group, "cluster": cluster, "in_flight": fenced}
-        self._effects.append(Report("an upstream cluster was left", fields, "warning" if fenced else "info"))
+        fields = {"cluster": cluster, "in_flight": fenced}
+        self._outbox.report("an upstream cluster was left", fields, "warning" if fenced else "info")
 
     def _partitions(self, cluster: ClusterName) -> list[Partition]:
         return [partition for source, partition in self._serving.partitions.items() if source.cluster == cluster]

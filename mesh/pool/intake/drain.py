@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from mesh.pool.common.effects import Effect, LeaveUpstream, Report
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.timers import Timer, Timers
+from mesh.pool.common.effects import LeaveUpstream
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.common.timers import Timer
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.intake.backpressure import Backpressure
 from mesh.pool.intake.intake import Intake
@@ -33,23 +33,21 @@ class PoolDrain:
 
     def __init__(
         self,
-        group: GroupId,
-        timers: Timers,
+        parts: PoolParts,
         serving: Serving,
         commits: Commits,
         intake: Intake,
         backpressure: Backpressure,
         members: Iterable[Member],
-        effects: list[Effect],
     ) -> None:
-        self._group = group
-        self._timers = timers
+        self._group = parts.group
+        self._timers = parts.timers
         self._serving = serving
         self._commits = commits
         self._intake = intake
         self._backpressure = backpressure
         self._members = members
-        self._effects = effects
+        self._outbox = parts.outbox
         self._deadline: Timer | None = None
         self.drain_state = DrainState.SERVING
 
@@ -67,12 +65,12 @@ class PoolDrain:
         distribution.is_stopped = self._backpressure.is_stopped = True
         for partition in self._serving.partitions.values():
             distribution.suspend(partition)
-        for fetch in list(self._serving.fetches.values()):
+        for fetch in self._serving.fetches:
             if fetch.has_records:
                 self._serving.answer(fetch, now)
         self._deadline = self._timers.at(now + grace, self._leave)
-        fields = {"group": self._group, "in_flight": self.held, "deadline": grace}
-        self._effects.append(Report("a pool is being drained", fields))
+        fields = {"in_flight": self.held, "deadline": grace}
+        self._outbox.report("a pool is being drained", fields)
 
     def begin_away(self) -> None:
         """A pool that begins while its group is drained here: it does not even join upstream."""
@@ -100,8 +98,8 @@ class PoolDrain:
         for partition in self._serving.partitions.values():
             distribution.touched.add(partition)
             if partition.is_active:
-                distribution.activate(partition, now)
-        self._effects.append(Report("a pool is not drained any more", {"group": self._group}))
+                self._serving.activate(partition, now)
+        self._outbox.report("a pool is not drained any more")
 
     def _leave(self, now: float) -> None:
         if self.drain_state is not DrainState.DRAINING:
@@ -110,9 +108,9 @@ class PoolDrain:
             self._deadline.cancel()
         self.drain_state = DrainState.DRAINED
         fenced = self.held
-        self._effects.append(LeaveUpstream(self._group, self._commits.unstored(self._serving.partitions.values())))
+        self._outbox.put(LeaveUpstream(self._group, self._commits.unstored(self._serving.partitions.values())))
         self._intake.withdraw()
         self._commits.forget()
         self._backpressure.leave()
         level = "warning" if fenced else "info"
-        self._effects.append(Report("a pool is drained", {"group": self._group, "in_flight": fenced}, level))
+        self._outbox.report("a pool is drained", {"in_flight": fenced}, level)

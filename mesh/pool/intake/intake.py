@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from mesh.pool.common.delivery_events import DeliveryEventType
-from mesh.pool.common.effects import Effect, Gone, HurryUpstream, Report, SubscribeUpstream
+from mesh.pool.common.effects import Gone, HurryUpstream, SubscribeUpstream
 from mesh.pool.common.history import History
-from mesh.pool.common.ids import GroupId
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.intake.backpressure import Backpressure
@@ -50,23 +50,22 @@ class Intake:
 
     def __init__(
         self,
-        group: GroupId,
+        parts: PoolParts,
         topics: VirtualTopics,
         serving: Serving,
         commits: Commits,
         leases: Leases,
         backpressure: Backpressure,
         members: Iterable[Member],
-        effects: list[Effect],
     ) -> None:
-        self.group = group
+        self.group = parts.group
         self._topics = topics
         self._serving = serving
         self._commits = commits
         self._leases = leases
         self._backpressure = backpressure
         self._members = members
-        self._effects = effects
+        self._outbox = parts.outbox
         self._wanted: set[TopicName] = set()
         self._subscribed: dict[ClusterName, frozenset[TopicName]] = {}
         self._outstanding: dict[ClusterName, set[Partition]] = {}
@@ -97,7 +96,7 @@ class Intake:
             if not topics <= before:
                 self._subscribed[cluster] = before | topics
                 self._backpressure.add_cluster(cluster)
-                self._effects.append(SubscribeUpstream(self.group, cluster, self._subscribed[cluster]))
+                self._outbox.put(SubscribeUpstream(self.group, cluster, self._subscribed[cluster]))
 
     def withdraw(self) -> None:
         """The upstream groups are left: nothing is assigned here any more."""
@@ -155,14 +154,14 @@ class Intake:
             partition.ownership = Ownership.ASSIGNED
             partition.is_unopened = False
             self._backpressure.forget(partition)
-            self._serving.distribution.activate(partition, now)
+            self._serving.activate(partition, now)
             self._serving.rereads.pump(partition)
         for name in self._wanted:
             for source in self._topics.partitions(name):
                 if source.cluster == cluster:
                     self._serving.partition(source).is_awaited = False
-        fields = {"group": self.group, "cluster": cluster, "partitions": len(assignments)}
-        self._effects.append(Report("upstream partitions were assigned", fields))
+        fields = {"cluster": cluster, "partitions": len(assignments)}
+        self._outbox.report("upstream partitions were assigned", fields)
 
     def unopened(self, cluster: ClusterName, sources: Collection[UpstreamPartition]) -> None:
         """All that is assigned on one cluster and cannot be read yet."""
@@ -260,7 +259,7 @@ class Intake:
                 spans = partition.ledger.unsettled(first, last)
                 self._serving.delivery_events.add(DeliveryEventType.DELETED, source, spans)
                 if count := sum(map(len, spans)):
-                    self._effects.append(Gone(self.group, source, Span(first, last), count, was_read=False))
+                    self._outbox.put(Gone(self.group, source, Span(first, last), count, was_read=False))
                 partition.ledger.reach(offset, at_once=True)
             case Gap.UNKNOWN:
                 pass
@@ -288,8 +287,8 @@ class Intake:
         partition = self._serving.partitions.get(source)
         if partition is None or partition.ownership is Ownership.UNASSIGNED:
             return
-        fields = {"group": self.group, "partition": str(source), "start": start, "reason": reason}
-        self._effects.append(Report("an upstream partition begins anew", fields, "warning"))
+        fields = {"partition": str(source), "start": start, "reason": reason}
+        self._outbox.report("an upstream partition begins anew", fields, "warning")
         self._backpressure.begin_anew(partition)
         self._lose(partition, DeliveryEventType.RESET)
         partition.ledger, partition.end = Ledger(start), start
@@ -297,7 +296,7 @@ class Intake:
         partition.live_on(Shared(0, is_certain=True), None)
         self._serving.delivery_events.began(source, start, ())
         partition.ownership = Ownership.ASSIGNED
-        self._serving.distribution.activate(partition, now)
+        self._serving.activate(partition, now)
 
     def truncated(self, source: UpstreamPartition, offset: int, now: float) -> None:
         """The log is the one that was read, or that the stored leader epoch speaks of, only up to `offset`."""
@@ -310,13 +309,13 @@ class Intake:
         known = highest_known(partition)
         if known < offset:
             return
-        fields = {"group": self.group, "partition": str(source), "span": str(Span(offset, known))}
+        fields = {"partition": str(source), "span": str(Span(offset, known))}
         event = "records and acknowledgements discarded: an upstream log was truncated"
-        self._effects.append(Report(event, fields, "warning"))
+        self._outbox.report(event, fields, "warning")
         self._serving.delivery_events.add(DeliveryEventType.TRUNCATED, source, [Span(offset, known)])
         truncate(partition, offset, self._serving, self._members)
         if partition.is_active:
-            self._serving.distribution.activate(partition, now)
+            self._serving.activate(partition, now)
             self._serving.rereads.pump(partition)
 
     def reread(
@@ -332,7 +331,7 @@ class Intake:
         """Part of what was asked for by this token; see `mesh.upstream.engine.Reread`."""
         partition = self._serving.partitions.get(source)
         if partition is not None:
-            self._serving.rereads.arrived(partition, token, batches, complete, error, log_start, now)
+            self._serving.reread(partition, token, batches, complete, error, log_start, now)
 
     def dead_letter_ended(self, source: UpstreamPartition, offset: int, error: str, now: float) -> None:
         """An attempt to write a dead letter; error: why it failed, "" if it did not."""
@@ -347,8 +346,8 @@ class Intake:
         try:
             known = unpack(source, assignment.start, committed.metadata)
         except ForeignMetadata as problem:
-            fields = {"group": self.group, "partition": str(source), "detail": str(problem)}
-            self._effects.append(Report("the metadata of an upstream commit was passed over", fields, "warning"))
+            fields = {"partition": str(source), "detail": str(problem)}
+            self._outbox.report("the metadata of an upstream commit was passed over", fields, "warning")
             known = Unpacked()
         # A log that was cut off may have other records there by now.
         end = assignment.end or sys.maxsize
@@ -389,4 +388,4 @@ class Intake:
             eager = bool(self._outstanding.get(cluster))
             if eager != (cluster in self._eager):
                 (self._eager.add if eager else self._eager.discard)(cluster)
-                self._effects.append(HurryUpstream(self.group, cluster, eager))
+                self._outbox.put(HurryUpstream(self.group, cluster, eager))

@@ -6,13 +6,12 @@ silence. So it is told, once, by name. Nothing here mends anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from mesh.pool.common.effects import Effect, Report
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.offsets.commits import Commits
 from mesh.pool.state.partition import Ownership, Partition
-from mesh.records.spans import ClusterName, UpstreamPartition
+from mesh.records.spans import UpstreamPartition
 
 STALLED = 30.0
 """Seconds. A rebalance with slow members upstream may take longer, and is worth a line, too."""
@@ -22,26 +21,23 @@ MOST_NAMES = 5
 
 
 class Stalls:
-    """partitions: of the pool. is_down: whether a cluster is known not to work, which is told elsewhere."""
+    """The partitions of one pool of which it was told that nothing comes. Clusters that are down are told elsewhere."""
 
     def __init__(
         self,
-        group: GroupId,
+        parts: PoolParts,
         partitions: Mapping[UpstreamPartition, Partition],
-        is_down: Callable[[ClusterName], bool],
-        timers: Timers,
-        effects: list[Effect],
+        commits: Commits,
         now: float,
     ) -> None:
-        self._group = group
         self._partitions = partitions
-        self._is_down = is_down
-        self._timers = timers
-        self._effects = effects
+        self._commits = commits
+        self._timers = parts.timers
+        self._outbox = parts.outbox
         self._since: dict[UpstreamPartition, tuple[tuple[Ownership, int], float]] = {}
         """How each partition that should bring something stood, and since when it stands like that."""
         self._told: set[UpstreamPartition] = set()
-        timers.at(now + LOOK, self._look)
+        parts.timers.at(now + LOOK, self._look)
 
     def __contains__(self, source: UpstreamPartition) -> bool:
         """Whether it has been told that nothing comes from this partition."""
@@ -62,7 +58,7 @@ class Stalls:
 
     def _should_bring(self, partition: Partition) -> bool:
         """Whether some member waits for what this partition is known, or may be found, to have."""
-        if self._is_down(partition.source.cluster):
+        if self._commits.is_down(partition.source.cluster):
             return False
         match partition.ownership:
             case Ownership.ASSIGNED:
@@ -74,9 +70,8 @@ class Stalls:
 
     def _tell(self, partition: Partition, seconds: float) -> None:
         self._told.add(partition.source)
-        names = sorted({fetch.member.name for fetch in partition.parked if fetch.member is not None})
+        names = sorted({fetch.member.name for fetch in partition.parked})
         fields = {
-            "group": self._group,
             "partition": str(partition.source),
             "standing": partition.ownership.value,
             "received": partition.ledger.received,
@@ -85,10 +80,10 @@ class Stalls:
             "waiting": len(names),
             "members": names[:MOST_NAMES],
         }
-        self._effects.append(Report("members wait, and nothing comes from upstream", fields, "warning"))
+        self._outbox.report("members wait, and nothing comes from upstream", fields, "warning")
 
     def _over(self, source: UpstreamPartition) -> None:
         if source in self._told:
             self._told.discard(source)
-            fields = {"group": self._group, "partition": str(source)}
-            self._effects.append(Report("members wait for upstream no more", fields))
+            fields = {"partition": str(source)}
+            self._outbox.report("members wait for upstream no more", fields)

@@ -149,7 +149,7 @@ class HeldLeases:
                 del partition.leased[leased.span.first]
                 self._give_up(partition, leased, leased is mine[0] and cause is Cause.EXPIRED, cause, now)
             self._changed(partition)
-            self._serving.distribution.distribute(partition, now)
+            self._serving.distribute(partition, now)
             self._serving.rereads.pump(partition)
 
     def restore(self, lease: Lease, partition: Partition, spans: Iterable[Span]) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mesh.apis.answers import Ticket
-from mesh.pool.common.timers import Timer, Timers
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.common.timers import Timer
 
 LOOK_AGAIN = 0.1
 """Seconds between two looks for what a request waits for."""
 
 
 class Presence:
-    """lasts: seconds for which somebody counts as there after it was heard."""
+    """Which holders of leases are there. A holder counts for `settings.presence` seconds after it was heard."""
 
-    def __init__(self, lasts: float, timers: Timers) -> None:
-        self._lasts = lasts
-        self._timers = timers
+    def __init__(self, parts: PoolParts) -> None:
+        self._lasts = parts.settings.presence
+        self._timers = parts.timers
         self._until = 0.0
         self._parked: dict[Ticket, Timer] = {}
 

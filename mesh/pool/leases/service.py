@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from mesh.apis.answers import Answer, Ticket
-from mesh.pool.common.effects import Effect, Report
+from mesh.apis.answers import Ticket
 from mesh.pool.common.history import Cause
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.leases.acquire import available_spans
@@ -62,27 +59,17 @@ that keep up it would be answered with a few records each time, and have next to
 class Leases:
     """The leases of one pool."""
 
-    def __init__(
-        self,
-        group: GroupId,
-        settings: PoolSettings,
-        topics: VirtualTopics,
-        serving: Serving,
-        commits: Commits,
-        timers: Timers,
-        effects: list[Effect],
-    ) -> None:
-        self._group = group
-        self._settings = settings
+    def __init__(self, parts: PoolParts, topics: VirtualTopics, serving: Serving, commits: Commits) -> None:
+        self._settings = parts.settings
         self._serving = serving
-        self._held = HeldLeases(settings, topics, serving, commits)
+        self._held = HeldLeases(parts.settings, topics, serving, commits)
         self._choosing = LeaseChoice(serving, commits, self._held)
-        self._timers = timers
-        self._effects = effects
+        self._timers = parts.timers
+        self._outbox = parts.outbox
         self._leases: dict[LeaseId, Lease] = {}
         self._ended = EndedLeases()
-        self._storing = LeaseStore(settings.commit_timeout, timers, effects)
-        self._presence = Presence(settings.presence, timers)
+        self._storing = LeaseStore(parts)
+        self._presence = Presence(parts)
         self._weighed: set[TopicName] = set()
         """Of which somebody wanted leases in bytes."""
 
@@ -246,19 +233,19 @@ class Leases:
     # How
 
     def _answer(self, ticket: Ticket, result: object) -> None:
-        self._effects.append(Answer(ticket, result))
+        self._outbox.answer(ticket, result)
 
     def _take_part(self, now: float) -> None:
         """Members leave something for leases from now on, until nobody has wanted any for a while."""
         if not self._serving.distribution.window_limits.are_there_leases:
-            self._serving.distribution.beside_leases(True, now)
+            self._serving.beside_leases(True, now)
             self._timers.at(now + self._settings.presence, self._still_take_part)
 
     def _still_take_part(self, now: float) -> None:
         if self.are_wanted(now):
             self._timers.at(now + self._settings.presence, self._still_take_part)
         else:
-            self._serving.distribution.beside_leases(False, now)
+            self._serving.beside_leases(False, now)
 
     def _new(self, id: LeaseId, holder: HolderId, ttl: float, now: float) -> Lease:
         lease = Lease(id, holder, now + ttl)
@@ -286,8 +273,8 @@ class Leases:
             self._timers.at(lease.deadline, lambda then: self._expire(lease, then))
             return
         offsets = sum(len(each.span) for each in self._held.ranges(lease))
-        fields = {"group": self._group, "holder": lease.holder, "lease": lease.id, "offsets": offsets}
-        self._effects.append(Report("a lease expired", fields, "warning"))
+        fields = {"holder": lease.holder, "lease": lease.id, "offsets": offsets}
+        self._outbox.report("a lease expired", fields, "warning")
         self._end(lease, Cause.EXPIRED, now)
 
     def _end(self, lease: Lease, cause: Cause, now: float) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mesh.apis.answers import Answer, Ticket
-from mesh.pool.common.effects import Effect
-from mesh.pool.common.timers import Timer, Timers
+from mesh.apis.answers import Ticket
+from mesh.pool.common.outbox import PoolParts
+from mesh.pool.common.timers import Timer
 from mesh.pool.state.leases import NotStored
 from mesh.pool.state.ledger import Ledger
 
@@ -39,12 +39,12 @@ class _Request:
 
 
 class LeaseStore:
-    """timeout: seconds."""
+    """Requests that wait for an upstream commit; each is answered when it is stored, or after `commit_timeout`."""
 
-    def __init__(self, timeout: float, timers: Timers, effects: list[Effect]) -> None:
-        self._timeout = timeout
-        self._timers = timers
-        self._effects = effects
+    def __init__(self, parts: PoolParts) -> None:
+        self._timeout = parts.settings.commit_timeout
+        self._timers = parts.timers
+        self._outbox = parts.outbox
         self._requests: set[_Request] = set()
 
     def __len__(self) -> int:
@@ -69,16 +69,16 @@ class LeaseStore:
             if all(each.is_stored for each in request.needed):
                 self._requests.discard(request)
                 request.timer.cancel()
-                self._effects.append(Answer(request.ticket, request.result))
+                self._outbox.answer(request.ticket, request.result)
 
     def close(self) -> None:
         """Nobody will be answered later."""
         for request in self._requests:
             request.timer.cancel()
-            self._effects.append(Answer(request.ticket, NotStored()))
+            self._outbox.answer(request.ticket, NotStored())
         self._requests.clear()
 
     def _time_out(self, request: _Request, now: float) -> None:
         self._requests.discard(request)
         request.undo(now)
-        self._effects.append(Answer(request.ticket, NotStored()))
+        self._outbox.answer(request.ticket, NotStored())

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mesh.apis.answers import Answer, Ticket
-from mesh.pool.common.effects import CommitUpstream, Effect, Report
-from mesh.pool.common.ids import GroupId
+from mesh.apis.answers import Ticket
+from mesh.pool.common.effects import CommitUpstream
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.results import CommitResult, TopicPartition
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timer, Timers
+from mesh.pool.common.timers import Timer
 from mesh.pool.offsets.metadata import ForeignMetadata, Packed, Unpacked, pack, unpack
 from mesh.pool.state.leases import StoredLease, stored_leases
 from mesh.pool.state.ledger import Ledger
@@ -82,15 +81,15 @@ class Pending:
 
 
 class Commits:
-    def __init__(self, group: GroupId, timers: Timers, settings: PoolSettings, effects: list[Effect]) -> None:
-        self._group = group
-        self._timers = timers
-        self._timeout = settings.commit_timeout
-        self._metadata_limit = settings.metadata_limit
-        self._epoch = settings.epoch
+    def __init__(self, parts: PoolParts) -> None:
+        self._group = parts.group
+        self._timers = parts.timers
+        self._timeout = parts.settings.commit_timeout
+        self._metadata_limit = parts.settings.metadata_limit
+        self._epoch = parts.settings.epoch
         self._metadata_limits: dict[ClusterName, int] = {}
         """Of clusters whose brokers allow less."""
-        self._effects = effects
+        self._outbox = parts.outbox
         self._tokens = itertools.count(1)
         self._dirty: dict[ClusterName, dict[UpstreamPartition, Partition]] = {}
         self._under_way: dict[ClusterName, tuple[int, _Going]] = {}
@@ -153,7 +152,7 @@ class Commits:
             source: need for source, need in needs.items() if not need.is_stored and source.cluster not in self._down
         }
         if not open_ones:
-            self._effects.append(Answer(ticket, CommitResult(errors)))
+            self._outbox.answer(ticket, CommitResult(errors))
             return
         timer = self._timers.at(now + self._timeout, lambda _: self._time_out(pending))
         pending = Pending(ticket, errors, open_ones, lost, timer)
@@ -177,7 +176,7 @@ class Commits:
                 token = next(self._tokens)
                 self._under_way[cluster] = (token, going)
                 positions = {source: snapshot.position for source, snapshot in going.items()}
-                self._effects.append(CommitUpstream(self._group, cluster, token, positions))
+                self._outbox.put(CommitUpstream(self._group, cluster, token, positions))
         return relieved
 
     def unstored(self, partitions: Iterable[Partition]) -> dict[UpstreamPartition, CommitPosition]:
@@ -298,10 +297,8 @@ class Commits:
         if partition.is_full and not is_full:
             relieved.append(partition)
         elif is_full and not partition.is_full:
-            fields = {"group": self._group, "partition": str(partition.source), "offset": ledger.committable}
-            self._effects.append(
-                Report("a partition waits for its lowest record to be acknowledged", fields, "warning")
-            )
+            fields = {"partition": str(partition.source), "offset": ledger.committable}
+            self._outbox.report("a partition waits for its lowest record to be acknowledged", fields, "warning")
         partition.is_full = is_full
         kept = packed if packed.covered is None else _keep_stored(partition, packed, leases, limit)
         if kept is None:
@@ -316,8 +313,8 @@ class Commits:
         before = max(len(snapshot.ledger.stored.metadata) for snapshot in going)
         limit = longest // 2 if before >= longest else max(longest // 2, before)
         self._metadata_limits[cluster] = limit
-        fields = {"group": self._group, "cluster": cluster, "limit": limit}
-        self._effects.append(Report("an upstream cluster allows less commit metadata", fields, "warning"))
+        fields = {"cluster": cluster, "limit": limit}
+        self._outbox.report("an upstream cluster allows less commit metadata", fields, "warning")
 
     def _retry(self, cluster: ClusterName) -> None:
         self._retrying.discard(cluster)
@@ -339,7 +336,7 @@ class Commits:
         if not pending.needed and pending in self._pending:
             self._pending.discard(pending)
             pending.timer.cancel()
-            self._effects.append(Answer(pending.ticket, CommitResult(pending.errors)))
+            self._outbox.answer(pending.ticket, CommitResult(pending.errors))
 
 
 def _keep_stored(partition: Partition, packed: Packed, leases: Sequence[StoredLease], limit: int) -> Packed | None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType, Holder
-from mesh.pool.common.effects import DeadLetterUpstream, Effect, Report
-from mesh.pool.common.history import Redelivery
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.effects import DeadLetterUpstream
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.state.partition import Ownership, Partition
 from mesh.pool.state.window import Available
@@ -17,20 +15,12 @@ RETRY_AFTER = 5.0
 
 
 class DeadLetters:
-    def __init__(
-        self,
-        group: GroupId,
-        redelivery: Redelivery,
-        timers: Timers,
-        distribution: Distribution,
-        effects: list[Effect],
-        delivery_events: DeliveryEvents,
-    ) -> None:
-        self._group = group
-        self._redelivery = redelivery
-        self._timers = timers
+    def __init__(self, parts: PoolParts, distribution: Distribution, delivery_events: DeliveryEvents) -> None:
+        self._group = parts.group
+        self._redelivery = parts.settings.redelivery
+        self._timers = parts.timers
         self._distribution = distribution
-        self._effects = effects
+        self._outbox = parts.outbox
         self._delivery_events = delivery_events
 
     def put_back(self, partition: Partition, available: Available) -> None:
@@ -54,11 +44,11 @@ class DeadLetters:
         available = partition.dead_lettering.get(offset)
         if available is None or partition.ownership is Ownership.UNASSIGNED:
             return
-        fields: dict[str, object] = {"group": self._group, "partition": str(partition.source), "offset": offset}
+        fields: dict[str, object] = {"partition": str(partition.source), "offset": offset}
         if error:
             self._timers.at(now + RETRY_AFTER, lambda _: self._try_again(partition, available))
             event = "a dead letter could not be written and is tried again"
-            self._effects.append(Report(event, {**fields, "reason": error}, "warning"))
+            self._outbox.report(event, {**fields, "reason": error}, "warning")
             return
         del partition.dead_lettering[offset]
         partition.ledger.settle(offset, available.batch.last)
@@ -68,11 +58,11 @@ class DeadLetters:
             DeliveryEventType.DEAD_LETTERED, partition.source, [span], Holder(history.member), history.count
         )
         fields["member"] = history.member
-        self._effects.append(Report("a record was given up as a dead letter", fields, "warning"))
+        self._outbox.report("a record was given up as a dead letter", fields, "warning")
 
     def _try_again(self, partition: Partition, available: Available) -> None:
         if partition.dead_lettering.get(available.batch.first) is available:
             self._write(partition, available)
 
     def _write(self, partition: Partition, available: Available) -> None:
-        self._effects.append(DeadLetterUpstream(self._group, partition.source, available.batch, available.history))
+        self._outbox.put(DeadLetterUpstream(self._group, partition.source, available.batch, available.history))

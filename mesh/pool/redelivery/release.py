@@ -7,8 +7,7 @@ from functools import partial
 
 from mesh.pool.common.delivery_events import DeliveryEvents
 from mesh.pool.common.history import Cause, History
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.distribution.slicing import Slicing, can_be_cut
 from mesh.pool.redelivery.dead_letters import DeadLetters
@@ -24,8 +23,7 @@ from mesh.records.spans import Span, UpstreamPartition
 class Releases:
     def __init__(
         self,
-        settings: PoolSettings,
-        timers: Timers,
+        parts: PoolParts,
         partitions: Mapping[UpstreamPartition, Partition],
         distribution: Distribution,
         slicing: Slicing,
@@ -33,14 +31,14 @@ class Releases:
         dead_letters: DeadLetters,
         delivery_events: DeliveryEvents,
     ) -> None:
-        self._redelivery = settings.redelivery
-        self._others_first = settings.others_first
-        self._timers = timers
+        self._redelivery = parts.settings.redelivery
+        self._others_first = parts.settings.others_first
+        self._timers = parts.timers
         self._partitions = partitions
         self._distribution = distribution
         self._slicing = slicing
         self._rereads = rereads
-        self._put_back = dead_letters.put_back
+        self._dead_letters = dead_letters
         self._delivery_events = delivery_events
 
     def release(
@@ -53,6 +51,7 @@ class Releases:
     ) -> None:
         """Spans that a member holds go back to the front of their partitions; to others first, if it lives on."""
         changed: list[Partition] = []
+        # Looked at before anything is freed: a record that was all the member held is to blame alone.
         held = member.in_flight
         avoid = member.slot if others_first and len(self._distribution.members) > 1 else None
         for source in windows:
@@ -61,6 +60,7 @@ class Releases:
             for delivery in deliveries:
                 self._distribution.free(member, len(delivery))
                 if partition.ownership is not Ownership.UNASSIGNED:
+                    # Clients work through a partition in order: what they stumbled over stands in the first.
                     is_first = delivery is deliveries[0]
                     if self._delivery_events.is_kept:
                         count = delivery.history.count + 1
@@ -78,6 +78,7 @@ class Releases:
                     self.release_spans(partition, delivery, parts, avoid, now)
             if deliveries:
                 changed.append(partition)
+        # Not before all is back: a member that lives on has its turn by all that it holds.
         for partition in changed:
             self._distribution.distribute(partition, now)
             self._rereads.pump(partition)
@@ -114,7 +115,7 @@ class Releases:
                 for kept in self._slicing.keep(partition, delivery.batch, [span]):
                     # Whatever counts against a run must not count against more than a batch of it.
                     for piece in singles(kept) if history.blame else (kept,):
-                        self._put_back(partition, Available(piece, history, avoid))
+                        self._dead_letters.put_back(partition, Available(piece, history, avoid))
 
     def _count(self, partition: Partition, parts: list[tuple[Span, History]]) -> None:
         """Only who gives records up needs to know after a restart how often they came, and how far they were cut."""

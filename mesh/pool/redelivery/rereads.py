@@ -1,71 +1,29 @@
-"""Bytes of what members hold: kept for a replay within a budget, read again from upstream beyond it."""
+"""Reads spans again from upstream: members hold them, or gave them up, and their bytes were not kept."""
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType
-from mesh.pool.common.effects import Effect, Gone, Report, RereadUpstream
-from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings
-from mesh.pool.common.timers import Timers
+from mesh.pool.common.effects import Gone, RereadUpstream
+from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.distribution.slicing import Slicing
+from mesh.pool.redelivery.dead_letters import DeadLetters
+from mesh.pool.redelivery.replays import Replays
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Partition, Released
+from mesh.pool.state.partition import Fetch, Partition, PartitionFetch, Released
 from mesh.pool.state.window import Available, Delivery, Window
 from mesh.records.batch import Batch
-from mesh.records.runs import count_with, from_offset, rebase
+from mesh.records.runs import count_with, from_offset, rebase, split
 from mesh.records.span_lists import common, cut_out
 from mesh.records.spans import Span, UpstreamPartition
 
 CHUNK = 5_000
 """At most so many offsets are read again in one go."""
-SWEEP = 100
-"""Settled batches that may be kept behind one that is not."""
 RETRY_AFTER = 1.0
 """Seconds between a reread that failed and the next one of its partition."""
-
-
-class Replays:
-    """The bytes of sent batches, oldest first; when they outgrow the budget the oldest go."""
-
-    def __init__(self, budget: int) -> None:
-        self._budget = budget
-        self._kept: deque[tuple[Window, Delivery, int]] = deque()
-        self._sweep_at = SWEEP
-        self.size = 0
-
-    def keep(self, window: Window, delivery: Delivery) -> None:
-        assert delivery.batch is not None
-        size = len(delivery.batch.data)
-        self._kept.append((window, delivery, size))
-        self.size += size
-        if len(self._kept) > self._sweep_at:
-            self._sweep()
-        while self.size > self._budget or (self._kept and not self._kept[0][1].held):
-            self._drop()
-
-    def trim(self, excess: int) -> None:
-        """Give up so many bytes, the oldest first: all pools together keep too much."""
-        aim = max(self.size - excess, 0)
-        while self._kept and self.size > aim:
-            self._drop()
-
-    def _sweep(self) -> None:
-        """Let go of what was settled behind an old one that is held; as often as the number has doubled."""
-        self._kept = deque(entry for entry in self._kept if entry[1].held)
-        self.size = sum(size for _, _, size in self._kept)
-        self._sweep_at = 2 * len(self._kept) + SWEEP
-
-    def _drop(self) -> None:
-        window, delivery, size = self._kept.popleft()
-        self.size -= size
-        if delivery.held:
-            window.strip(delivery)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,36 +49,59 @@ class RereadRequest:
     log_start: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """Deliveries of one window whose bytes are there again, to be sent to the member that asked for them."""
+
+    window: Window
+    parts: list[Delivery]
+
+
 class Rereads:
     """What has to be read again, one span per partition at a time; replays first, since a client waits for them."""
 
     def __init__(
         self,
-        group: GroupId,
-        settings: PoolSettings,
-        timers: Timers,
+        parts: PoolParts,
         distribution: Distribution,
         slicing: Slicing,
         replays: Replays,
-        effects: list[Effect],
         delivery_events: DeliveryEvents,
-        ready: Callable[[Window, float], None],
-        put_back: Callable[[Partition, Available], None],
+        dead_letters: DeadLetters,
     ) -> None:
-        self._group = group
-        self._settings = settings
-        self._timers = timers
+        self._group = parts.group
+        self._settings = parts.settings
+        self._timers = parts.timers
         self._distribution = distribution
         self._slicing = slicing
         self._replays = replays
-        self._effects = effects
+        self._outbox = parts.outbox
         self._delivery_events = delivery_events
-        self._ready = ready
-        self._put_back = put_back
+        self._dead_letters = dead_letters
         self._under_way: dict[UpstreamPartition, RereadRequest] = {}
         self._wanted: dict[UpstreamPartition, dict[Delivery, Owner]] = {}
         self._tokens = itertools.count(1)
         self._resting: set[UpstreamPartition] = set()
+
+    def replay(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
+        """What the client was sent and asks for again is sent again, at the same offsets."""
+        if not partition_fetch.behind:
+            return
+        for delivery in partition_fetch.window.sent_from(partition_fetch.position):
+            batch = delivery.batch
+            if batch is None:
+                if partition_fetch.replay is None:
+                    self.want(partition_fetch.partition, Owner(fetch.member, partition_fetch.window), delivery)
+                return
+            batch = from_offset(batch, delivery.first + max(partition_fetch.position - delivery.virtual, 0))
+            count = fetch.fitting(partition_fetch, batch)
+            if 0 < count < len(batch.marks):
+                batch, rest = split(batch, count)
+                fetch.replay(partition_fetch, batch, delivery.virtual + rest.first - delivery.first)
+                return
+            if not count:
+                return
+            fetch.replay(partition_fetch, batch, delivery.end)
 
     def want(self, partition: Partition, owner: Owner, delivery: Delivery) -> None:
         """A client asks for a delivery whose bytes were given up."""
@@ -135,7 +116,7 @@ class Rereads:
         request = self._next(partition)
         if request is not None:
             self._under_way[source] = request
-            self._effects.append(RereadUpstream(self._group, request.token, source, request.span))
+            self._outbox.put(RereadUpstream(self._group, request.token, source, request.span))
 
     def begin_again(self, partition: Partition) -> None:
         """What is being read again may be of a log that is not there any more."""
@@ -157,31 +138,32 @@ class Rereads:
         error: str,
         log_start: int,
         now: float,
-    ) -> None:
-        """See `mesh.upstream.engine.Reread`."""
+    ) -> ReadAgain | None:
+        """See `mesh.upstream.engine.Reread`. Returns what a member waits for, if it came; other records go to their
+        backlog. Then `pump` asks for the next span."""
         source = partition.source
         request = self._under_way.get(source)
         if request is None or request.token != token:
-            return
+            return None
         span = request.span
         request.batches.extend(batches)
         request.log_start = max(request.log_start, log_start)
         if not complete:
-            return
+            return None
         del self._under_way[source]
         covered, damage = self._slicing.clip(partition, request.batches, span)
         error = error or damage
         if error:
             self._resting.add(source)
             self._timers.at(now + RETRY_AFTER, lambda _: self._rest_over(partition))
-            fields = {"group": self._group, "partition": str(partition.source), "span": str(span), "reason": error}
-            self._effects.append(Report("records could not be read again from upstream", fields, "warning"))
+            fields = {"partition": str(partition.source), "span": str(span), "reason": error}
+            self._outbox.report("records could not be read again from upstream", fields, "warning")
             span = Span(span.first, covered[-1].last) if covered else Span(span.first, span.first)
             if not covered:
                 if isinstance(request.purpose, tuple):
                     owner, delivery = request.purpose
                     self._wanted.setdefault(source, {})[delivery] = owner
-                return
+                return None
         position = span.first
         for batch in covered:
             count_with(batch, position)
@@ -189,9 +171,15 @@ class Rereads:
         match request.purpose:
             case Released() as released:
                 self._back_to_backlog(partition, released, span, covered, request, now)
+                return None
             case (owner, delivery):
-                self._back_to_window(partition, owner, delivery, span, covered, request, now)
-        self.pump(partition)
+                return self._back_to_window(partition, owner, delivery, span, covered, request)
+
+    def keep(self, again: ReadAgain) -> None:
+        """Keep the bytes for the next time, once they were sent: before that the budget may have no room for them."""
+        for part in again.parts:
+            if part.batch is not None and part.held:
+                self._replays.keep(again.window, part)
 
     def _rest_over(self, partition: Partition) -> None:
         self._resting.discard(partition.source)
@@ -227,7 +215,7 @@ class Rereads:
             partition.released[rest.first] = Released(rest, released.history, released.avoid)
         self._skip_empty(partition, span, covered, request)
         for batch in covered:
-            self._put_back(partition, Available(batch, released.history, released.avoid))
+            self._dead_letters.put_back(partition, Available(batch, released.history, released.avoid))
         self._distribution.distribute(partition, now)
 
     def _back_to_window(
@@ -238,10 +226,9 @@ class Rereads:
         span: Span,
         covered: list[Batch],
         request: RereadRequest,
-        now: float,
-    ) -> None:
+    ) -> ReadAgain | None:
         if not delivery.held or delivery.batch is not None:
-            return
+            return None
         settled_meanwhile = delivery.first
         parts: list[Delivery] = []
         for whole in covered:
@@ -260,10 +247,7 @@ class Rereads:
         if span.last >= delivery.first:
             self._skip_empty(partition, Span(max(span.first, delivery.first), span.last), covered, request)
         self._distribution.free(owner.member, owner.window.replace(delivery, parts))
-        self._ready(owner.window, now)
-        for part in parts:  # not before they were sent: the budget may have no room for them
-            if part.batch is not None and part.held:
-                self._replays.keep(owner.window, part)
+        return ReadAgain(owner.window, parts)
 
     def _skip_empty(self, partition: Partition, span: Span, covered: list[Batch], request: RereadRequest) -> None:
         """Where no record is left upstream there is nothing to process: it counts as settled. What was deleted is told;
@@ -280,7 +264,7 @@ class Rereads:
             partition.ledger.settle_empty(each.first, each.last)
         self._delivery_events.add(DeliveryEventType.GONE, partition.source, empty)
         if count := sum(map(len, gone)):
-            self._effects.append(Gone(self._group, partition.source, span, count, was_read=True))
+            self._outbox.put(Gone(self._group, partition.source, span, count, was_read=True))
 
 
 def _chunk(span: Span) -> Span:

@@ -15,7 +15,7 @@ from sortedcontainers import SortedDict
 from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.history import History
 from mesh.pool.common.timers import Timer
-from mesh.pool.state.fetch import FetchParameters
+from mesh.pool.state.fetch import FetchedPartition, FetchParameters
 from mesh.pool.state.incarnations import Life, Shared
 from mesh.pool.state.leases import Leased
 from mesh.pool.state.ledger import Ledger
@@ -28,7 +28,6 @@ from mesh.records.runs import fitting
 from mesh.records.sorted_spans import overlapping
 from mesh.records.span_lists import without
 from mesh.records.spans import Span, UpstreamPartition
-from mesh.wire.errors import ErrorCode
 
 NO_LIMIT = 1 << 62
 """Of offsets."""
@@ -251,17 +250,15 @@ class Absence:
 
 @dataclass(slots=True, eq=False)
 class PartitionFetch:
-    """One partition of one Fetch.
+    """One partition of which one Fetch may have records. What failed is a `FetchedPartition` with its error at once.
 
-    partition, window: None where the Fetch only waits (an unknown topic, or a client of an earlier run).
     replay: what is sent again, at the offsets it had, and the virtual offset behind each of them.
     """
 
+    partition: Partition
+    window: Window
     offset: int
     maximum: int
-    partition: Partition | None = None
-    window: Window | None = None
-    error: ErrorCode = ErrorCode.NONE
     collected: list[Available] | None = None
     replay: list[tuple[Batch, int]] | None = None
     size: int = 0
@@ -269,19 +266,23 @@ class PartitionFetch:
     @property
     def position(self) -> int:
         """Where its client stands: below the window means at its start."""
-        return self.offset if self.window is None or self.offset in self.window else self.window.committed
+        return self.offset if self.offset in self.window else self.window.committed
 
     @property
     def behind(self) -> bool:
         """Whether its client was sent more than it has, which comes first; nothing else may be sent here until then."""
         window = self.window
-        if window is None or not window.held or self.offset == window.end:  # most are where they were sent to
+        if not window.held or self.offset == window.end:  # most are where they were sent to
             return False
         return window.holds_beyond(self.position)
 
 
 class Fetch:
-    """A Fetch request and what it has collected. Owned by its pool until it is answered or its connection dies."""
+    """A Fetch request and what it has collected. Owned by its pool until it is answered or its connection dies.
+
+    requested: its partitions in the order of the request, and with their errors those that failed; partition_fetches:
+    the others.
+    """
 
     __slots__ = (
         "answered",
@@ -293,6 +294,7 @@ class Fetch:
         "partition_fetches",
         "rank",
         "replays",
+        "requested",
         "sequence",
         "size",
         "ticket",
@@ -304,8 +306,8 @@ class Fetch:
         self,
         ticket: Ticket,
         connection: ConnectionId,
-        member: Member | None,
-        partition_fetches: list[PartitionFetch],
+        member: Member,
+        requested: list[PartitionFetch | FetchedPartition],
         request: FetchParameters,
         sequence: int,
         now: float,
@@ -313,7 +315,8 @@ class Fetch:
         self.ticket = ticket
         self.connection = connection
         self.member = member
-        self.partition_fetches = partition_fetches
+        self.requested = requested
+        self.partition_fetches = [each for each in requested if isinstance(each, PartitionFetch)]
         self.minimum = request.minimum
         self.maximum = request.maximum
         self.deadline = now + request.wait
@@ -327,6 +330,11 @@ class Fetch:
 
     def __repr__(self) -> str:
         return f"<Fetch {self.sequence} of {self.member!r}: {self.size} bytes, waits on {self.waiting}>"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has an error to tell, which does not wait for records."""
+        return len(self.partition_fetches) < len(self.requested)
 
     @property
     def has_records(self) -> bool:

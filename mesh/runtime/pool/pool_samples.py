@@ -38,7 +38,7 @@ def _of_pool(name: str, pool: Pool, now: float) -> Iterator[Sample]:
     serving = pool.serving
     buffered = serving.distribution.backlogs.size + serving.distribution.collected_bytes + serving.replays.size
     yield Sample(MEMBERS, labels, len(pool.members.by_id) + len(pool.members.groupless))
-    yield Sample(PARKED_FETCHES, labels, len(serving.fetches))
+    yield Sample(PARKED_FETCHES, labels, sum(len(member.parked) for member in pool.members))
     yield Sample(WAITING_FETCHES, labels, serving.distribution.waiting)
     yield Sample(WAITING_COMMITS, labels, pool.commits.waiting)
     yield Sample(MEMBERS_NEVER_COMMITTED, labels, sum(member.flow.was_overdue for member in pool.members))

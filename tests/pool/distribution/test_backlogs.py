@@ -8,6 +8,9 @@ import pytest
 
 from mesh.pool.common.history import History, Redelivery
 from mesh.pool.common.ids import GroupId
+from mesh.pool.common.outbox import Outbox, PoolParts
+from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.timers import Timers
 from mesh.pool.distribution.backlogs import Backlogs
 from mesh.pool.distribution.quarantine import Quarantine
 from mesh.pool.distribution.slicing import Slicing
@@ -22,7 +25,9 @@ class Bench:
 
     def __init__(self) -> None:
         self.partition = Partition(source(0))
-        self.backlogs = Backlogs(Quarantine(Redelivery(limit=3)), Slicing(GroupId("billing"), []))
+        self.backlogs = Backlogs(
+            Quarantine(Redelivery(limit=3)), Slicing(PoolParts(GroupId("billing"), PoolSettings(), Timers(), Outbox()))
+        )
 
     def batch(self, first: int, last: int, history: History | None = None) -> Available:
         return Available(batch_of(self.partition.source, first, last), history or History())

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from mesh.memory import MemoryBudget
 from mesh.pool.common.effects import ConsumeUpstream, Effect, PauseUpstream, ResumeUpstream
 from mesh.pool.common.ids import GroupId
+from mesh.pool.common.outbox import Outbox, PoolParts
 from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.timers import Timers
 from mesh.pool.intake.backpressure import Backpressure
 from mesh.pool.state.partition import Partition
 from tests.pool.harness import EU, US, Consumer, World, source
@@ -20,10 +22,10 @@ class Bench:
     """One pool's demand, and backlogs that are plain numbers."""
 
     def __init__(self, partition: int = 100, pool: int = 300, shared: MemoryBudget | None = None) -> None:
-        self.effects: list[Effect] = []
+        self.outbox = Outbox()
         self.shared = shared or MemoryBudget(1 << 30)
         settings = PoolSettings(partition_budget=partition, pool_budget=pool)
-        self.backpressure = Backpressure(GROUP, settings, self.shared, self.effects)
+        self.backpressure = Backpressure(PoolParts(GROUP, settings, Timers(), self.outbox), self.shared)
         self.backpressure.add_cluster(EU)
         self.backpressure.add_cluster(US)
         self.partitions = [Partition(source(index)) for index in range(4)]
@@ -35,10 +37,10 @@ class Bench:
             if partition.backlog_bytes != size:
                 partition.backlog_bytes = size
                 touched.append(partition)
-        self.effects.clear()
+        self.outbox.take_all()
         total = sum(partition.backlog_bytes for partition in self.partitions)
         self.backpressure.update(touched, total, kept, hungry)
-        return self.effects[:]
+        return self.outbox.take_all()
 
 
 STOP = [ConsumeUpstream(GROUP, EU, False), ConsumeUpstream(GROUP, US, False)]

@@ -9,7 +9,8 @@ import pytest
 from mesh.apis.answers import Answer
 from mesh.pool.common.effects import Gone, Report, RereadUpstream
 from mesh.pool.common.settings import PoolSettings
-from mesh.pool.redelivery.rereads import CHUNK, SWEEP
+from mesh.pool.redelivery.replays import SWEEP
+from mesh.pool.redelivery.rereads import CHUNK
 from mesh.pool.state.fetch import FetchResult
 from mesh.records.spans import Span
 from tests.pool.harness import EU, GROUP, Consumer, World, batch_of, source, value_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mesh.pool.distribution.ranking import Ranking
+from mesh.pool.distribution.fetch_queue import Ranking
 from mesh.pool.state.partition import Rank
 
 
