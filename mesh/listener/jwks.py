@@ -28,7 +28,7 @@ LARGEST: Final = 1 << 20
 PIECE: Final = 1 << 16
 """Bytes that are read at a time."""
 SHORTEST_INTERVAL: Final = 5.0
-"""Seconds between two fetches: strangers can ask for one by sending a token that names a key nobody has."""
+"""Seconds between two fetches: anybody can ask for one by sending a token that names a key nobody has."""
 
 Fetch = Callable[[], Awaitable["TokenKeys"]]
 

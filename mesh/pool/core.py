@@ -290,7 +290,7 @@ class PoolCore:
                 self.connections.rebind(before, state, now)
                 pool.fetch(member, connection, ticket, request, now)
             return self._outbox.take_all()
-        if self.rules.group_less is None and state.stranger_since is None:
+        if self.rules.group_less is None and state.unidentified_since is None:
             refused = FetchedPartition(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
             self._outbox.answer(ticket, FetchResult(tuple(refused for _ in request.partitions)))
         else:

@@ -258,7 +258,7 @@ class Pool:
             if self.coordinator.ask_to_join_again(member.id):
                 fields = {"member": member.name, "partitions": [str(each) for each in full]}
                 self._outbox.report("a member repeats a commit for which there is no room", fields, "warning")
-                self.serving.forfeit(member, full, Cause.NO_ROOM, now)
+                self.serving.fence(member, full, Cause.NO_ROOM, now)
                 return full
         return []
 

@@ -1,4 +1,4 @@
-"""Keeps log entries that strangers can cause from becoming a flood."""
+"""Bounds the rate of log entries that any client can cause."""
 
 from __future__ import annotations
 

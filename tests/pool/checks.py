@@ -41,8 +41,8 @@ def check_pool(world: World, pool: Pool) -> None:
         _place(places, "resting", [(e.span.first, e.span.last) for e in partition.resting.values()])
         leased = {offset for e in partition.leased.values() for offset in range(e.span.first, e.span.last + 1)}
         _place(places, "leased", [(e.span.first, e.span.last) for e in partition.leased.values()])
-        for absence in partition.reserving:
-            _place(places, "kept", [(e.batch.first, e.batch.last) for e in absence.kept[partition]])
+        for reservation in partition.reserving:
+            _place(places, "kept", [(e.batch.first, e.batch.last) for e in reservation.kept[partition]])
         for partition_fetch in partition.parked.values():
             _place(places, "collected", [(e.batch.first, e.batch.last) for e in partition_fetch.collected or ()])
         for member in members:

@@ -48,7 +48,7 @@ def test_nor_where_consumers_without_a_group_are_served() -> None:
     world = World()
     alice, mallory = held(world)
     mallory.fetch()
-    world.advance(world.pool._settings.stranger_grace + 1)
+    world.advance(world.pool._settings.unidentified_grace + 1)
     mallory.fetch()  # as one without a group from now on, in a pool of their own
     world.produce(0, 10)
     assert mallory.received == []

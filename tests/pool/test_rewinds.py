@@ -483,7 +483,7 @@ def test_the_answer_that_a_dying_connection_lost_is_sent_again_on_the_next() -> 
 
 
 def test_an_unknown_connection_cannot_ask_in_the_name_of_a_member_by_guessing_high() -> None:
-    world = World(PoolSettings(stranger_grace=0.0))
+    world = World(PoolSettings(unidentified_grace=0.0))
     consumer = world.consumer()
     thief = world.consumer("thief", joined=False, positions={0: consumer.positions[0] + 1})
     world.produce(0, 2)

@@ -1,8 +1,8 @@
 """What a pool decided about which offsets, for whoever keeps a journal of it (docs/journal.md).
 
-A note is one decision about one run of upstream offsets of one partition, whatever number of records it holds. They are
-effects like any other, so they stand in the order of the decisions; nobody's clock is in them. Where no journal is kept
-none are made.
+An event is one decision about one run of upstream offsets of one partition, whatever number of records it holds. They
+are effects like any other, so they stand in the order of the decisions; nobody's clock is in them. Where no journal is
+kept none are made.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class DeliveryEvents:
         )
 
     def began(self, partition: UpstreamPartition, position: int, settled: Iterable[Span]) -> None:
-        """A partition is this process's from here on; `settled` lies above the position. The first note of it is always
-        there, also where nothing was settled."""
+        """A partition is this process's from here on; `settled` lies above the position. The first event of it is
+        always there, also where nothing was settled."""
         if self.is_kept:
             self._put(DeliveryEvent(self._group, DeliveryEventType.KNOWN, partition, 0, position - 1))
             self.add(DeliveryEventType.KNOWN, partition, settled)

@@ -30,7 +30,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How a span fared before.
+    """How often a span was delivered in vain, and why it came back.
 
     count: how often it was delivered in vain. was_sent: whether it was sent at all. member, cause: who gave it up last,
     and why. is_suspect: a record of it may have killed a member, which does not count yet: with others in hand, at a

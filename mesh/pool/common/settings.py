@@ -50,11 +50,11 @@ class PoolSettings:
     """After which a member that asks for nothing may have lost its connection without either side having noticed."""
     gives_way: float = 30.0
     """How long nobody has fetched in a pool that gives way to another group when there are too many pools."""
-    stranger_grace: float = 10.0
+    unidentified_grace: float = 10.0
     """How long a Fetch with offsets of an earlier run is kept waiting for its group to join again."""
     epoch: float = 0.0
     """Seconds to add to the pool's clock for the time of day since 1970: what is kept upstream outlives that clock."""
     journal: bool = False
-    """Whether somebody keeps a journal: the decisions leave notes."""
+    """Whether a journal is kept: decisions leave delivery events."""
     presence: float = 30.0
     """How long a pool without members stays in the upstream group after a holder of leases was last heard."""

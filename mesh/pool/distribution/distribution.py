@@ -122,7 +122,8 @@ class Distribution:
             fetch.member.asking = 0
 
     def give_back(self, fetch: Fetch, partition_fetches: Iterable[PartitionFetch]) -> list[Partition]:
-        """What was collected for these lanes goes back to where it was taken from, as if it had never been taken."""
+        """What was collected for these partitions goes back to where it was taken from, as if it had never been
+        taken."""
         changed: list[Partition] = []
         for partition_fetch in partition_fetches:
             if not partition_fetch.collected:

@@ -1,6 +1,7 @@
 """The Fetches of one pool that may take a batch now, in the order of its policy.
 
-A Fetch waits on partitions, by its lanes; while it waits on any it has a rank, and a place in the room.
+Kafka calls it a purgatory. A Fetch waits on each of its partitions that may have records for it; while it waits on any,
+it has a rank.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class FetchQueue:
         return len(self._ranks)
 
     def enter(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> None:
-        """It waits on the partition of this lane."""
+        """It waits on this partition."""
         partition_fetch.partition.waiting[fetch] = partition_fetch
         fetch.waiting += 1
         if fetch.rank is None:
@@ -98,7 +99,7 @@ class FetchQueue:
         best: Fetch | None = next((fetch for fetch in self._ranks if fetch in waiting), None)
         if best is not None:
             return best
-        raise Violation(f"{partition.source}: {len(waiting)} fetches wait and none of them is in the waiting room")
+        raise Violation(f"{partition.source}: {len(waiting)} fetches wait and none of them is in the queue")
 
     def leave(self, fetch: Fetch) -> None:
         """It waits on no partition any more, nor stands aside."""

@@ -15,7 +15,7 @@ IDLE = 5.0
 
 
 class Quarantine:
-    """The taster of one pool: the first that asks for a partition with something suspected.
+    """Isolates suspected records: one member is on trial, the first that asks for a partition with something suspected.
 
     Until it is through with what it holds it gets nothing, then suspected spans only, until its partitions have none.
     """
@@ -29,7 +29,7 @@ class Quarantine:
         return self._is_needed and self._is_suspected(available.history)
 
     def asks(self, fetch: Fetch, now: float) -> None:
-        """A member asks, or is offered the backlog again: it may become the taster, or cease to be."""
+        """A member asks, or is offered the backlog again: it may go on trial, or come off it."""
         member, on_trial = fetch.member, self._on_trial
         if not self._is_needed:
             return

@@ -16,7 +16,7 @@ from mesh.pool.distribution.quarantine import Quarantine
 from mesh.pool.distribution.shares import Shares
 from mesh.pool.distribution.window_limits import WindowLimits
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Absence, Fetch, Partition, PartitionFetch, Rank
+from mesh.pool.state.partition import Fetch, Partition, PartitionFetch, Rank, Reservation
 from mesh.pool.state.window import Available
 from mesh.records.runs import fitting
 
@@ -56,8 +56,8 @@ class Reservations:
         self._shares = shares
         self._backlogs = backlogs
         self.returned: list[Partition] = []
-        self._reservations: dict[Member, Absence] = {}
-        self._ranks: Ranking[Absence] = Ranking()
+        self._reservations: dict[Member, Reservation] = {}
+        self._ranks: Ranking[Reservation] = Ranking()
         self.size = 0
         """Bytes kept for all of them."""
 
@@ -83,16 +83,16 @@ class Reservations:
             usual = member.usually_away
             member.usually_away = away if away > usual else usual - (usual - away) * FORGETTING
             member.answered = None
-        absence = self._reservations.get(member)
-        if absence is None or not absence.kept:
+        reservation = self._reservations.get(member)
+        if reservation is None or not reservation.kept:
             return self.end(member)
         asked = {partition_fetch.partition for partition_fetch in partition_fetches}
-        absence.until = min(absence.until, now)
-        free = self._free(absence, lambda partition, each: partition in asked or each.batch.first > partition.given)
+        reservation.until = min(reservation.until, now)
+        free = self._free(reservation, lambda partition, each: partition in asked or each.batch.first > partition.given)
         for partition, entries in free.items():
             for available in entries:
                 self._backlogs.put(partition, available)
-        if absence.kept:
+        if reservation.kept:
             self.rank(member, now)
         else:
             self.end(member)
@@ -100,51 +100,53 @@ class Reservations:
 
     def end(self, member: Member) -> list[Partition]:
         """Nothing is kept for it any more; what was is in the backlogs of these."""
-        absence = self._reservations.pop(member, None)
-        if absence is None:
+        reservation = self._reservations.pop(member, None)
+        if reservation is None:
             return []
-        self._ranks.remove(absence.rank)
-        self.size -= absence.size
-        for partition, entries in absence.kept.items():
-            partition.reserving.pop(absence, None)
+        self._ranks.remove(reservation.rank)
+        self.size -= reservation.size
+        for partition, entries in reservation.kept.items():
+            partition.reserving.pop(reservation, None)
             for available in entries:
                 self._backlogs.put(partition, available)
-        if absence.timer is not None:
-            absence.timer.cancel()
-        return list(absence.kept)
+        if reservation.timer is not None:
+            reservation.timer.cancel()
+        return list(reservation.kept)
 
     def rank(self, member: Member, now: float) -> None:
         """What it holds has changed."""
-        absence = self._reservations.get(member)
-        if absence is not None:
-            self._ranks.remove(absence.rank)
-            absence.rank = rank_of(self._policy, member, member.slot, now, absence.count)
-            self._ranks.add(absence.rank, absence)
+        reservation = self._reservations.get(member)
+        if reservation is not None:
+            self._ranks.remove(reservation.rank)
+            reservation.rank = rank_of(self._policy, member, member.slot, now, reservation.count)
+            self._ranks.add(reservation.rank, reservation)
 
     # Batches come
 
     def keep(self, partition: Partition, best: Fetch | None, now: float) -> bool:
         """Keep the oldest batch, or a share of a run, for whoever should have it rather than the best that waits."""
-        for absence in self._candidates(partition, best.rank if best is not None else None, now):
-            member = absence.member
+        for reservation in self._candidates(partition, best.rank if best is not None else None, now):
+            member = reservation.member
             available = self._quarantine.first_for(partition, member)
             if available is None or available.history.was_sent:
                 return False
-            count = fitting(available.batch, MOST_BYTES - absence.size, self._shares.room(member) - absence.count)
+            count = fitting(
+                available.batch, MOST_BYTES - reservation.size, self._shares.room(member) - reservation.count
+            )
             if count and len(available) <= self._shares.most(available, member):
                 count = min(count, self._shares.share(available))
-                self._keep_for(absence, partition, self._backlogs.take_some(partition, available, count), now)
+                self._keep_for(reservation, partition, self._backlogs.take_some(partition, available, count), now)
                 return True
         return False
 
     def take(self, partition: Partition) -> list[Available]:
         """What was kept of this partition, for anybody: it is kept no more."""
         taken: list[Available] = []
-        for absence in partition.reserving:
-            for available in absence.kept.pop(partition):
-                absence.size -= available.size
+        for reservation in partition.reserving:
+            for available in reservation.kept.pop(partition):
+                reservation.size -= available.size
                 self.size -= available.size
-                absence.count -= len(available)
+                reservation.count -= len(available)
                 taken.append(available)
         partition.reserving.clear()
         return taken
@@ -156,34 +158,38 @@ class Reservations:
         usual = member.usually_away
         if self._policy is not Policy.LEAST_LOADED or not 0 < usual <= LONGEST or member in self._reservations:
             return
-        absence = Absence(member, now + PATIENCE * usual, rank_of(self._policy, member, member.slot, now))
-        self._reservations[member] = absence
-        self._ranks.add(absence.rank, absence)
+        reservation = Reservation(member, now + PATIENCE * usual, rank_of(self._policy, member, member.slot, now))
+        self._reservations[member] = reservation
+        self._ranks.add(reservation.rank, reservation)
 
-    def _candidates(self, partition: Partition, before: Rank | None, now: float) -> Iterator[Absence]:
+    def _candidates(self, partition: Partition, before: Rank | None, now: float) -> Iterator[Reservation]:
         """Who would get a batch of this partition if it asked just now: a few, of those in front of `before`."""
         index = looked_at = 0
         while index < len(self._ranks) and looked_at < FEW and self.size < MOST_BYTES_TOGETHER:
-            absence = self._ranks.at(index)
+            reservation = self._ranks.at(index)
             looked_at += 1
-            if before is not None and absence.rank > before:
+            if before is not None and reservation.rank > before:
                 return
-            if absence.until <= now and absence.timer is None:
-                self.end(absence.member)
+            if reservation.until <= now and reservation.timer is None:
+                self.end(reservation.member)
                 continue
             index += 1
-            if absence.until > now and partition.source in absence.member.windows and absence.size < MOST_BYTES:
-                yield absence
+            if (
+                reservation.until > now
+                and partition.source in reservation.member.windows
+                and reservation.size < MOST_BYTES
+            ):
+                yield reservation
 
-    def _keep_for(self, absence: Absence, partition: Partition, available: Available, now: float) -> None:
-        absence.kept.setdefault(partition, []).append(available)
-        partition.reserving[absence] = None
-        absence.size += available.size
+    def _keep_for(self, reservation: Reservation, partition: Partition, available: Available, now: float) -> None:
+        reservation.kept.setdefault(partition, []).append(available)
+        partition.reserving[reservation] = None
+        reservation.size += available.size
         self.size += available.size
-        absence.count += len(available)
-        self.rank(absence.member, now)
-        if absence.timer is None:
-            absence.timer = self._timers.at(absence.until, lambda then: self._overdue(absence.member, then))
+        reservation.count += len(available)
+        self.rank(reservation.member, now)
+        if reservation.timer is None:
+            reservation.timer = self._timers.at(reservation.until, lambda then: self._overdue(reservation.member, then))
 
     def _overdue(self, member: Member, now: float) -> None:
         """It does not come: the others are given what they can have in its order."""
@@ -196,34 +202,34 @@ class Reservations:
     def _release(self, member: Member, now: float) -> dict[Partition, list[Available]]:
         """What others may be given now: what none of them has gone past, or they would have it out of order; after
         `lock_timeout` all of it, as of a member that hangs with what it holds."""
-        absence = self._reservations.get(member)
-        if absence is None:
+        reservation = self._reservations.get(member)
+        if reservation is None:
             return {}
-        is_over = now >= absence.until + self._lock_timeout
-        released = self._free(absence, lambda partition, each: is_over or each.batch.first > partition.given)
-        if absence.kept:
+        is_over = now >= reservation.until + self._lock_timeout
+        released = self._free(reservation, lambda partition, each: is_over or each.batch.first > partition.given)
+        if reservation.kept:
             self.rank(member, now)
-            absence.timer = self._timers.at(
-                absence.until + self._lock_timeout, lambda then: self._overdue(member, then)
+            reservation.timer = self._timers.at(
+                reservation.until + self._lock_timeout, lambda then: self._overdue(member, then)
             )
         else:
             self.end(member)
         return released
 
     def _free(
-        self, absence: Absence, is_free: Callable[[Partition, Available], bool]
+        self, reservation: Reservation, is_free: Callable[[Partition, Available], bool]
     ) -> dict[Partition, list[Available]]:
         """Stop to keep what is free, and return it."""
         freed: dict[Partition, list[Available]] = {}
-        for partition, entries in list(absence.kept.items()):
+        for partition, entries in list(reservation.kept.items()):
             free = [each for each in entries if is_free(partition, each)]
             if not free:
                 continue
-            freed[partition], absence.kept[partition] = free, [each for each in entries if each not in free]
-            absence.size -= (size := sum(each.size for each in free))
+            freed[partition], reservation.kept[partition] = free, [each for each in entries if each not in free]
+            reservation.size -= (size := sum(each.size for each in free))
             self.size -= size
-            absence.count -= sum(map(len, free))
-            if not absence.kept[partition]:
-                del absence.kept[partition]
-                partition.reserving.pop(absence, None)
+            reservation.count -= sum(map(len, free))
+            if not reservation.kept[partition]:
+                del reservation.kept[partition]
+                partition.reserving.pop(reservation, None)
         return freed

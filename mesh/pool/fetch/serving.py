@@ -248,11 +248,11 @@ class Serving:
         for slot in member.slots:
             self._slots.give_back(slot)
 
-    def forfeit(self, member: Member, sources: Iterable[UpstreamPartition], cause: Cause, now: float) -> None:
+    def fence(self, member: Member, sources: Iterable[UpstreamPartition], cause: Cause, now: float) -> None:
         """A member that is asked to join again loses what it holds of these. What it commits when it has joined is
         about what it is given from here on."""
         for source in sources:
-            member.windows[source].forfeit()
+            member.windows[source].fence()
         self.release(member, sources, cause, now)
 
     def void(self, partition: Partition, members: Iterable[Member]) -> None:
@@ -272,7 +272,7 @@ class Serving:
                 self.distribution.free(member, sum(len(delivery) for delivery in lost))
                 window.acknowledged = None
                 if unstored or lost:
-                    window.forfeit()
+                    window.fence()
         self.distribution.forget(partition)
         self.rereads.forget(partition.source)
 

@@ -6,7 +6,7 @@ fetches nowhere. That is a guess, and it is taken back as soon as the member its
 one was sent.
 
 Whatever tells, a request is a member's only if the same principal authenticated for both: who names the offsets or the
-member id of somebody else is a stranger (docs/decisions/0019-members-belong-to-their-principals.md).
+member id of another principal belongs to no member (docs/decisions/0019-members-belong-to-their-principals.md).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Connection:
     guessed: bool = False
     barred: Member | None = None
     joined: dict[GroupId, Member] = field(default_factory=dict)
-    stranger_since: float | None = None
+    unidentified_since: float | None = None
     unidentified: set[UnidentifiedFetch] = field(default_factory=set)
     heard: set[Member] = field(default_factory=set)
 
@@ -125,9 +125,9 @@ class Connections:
         if owner is None and state.barred is None and is_of_an_earlier_run(request):
             # A member of a group finds out by its next heartbeat, and comes back with offsets of ours. To give it
             # records before that could only mean records of another group.
-            if state.stranger_since is None:
-                state.stranger_since = now
-            if now - state.stranger_since < self._settings.stranger_grace:
+            if state.unidentified_since is None:
+                state.unidentified_since = now
+            if now - state.unidentified_since < self._settings.unidentified_grace:
                 return None, False
         if owner is None and request.partitions:
             if state.barred is None:
@@ -173,7 +173,7 @@ class Connections:
             if guessed:
                 self._guesses.setdefault(member, set()).add(state)
         self._clients.fetches(member)
-        state.stranger_since = None
+        state.unidentified_since = None
 
     def joined(self, connection: ConnectionId, member: Member, client_id: str, now: float) -> None:
         """A member has joined its group here."""

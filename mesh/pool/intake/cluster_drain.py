@@ -2,7 +2,7 @@
 
 As when a pool is drained (`draining`): no record of that cluster is given any more, and members commit what they hold
 of it. When nothing is held any more, or the time that they were given is over, what is acknowledged is committed a last
-time, with the runs above the lowest record that is not, and the group is left there. What is held then is forfeited.
+time, with the runs above the lowest record that is not, and the group is left there. What is held then is released.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Its members stay: their Fetches find nothing, their commits are taken. When nothing is held any more, or the time that
 they were given is over, the pool commits and leaves its upstream groups, so that another process gets its partitions.
-What is held then is forfeited; it is delivered again by whoever reads on, and the commits of it are refused.
+What is held then is released; it is delivered again by whoever reads on, and the commits of it are refused.
 """
 
 from __future__ import annotations

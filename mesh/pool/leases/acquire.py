@@ -95,7 +95,7 @@ def _from_backlog(
 
 
 def _joined(spans: list[tuple[Span, History]]) -> list[tuple[Span, History]]:
-    """Neighbours that fared alike are one."""
+    """Neighbours of the same history are one."""
     joined: list[tuple[Span, History]] = []
     for span, history in spans:
         if joined and joined[-1][0].last + 1 == span.first and joined[-1][1] == history:

@@ -153,7 +153,7 @@ class HeldLeases:
             self._serving.rereads.pump(partition)
 
     def restore(self, lease: Lease, partition: Partition, spans: Iterable[Span]) -> None:
-        """What a lease held of a partition that begins; how that fared, `released_unread` knows."""
+        """What a lease held of a partition that begins; its history is in `released_unread`."""
         for span, history in partition.released_unread.take(spans):
             partition.leased[span.first] = Leased(span, history, lease)
             lease.lives[partition.source] = partition.life

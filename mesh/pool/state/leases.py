@@ -35,7 +35,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """One run that a lease holds of a partition, and how it fared before."""
+    """One span that a lease holds of a partition, and its history."""
 
     span: Span
     history: History

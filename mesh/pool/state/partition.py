@@ -1,6 +1,6 @@
 """One upstream partition of a pool: its ledger, and either waiting Fetches or backlog, never both.
 
-A Fetch and the partitions it asks for know each other, by its lanes; so both are described here.
+A Fetch and the partitions it asks for know each other, by a `PartitionFetch`; so both are described here.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Partition:
         self.parked: dict[Fetch, PartitionFetch] = {}
         self.waiting: dict[Fetch, PartitionFetch] = {}
         self.ineligible: dict[Fetch, PartitionFetch] = {}
-        self.reserving: dict[Absence, None] = {}
+        self.reserving: dict[Reservation, None] = {}
         self.given = -1
 
     def __repr__(self) -> str:
@@ -235,7 +235,7 @@ class Partition:
 
 
 @dataclass(slots=True, eq=False)
-class Absence:
+class Reservation:
     """One member that was answered and has not asked again. kept: for it; bytes and offsets of that. until: when others
     are given what they have not gone past."""
 

@@ -1,4 +1,4 @@
-"""Spans that the engine has yet to bring, and how they fared before: leases gave them up before they were received, or
+"""Spans that the engine has yet to bring, and their histories: leases gave them up before they were received, or
 members did before the mesh was restarted.
 """
 
@@ -34,14 +34,14 @@ class ReleasedUnread:
         return int(self._spans.peekitem(-1)[1][0]) if self._spans else -1
 
     def note(self, span: Span, history: History) -> None:
-        """This span fared so; of what is known already the worse of both counts."""
+        """Keep the history of a span; of what is known already the worse of both counts."""
         for part, known in self.take([span]):
             worse = known if known.blame > history.blame else history
             if worse != UNSENT:
                 self._spans[part.first] = (part.last, worse)
 
     def take(self, spans: Iterable[Span]) -> list[tuple[Span, History]]:
-        """How these fared, ascending as they are, UNSENT for what is not known; that is forgotten here."""
+        """The histories of these, ascending as they are, UNSENT for what is not known; that is forgotten here."""
         found: list[tuple[Span, History]] = []
         for span in spans:
             position = span.first

@@ -24,8 +24,8 @@ from mesh.records.spans import Span
 class Available:
     """A batch that waits for a member.
 
-    history: how its span fared before.
-    shunned: the slot of the member it was taken from, if that one lives on: others get it first.
+    history: of its span, before this delivery.
+    avoid: the slot of the member it was taken from, if that one lives on: others get it first.
     """
 
     batch: Batch
@@ -218,7 +218,7 @@ class Window:
                 delivery.last, delivery.batch, delivery.records_end = offset - 1, None, None
         return held - self.held
 
-    def forfeit(self) -> None:
+    def fence(self) -> None:
         """What it was sent, or has settled, is lost; until its member begins anew, its commits are about that."""
         self.is_fenced = True
         self.acknowledged = None
