@@ -109,7 +109,8 @@ class Requests:
         try:
             response, rest = self._throttled(pending, work.respond(result), result)
             connection.answer(request, response)
-            connection.client.rest(rest)
+            if rest > 0:
+                connection.client.rest(rest)
         except Exception:  # noqa: BLE001 - see the module
             self._failed(pending)
         else:

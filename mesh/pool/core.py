@@ -88,7 +88,7 @@ class PoolCore:
 
     def next_deadline(self) -> float | None:
         """When `tick` may have something to do, at the earliest; None for never."""
-        unidentified, pools = self._unidentified.timers.next(), self._pools.next_deadline()
+        unidentified, pools = self._unidentified.timers.next(), self._pools.deadlines.next()
         if unidentified is None or pools is None:
             return pools if unidentified is None else unidentified
         return min(unidentified, pools)

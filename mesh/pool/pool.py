@@ -193,9 +193,9 @@ class Pool:
     def fetch(
         self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchParameters, now: float
     ) -> None:
-        for asked in request.partitions:
-            if asked.topic is not None:
-                self.intake.want(asked.topic)
+        for topic in dict.fromkeys(asked.topic for asked in request.partitions):
+            if topic is not None:
+                self.intake.want(topic)
         member.connections.add(connection)
         self._used = now
         self.serving.fetch(member, connection, ticket, request, now)

@@ -80,15 +80,11 @@ class Pools:
         self.is_stopping = False
         self.drained: set[GroupId] = set()
         """Groups that are to get nothing here, whether they have a pool or not."""
-        self._deadlines: DeadlineQueue[Pool] = DeadlineQueue()
-
-    def next_deadline(self) -> float | None:
-        """When some pool may have something to do, at the earliest; None for never."""
-        return self._deadlines.next()
+        self.deadlines: DeadlineQueue[Pool] = DeadlineQueue()
 
     def tick(self, now: float) -> None:
         """Do what is due in those pools that may have something to do."""
-        while (pool := self._deadlines.take(now)) is not None:
+        while (pool := self.deadlines.take(now)) is not None:
             with self.step(pool, now):
                 while not pool.is_closed and pool.fire_next(now):
                     pass
@@ -119,7 +115,7 @@ class Pools:
             )
             if self.is_stopping or group in self.drained:
                 pool.draining.begin_away()
-            self._deadlines.note(pool)
+            self.deadlines.note(pool)
         return pool
 
     def of_member(self, member: Member) -> Pool | None:
@@ -141,7 +137,7 @@ class Pools:
         if not self.has_room_for_groupless(pool):
             return None
         member = pool.members.add_groupless(client, now)
-        self._deadlines.note(pool)
+        self.deadlines.note(pool)
         return member
 
     def has_room_for_groupless(self, pool: Pool) -> bool:
@@ -216,7 +212,7 @@ class Pools:
         if pool.is_closed:
             self._forget(pool)
         else:
-            self._deadlines.note(pool)
+            self.deadlines.note(pool)
 
     def _failed(self, pool: Pool, problem: Exception) -> None:
         self.violations += 1
@@ -243,6 +239,6 @@ class Pools:
         return True
 
     def _forget(self, pool: Pool) -> None:
-        self._deadlines.forget(pool)
+        self.deadlines.forget(pool)
         if self.by_group.get(pool.group) is pool:
             del self.by_group[pool.group]

@@ -17,21 +17,21 @@ SWEEP = 100
 class Timer:
     """One deadline. `cancel` may be called at any time, any number of times."""
 
-    __slots__ = ("_action", "when")
+    __slots__ = ("action", "when")
 
     def __init__(self, when: float, action: Callable[[float], None]) -> None:
         self.when = when
-        self._action: Callable[[float], None] | None = action
+        self.action: Callable[[float], None] | None = action
 
     def cancel(self) -> None:
-        self._action = None
+        self.action = None
 
     @property
     def cancelled(self) -> bool:
-        return self._action is None
+        return self.action is None
 
     def fire(self, now: float) -> None:
-        action, self._action = self._action, None
+        action, self.action = self.action, None
         if action is not None:
             action(now)
 
@@ -57,7 +57,7 @@ class Timers:
 
     def next(self) -> float | None:
         """The earliest deadline, or None."""
-        while self._heap and self._heap[0][2].cancelled:
+        while self._heap and self._heap[0][2].action is None:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 

@@ -67,7 +67,7 @@ class Distribution:
     @property
     def waiting(self) -> int:
         """How many Fetches may take a batch now."""
-        return len(self._room)
+        return self._room.size
 
     @property
     def members(self) -> set[Member]:
@@ -82,7 +82,7 @@ class Distribution:
 
     def obstacle(self, member: Member, partition_fetch: PartitionFetch) -> Obstacle | None:
         """What keeps a member from having any record of a partition that it asks for, whether there is one or not."""
-        obstacle = self._obstacle_of(partition_fetch)
+        obstacle = obstacle_of(partition_fetch, self.is_stopped, self.withheld)
         if obstacle is None and self.window_limits.is_full(member):
             return Obstacle.AT_CAP
         return obstacle
@@ -287,10 +287,6 @@ class Distribution:
 
     # How
 
-    def _obstacle_of(self, partition_fetch: PartitionFetch) -> Obstacle | None:
-        """What keeps whoever asks from having any record of a partition, whatever it holds of others."""
-        return obstacle_of(partition_fetch, self.is_stopped, self.withheld)
-
     def _offer_again(self, fetches: Iterable[Fetch], now: float) -> None:
         for fetch in sorted(fetches, key=lambda fetch: fetch.sequence):
             if fetch.answered:
@@ -371,7 +367,7 @@ class Distribution:
             return
         for partition_fetch in fetch.partition_fetches:
             if partition_fetch.partition.backlog:
-                if self._obstacle_of(partition_fetch) is None:
+                if obstacle_of(partition_fetch, self.is_stopped, self.withheld) is None:
                     partition_fetch.partition.ineligible[fetch] = partition_fetch
             else:
                 self._wait(fetch, partition_fetch, now)
@@ -379,7 +375,7 @@ class Distribution:
     def _wait(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> None:
         """Of a member that is not at its cap."""
         partition = partition_fetch.partition
-        if fetch in partition.waiting or self._obstacle_of(partition_fetch) is not None:
+        if fetch in partition.waiting or obstacle_of(partition_fetch, self.is_stopped, self.withheld) is not None:
             return
         self._room.enter(fetch, partition_fetch, now)
         if partition.released:

@@ -71,10 +71,8 @@ class FetchQueue:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._ranks: Ranking[Fetch] = Ranking()
-
-    def __len__(self) -> int:
+        self.size = 0
         """How many Fetches may take a batch now."""
-        return len(self._ranks)
 
     def enter(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> None:
         """It waits on this partition."""
@@ -88,6 +86,8 @@ class FetchQueue:
         member = fetch.member
         if fetch.rank is not None:
             self._ranks.remove(fetch.rank)
+        else:
+            self.size += 1
         fetch.rank = rank_of(self._policy, member, fetch.sequence, now)
         self._ranks.add(fetch.rank, fetch)
 
@@ -120,6 +120,7 @@ class FetchQueue:
         if fetch.rank is not None:
             self._ranks.remove(fetch.rank)
             fetch.rank = None
+            self.size -= 1
 
 
 def rank_of(policy: Policy, member: Member, sequence: int, now: float, more: int = 0) -> Rank:

@@ -106,7 +106,7 @@ class WindowLimits:
         self._growing.discard(member)
         if not member.parked or not self.is_full(member):
             return
-        if member.flow.grow(len(self._queue) > 0, now):
+        if member.flow.grow(self._queue.size > 0, now):
             self._has_grown(member, now)
         if member.parked and self.is_full(member):
             self.watch(member, now)

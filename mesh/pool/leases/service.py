@@ -78,7 +78,7 @@ class Leases:
 
     def are_wanted(self, now: float) -> bool:
         """Whether the pool is to stay for them though it has no member."""
-        return bool(self._leases or self._storing) or self._presence.is_there(now)
+        return bool(self._leases or self._storing.requests) or self._presence.is_there(now)
 
     @property
     def want_records(self) -> bool:
@@ -221,7 +221,8 @@ class Leases:
 
     def stored(self) -> None:
         """A step ends, in which something may have been stored."""
-        self._storing.stored()
+        if self._storing.requests:
+            self._storing.stored()
 
     def close(self) -> None:
         """The pool ends: nobody will be answered later."""

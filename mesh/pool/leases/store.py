@@ -45,10 +45,7 @@ class LeaseStore:
         self._timeout = parts.settings.commit_timeout
         self._timers = parts.timers
         self._outbox = parts.outbox
-        self._requests: set[_Request] = set()
-
-    def __len__(self) -> int:
-        return len(self._requests)
+        self.requests: set[_Request] = set()
 
     def answer(
         self,
@@ -61,24 +58,24 @@ class LeaseStore:
         """With the result at the end of a step in which all that is needed is stored, or with NotStored."""
         timer = self._timers.at(now + self._timeout, lambda then: self._time_out(request, then))
         request = _Request(ticket, result, needed, timer, undo)
-        self._requests.add(request)
+        self.requests.add(request)
 
     def stored(self) -> None:
         """A step ends, in which something may have been stored."""
-        for request in list(self._requests):
+        for request in list(self.requests):
             if all(each.is_stored for each in request.needed):
-                self._requests.discard(request)
+                self.requests.discard(request)
                 request.timer.cancel()
                 self._outbox.answer(request.ticket, request.result)
 
     def close(self) -> None:
         """Nobody will be answered later."""
-        for request in self._requests:
+        for request in self.requests:
             request.timer.cancel()
             self._outbox.answer(request.ticket, NotStored())
-        self._requests.clear()
+        self.requests.clear()
 
     def _time_out(self, request: _Request, now: float) -> None:
-        self._requests.discard(request)
+        self.requests.discard(request)
         request.undo(now)
         self._outbox.answer(request.ticket, NotStored())

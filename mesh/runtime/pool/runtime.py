@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from mesh.apis.answers import Answer, Ticket
 from mesh.listener.listener import Listener
@@ -74,6 +75,7 @@ class PoolRuntime:
         self.listener = listener
         self._metrics = listener.metrics
         self._loop = asyncio.get_running_loop()
+        self.now: Final[Callable[[], float]] = self._loop.time
         self._step_loop = StepLoop(core, self._do)
         self._handler = PoolRequests(listener, core, endpoint, self._step_loop)
         self._requests = Requests(listener, self._handler)
@@ -91,9 +93,6 @@ class PoolRuntime:
     def accept(self, node: int | None = None) -> PoolConnection:
         """Whichever of its two addresses a client came to, it is served the same."""
         return PoolConnection(self.listener, self.core, self._step_loop, self._requests, self._versions)
-
-    def now(self) -> float:
-        return self._loop.time()
 
     def status(self) -> Status:
         """Every pool, its members and partitions."""
