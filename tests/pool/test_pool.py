@@ -482,7 +482,7 @@ def test_after_everybody_left_nothing_is_kept() -> None:
     assert not pool.members.by_id
     assert not pool.serving.fetches
     assert not pool.serving.distribution.members
-    assert not pool.serving.distribution._room
+    assert pool.serving.distribution._queue.size == 0
     assert not pool.serving.distribution.window_limits._growing
     assert not any(partition.parked or partition.waiting for partition in pool.partitions.values())
 

@@ -43,7 +43,7 @@ class Distribution:
         self.parked = ParkedFetches(parked)
         self.complete: deque[Fetch] = deque()
         """Fetches that are to be answered with what they have, in the order in which that was decided."""
-        self._room = FetchQueue(parts.settings.policy)
+        self._queue = FetchQueue(parts.settings.policy)
         self._served = 0
         self._freed: dict[Member, None] = {}
         self._with_records: dict[Partition, None] = {}
@@ -54,7 +54,7 @@ class Distribution:
         self.quarantine = Quarantine(parts.settings.redelivery)
         self.backlogs = Backlogs(self.quarantine, slicing)
         self.touched = self.backlogs.touched
-        self.window_limits = WindowLimits(parts, self._room, self.backlogs, partitions)
+        self.window_limits = WindowLimits(parts, self._queue, self.backlogs, partitions)
         self._shares = Shares(self.window_limits, self.quarantine)
         self.reservations = Reservations(parts, self.window_limits, self.quarantine, self._shares, self.backlogs)
         self.is_stopped = False
@@ -67,7 +67,7 @@ class Distribution:
     @property
     def waiting(self) -> int:
         """How many Fetches may take a batch now."""
-        return self._room.size
+        return self._queue.size
 
     @property
     def members(self) -> set[Member]:
@@ -95,7 +95,7 @@ class Distribution:
         self.quarantine.asks(fetch, now)
         for partition_fetch in fetch.partition_fetches:
             if partition_fetch.partition.backlog:
-                blocked = self._fill_lane(fetch, partition_fetch, now) or blocked
+                blocked = self._fill_from(fetch, partition_fetch, now) or blocked
         return blocked
 
     def park(self, fetch: Fetch, now: float) -> None:
@@ -115,7 +115,7 @@ class Distribution:
         """It is complete, or its connection is gone."""
         fetch.answered = True
         if fetch.ticket in fetch.member.parked:  # most that find a backlog are answered without having been parked
-            self._room.leave(fetch)
+            self._queue.leave(fetch)
             self._satisfied.pop(fetch, None)
             self.parked.remove(fetch)
         if fetch.has_records:
@@ -186,7 +186,7 @@ class Distribution:
         keeps = keeps and not self.is_stopped and partition.backlog_bytes < PLENTY
         while partition.backlog:
             # The best is looked up for each batch: what a member is given changes its rank.
-            fetch = self._room.best(partition) if partition.waiting else None
+            fetch = self._queue.best(partition) if partition.waiting else None
             # A member between two Fetches may come before the best that waits, or there would be nothing for a slower
             # client whenever it asks.
             if keeps and self.reservations.keep(partition, fetch, now):
@@ -210,7 +210,7 @@ class Distribution:
         partition = partition_fetch.partition
         available = self.quarantine.first_for(partition, fetch.member)
         if available is None:
-            self._room.leave_lane(fetch, partition_fetch)
+            self._queue.leave_partition(fetch, partition_fetch)
             partition.ineligible[fetch] = partition_fetch
             return
         taken = self._take(fetch, partition_fetch, available, now, part)
@@ -250,7 +250,7 @@ class Distribution:
     def suspend(self, partition: Partition) -> None:
         """No record of this partition may be given."""
         for fetch, partition_fetch in list(partition.waiting.items()):
-            self._room.leave_lane(fetch, partition_fetch)
+            self._queue.leave_partition(fetch, partition_fetch)
         partition.ineligible.clear()
         for available in self.reservations.take(partition):
             self.backlogs.put(partition, available)
@@ -291,14 +291,14 @@ class Distribution:
         for fetch in sorted(fetches, key=lambda fetch: fetch.sequence):
             if fetch.answered:
                 continue
-            self._room.leave(fetch)
+            self._queue.leave(fetch)
             blocked = self.fill(fetch, now)
             if fetch.is_satisfied or (blocked and fetch.has_records):
                 self.finish(fetch, now)
             else:
                 self._admit(fetch, now)
 
-    def _fill_lane(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> bool:
+    def _fill_from(self, fetch: Fetch, partition_fetch: PartitionFetch, now: float) -> bool:
         partition, member = partition_fetch.partition, fetch.member
         if self.obstacle(member, partition_fetch) is not None:
             return False
@@ -354,9 +354,9 @@ class Distribution:
         full = self.window_limits.is_full(member)
         for other in self.parked.of(member):
             if full:
-                self._room.leave(other)
+                self._queue.leave(other)
             elif other.rank is not None:
-                self._room.rank(other, now)
+                self._queue.rank(other, now)
         if full and not fetch.is_satisfied:
             self.window_limits.watch(member, now)
 
@@ -377,6 +377,6 @@ class Distribution:
         partition = partition_fetch.partition
         if fetch in partition.waiting or obstacle_of(partition_fetch, self.is_stopped, self.withheld) is not None:
             return
-        self._room.enter(fetch, partition_fetch, now)
+        self._queue.enter(fetch, partition_fetch, now)
         if partition.released:
             self.touched.add(partition)  # now it is worth while to read that again

@@ -109,7 +109,7 @@ class FetchQueue:
         fetch.waiting = 0
         self._lose_rank(fetch)
 
-    def leave_lane(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
+    def leave_partition(self, fetch: Fetch, partition_fetch: PartitionFetch) -> None:
         """It does not wait on this partition any more."""
         del partition_fetch.partition.waiting[fetch]
         fetch.waiting -= 1

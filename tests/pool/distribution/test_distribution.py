@@ -355,7 +355,7 @@ def test_a_batch_for_a_thousand_waiters_looks_at_one_or_two_of_them() -> None:
     consumers = crowd(world, 1_000)
     world.produce(0, 1)
     again(consumers)
-    room = world.pool.serving.distribution._room._ranks
+    room = world.pool.serving.distribution._queue._ranks
     looked = list[object]()
 
     class Watched:
@@ -371,7 +371,7 @@ def test_a_batch_for_a_thousand_waiters_looks_at_one_or_two_of_them() -> None:
 
     partition = next(iter(world.pool.partitions.values()))
     partition.waiting = Watched(partition.waiting)  # type: ignore[assignment]
-    best = world.pool.serving.distribution._room.best(partition)
+    best = world.pool.serving.distribution._queue.best(partition)
     assert len(looked) == 1
     assert best is room.at(0)
 
