@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
+from mesh.listener.client_transport import ClientTransport
 from mesh.runtime.pool.connection import PoolConnection
 from tests.fuzz.corpus import inputs
 from tests.fuzz.targets import TARGETS, Server, decode, step, steps
@@ -54,8 +55,8 @@ def test_a_bug_in_the_server_is_a_finding(where: str, monkeypatch: pytest.Monkey
     def broken(*_: object) -> None:
         raise IndexError("oh")
 
-    method = {"taking up": "work", "a timer": "_look"}[where]
-    monkeypatch.setattr(PoolConnection, method, broken)
+    owner, method = {"taking up": (PoolConnection, "take_up"), "a timer": (ClientTransport, "_look")}[where]
+    monkeypatch.setattr(owner, method, broken)
     with pytest.raises(IndexError):
         Server()(step(4, 0, b"\0\0") + step(6, 0, choice=7) + step(6, 0, choice=7))
 
