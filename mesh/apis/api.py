@@ -9,8 +9,7 @@ from uuid import UUID
 
 from mesh.apis.answers import Answer, ConnectionId, Ticket
 from mesh.security.rules import Access
-from mesh.security.session import Answer as AuthenticationStep
-from mesh.security.session import Handshake, Session
+from mesh.security.session import AuthenticationResult, Handshake, Session
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.messages import RequestMessage, ResponseMessage
 
@@ -20,7 +19,7 @@ class Authentication:
     """A step of an authentication: answer it, now or when a thread has done its part; a failure after a delay."""
 
     ticket: Ticket
-    step: Handshake | AuthenticationStep
+    step: Handshake | AuthenticationResult
 
 
 RequestFields: TypeAlias = tuple[

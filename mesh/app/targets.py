@@ -123,7 +123,7 @@ class PoolTarget:
     def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
         runtime, pool, self._configured = self.target, configured.target.pool, configured
         runtime.change_endpoint(_endpoint(configured))
-        runtime.questions.change(self._administration())
+        runtime.tool_queries.change(self._administration())
         runtime.step(lambda core, now: core.change_rules(rules_of(pool), grace, now))
         runtime.step(lambda core, now: core.change_topics(topics_of(configured.name, pool), now))
         for name, topics in self._clusters.known().items():

@@ -18,7 +18,7 @@ MOST_LOGGED: Final = 20
 
 
 class Admission:
-    """now: seconds."""
+    """Lets connections of one virtual cluster in, and closes those that go beyond a limit. now: seconds."""
 
     def __init__(self, virtual_cluster: str, gate: Gate, metrics: Metrics, now: Callable[[], float]) -> None:
         self._gate = gate

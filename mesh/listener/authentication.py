@@ -10,8 +10,7 @@ from typing import Final
 
 from mesh.listener.peer import Peer
 from mesh.security.sasl import Challenge, Failure, Slow, Success
-from mesh.security.session import Answer as Step
-from mesh.security.session import Handshake, Lasting
+from mesh.security.session import AuthenticationResult, Handshake, Lasting
 from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
@@ -39,7 +38,7 @@ class Authenticator:
         self._checks = 0
         self._rate = LogRate()
 
-    def carry_out(self, connection: Peer, step: Handshake | Step, respond: Respond) -> None:
+    def carry_out(self, connection: Peer, step: Handshake | AuthenticationResult, respond: Respond) -> None:
         """A step that the handler of a request took."""
         self._take(connection, step, respond)
 
@@ -122,6 +121,7 @@ class Authenticator:
     def _end(self, connection: Peer, result: object, respond: Respond) -> None:
         """Answer, and close once that is sent."""
         if connection.is_open:
+            connection.stop_serving()
             respond(result)
             connection.close()
 

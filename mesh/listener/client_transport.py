@@ -53,6 +53,24 @@ class TransportOwner(Protocol):
     def has_unfinished_frame(self) -> bool: ...
 
 
+class _Nobody:
+    """The owner of a transport whose client is gone."""
+
+    is_busy = False
+    has_unfinished_frame = False
+
+    def opened(self) -> None: ...
+
+    def established(self) -> None: ...
+
+    def resumed(self) -> None: ...
+
+    def closed(self) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
+
+
 class ClientTransport:
     """The transport of one client. admitted: None before it was let in."""
 
@@ -63,11 +81,12 @@ class ClientTransport:
         self.access = UNLIMITED
         self.admitted: Admitted | None = None
         self.is_open = False
+        self._is_stopped = False
         self.is_reading_paused = False
         self.is_writing_paused = False
         self._has_read_ahead = False
         self._listener = listener
-        self._connection = connection
+        self._connection: TransportOwner = connection
         self._transport: asyncio.Transport | None = None
         self._resting: asyncio.TimerHandle | None = None
         self._heard = 0.0
@@ -84,7 +103,7 @@ class ClientTransport:
     @property
     def may_be_served(self) -> bool:
         """Whether its next request may be taken up: it reads its answers, and is within its quota."""
-        return self.is_open and not self.is_writing_paused and self._resting is None
+        return self.is_open and not (self._is_stopped or self.is_writing_paused) and self._resting is None
 
     # Called by the connection, for the event loop
 
@@ -129,7 +148,8 @@ class ClientTransport:
             if timer is not None:
                 timer.cancel()
         self._listener.disconnected(self)
-        self._connection.closed()
+        connection, self._connection = self._connection, _NOBODY  # no cycle may stay: it keeps frames
+        connection.closed()
 
     # Called by the connection
 
@@ -176,16 +196,21 @@ class ClientTransport:
     def established(self) -> None:
         """It is known who the client is, for the first time or again."""
         self._connection.established()
-        self.judge()
+        self.refresh_access()
         if self._authentication is not None:
             self._authentication.cancel()
 
-    def judge(self) -> None:
+    def refresh_access(self) -> None:
         """What the client may do has to be looked at again."""
         self.access = self._listener.security.access(self.session.principal, self.client_host)
 
+    def stop_serving(self) -> None:
+        """Take up no request any more: it is about to be closed."""
+        self._is_stopped = True
+
     def close(self) -> None:
         """What was answered is still sent."""
+        self._is_stopped = True
         if self._transport is not None:
             self._transport.close()
 

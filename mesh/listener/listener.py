@@ -59,7 +59,7 @@ class Listener:
     def rules_changed(self) -> None:
         """What connected clients may do is looked at again, from their next request on."""
         for connection in self.connections.values():
-            connection.judge()
+            connection.refresh_access()
 
     def begin_stop(self) -> None:
         """Connections that are still being accepted are closed at once."""

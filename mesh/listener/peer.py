@@ -34,8 +34,11 @@ class Peer(Protocol):
     def established(self) -> None:
         """It is known who the client is, for the first time or again."""
 
-    def judge(self) -> None:
+    def refresh_access(self) -> None:
         """What the client may do has to be looked at again."""
+
+    def stop_serving(self) -> None:
+        """Take up no request any more: it is about to be closed."""
 
     def close(self) -> None:
         """What was answered is still sent."""

@@ -58,6 +58,9 @@ class Handler(Protocol):
     def carry_out(self, pending: PendingRequest, effects: Sequence[Any]) -> None:
         """What its handler returned."""
 
+    def answer_early(self, pending: PendingRequest) -> None:
+        """Answer it as soon as that can be, with what there is."""
+
     def count(self, message: RequestMessage, result: object) -> None:
         """The answer left: the target's own metrics."""
 
@@ -105,12 +108,12 @@ class Requests:
         connection, request, work = pending.connection, pending.request, pending.work
         if connection.in_work is not pending or work is None:
             return
-        connection.in_work = None
+        connection.in_work = pending.work = None  # what is told to handlers names the request: no cycle may stay
         try:
             response, rest = self._throttled(pending, work.respond(result), result)
-            connection.answer(request, response)
             if rest > 0:
-                connection.client.rest(rest)
+                connection.client.rest(rest)  # before the next request is taken up
+            connection.answer(request, response)
         except Exception:  # noqa: BLE001 - see the module
             self._failed(pending)
         else:
@@ -155,6 +158,13 @@ class Requests:
                         pending.connection.client, step, lambda result: self.answer(pending, result)
                     )
 
+    def answer_early(self, pending: PendingRequest) -> None:
+        """Others wait behind it."""
+        try:
+            self._handler.answer_early(pending)
+        except Exception:  # noqa: BLE001 - see the module
+            self._failed(pending)
+
     def _throttled(
         self, pending: PendingRequest, response: ResponseMessage | None, result: object
     ) -> tuple[ResponseMessage | None, float]:
@@ -169,6 +179,7 @@ class Requests:
         return response, rest
 
     def _failed(self, pending: PendingRequest) -> None:
+        pending.work = None
         client, request = pending.connection.client, pending.request
         log.exception(
             "a connection was closed: kafka-mesh has a bug",

@@ -7,6 +7,9 @@ The words of it:
 * slot: a range of 2^32 virtual offsets that belongs to one member, so that an offset tells whose it is.
 * window: what one member holds of one partition: the deliveries it has not committed, in the order of their offsets.
 * ledger: which upstream offsets of one partition are received, settled and stored, as spans.
+* settled: nobody has to process it any more. Records are acknowledged (a member committed them, a lease did), or
+  dead-lettered; an offset may have no record. What is settled is stored when an upstream commit says so; below the
+  committed offset all is.
 * span: a run of neighbouring upstream offsets, first and last included.
 * backlog: records of one partition that wait for a Fetch. A partition has parked Fetches or a backlog, never both.
 * lock: what holds records for one member until it commits them; a silent member loses them after `lock_timeout`.

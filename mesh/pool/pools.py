@@ -52,7 +52,8 @@ class Step:
 
 
 class Pools:
-    """violations: how many pools had to be closed because they contradicted themselves."""
+    """The pools of one virtual cluster, one for each group. violations: how many pools had to be closed because they
+    contradicted themselves."""
 
     def __init__(
         self,

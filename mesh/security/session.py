@@ -67,7 +67,7 @@ class Lasting:
     is_again: bool
 
 
-Answer: TypeAlias = Challenge | Lasting | Failure | Slow | Literal["illegal state"]
+AuthenticationResult: TypeAlias = Challenge | Lasting | Failure | Slow | Literal["illegal state"]
 
 
 class Session:
@@ -130,7 +130,7 @@ class Session:
         self._state = Exchanging(mechanism, mechanisms[mechanism](), before)
         return Handshake.ACCEPTED
 
-    def authenticate(self, message: bytes, now: float, wall: float) -> Answer:
+    def authenticate(self, message: bytes, now: float, wall: float) -> AuthenticationResult:
         """The next message of the mechanism. After `Slow`, tell its result to `settle`."""
         state = self._state
         if not isinstance(state, Exchanging):

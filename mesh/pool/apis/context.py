@@ -46,7 +46,7 @@ class EmptyAnswer:
 class PoolContext(RequestContext):
     """One request to a pool. empty_answer: of its connection."""
 
-    cluster: PoolCore
+    core: PoolCore
     endpoint: Endpoint
     empty_answer: EmptyAnswer = field(default_factory=EmptyAnswer)
 
@@ -55,4 +55,4 @@ class PoolContext(RequestContext):
         return ClientIdentity(self.client_id, self.client_host, self.session.principal or ANONYMOUS)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        return self.cluster.topics.name_of(topic_id)
+        return self.core.topics.name_of(topic_id)

@@ -59,7 +59,7 @@ def handle(context: PoolContext, request: messages.FetchRequest) -> Sequence[Eff
         min(max(request.max_bytes, 0), LARGEST_ANSWER),
         min(max(request.max_wait_ms, 0) / 1000, LONGEST_WAIT),
     )
-    return context.cluster.fetch(context.connection, context.client_id, context.ticket, pool_request, context.now)
+    return context.core.fetch(context.connection, context.client_id, context.ticket, pool_request, context.now)
 
 
 def respond(
@@ -97,7 +97,7 @@ def _response(request: messages.FetchRequest, result: FetchResult) -> messages.F
 def _name(context: PoolContext, topic: messages.FetchTopic) -> TopicName | None:
     if topic.name is not None:
         return TopicName(topic.name)
-    return context.cluster.topics.name_of(topic.topic_id) if topic.topic_id is not None else None
+    return context.core.topics.name_of(topic.topic_id) if topic.topic_id is not None else None
 
 
 API = Api(ApiKey.FETCH, APIS[ApiKey.FETCH], handle, respond)

@@ -43,7 +43,7 @@ def handle(context: PoolContext, request: ListOffsetsRequest) -> Sequence[Effect
             source: asked.timestamp
             for topic in request.topics
             for asked in topic.partitions
-            for source in [context.cluster.topics.partition(TopicName(topic.name), asked.partition_index)]
+            for source in [context.core.topics.partition(TopicName(topic.name), asked.partition_index)]
             if source is not None
         }
         return [AskUpstream(context.ticket, LogOffsets(times, request.isolation_level == READ_COMMITTED))]
@@ -79,13 +79,13 @@ def _of_upstream(
     context: PoolContext, topic: TopicName, asked: ListOffsetsPartition, found: LogOffsetsFound
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
-    source = context.cluster.topics.partition(topic, index)
+    source = context.core.topics.partition(topic, index)
     if source is None or source not in found.offsets:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error)
     answer = found.offsets[source]
     if answer.error is not ErrorCode.NONE:
-        known = known_ends(context.cluster.pools, source) if asked.timestamp == ListOffset.LATEST else None
+        known = known_ends(context.core.pools, source) if asked.timestamp == ListOffset.LATEST else None
         if known is None:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=answer.error)
         answer = LogOffset(ErrorCode.NONE, known)
@@ -98,11 +98,11 @@ def _of_upstream(
 
 
 def _partition(context: PoolContext, topic: TopicName, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    if context.cluster.topics.partition(topic, asked.partition_index) is None:
+    if context.core.topics.partition(topic, asked.partition_index) is None:
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
-    offset = context.cluster.list_offset(asked.timestamp)
+    offset = context.core.list_offset(asked.timestamp)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, offset=offset, leader_epoch=0 if offset >= 0 else -1
     )

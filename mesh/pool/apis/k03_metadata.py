@@ -42,7 +42,7 @@ LEGAL_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 def handle(context: PoolContext, request: MetadataRequest) -> Sequence[Effect]:
     effects: list[Effect] = []
     if request.topics is None:
-        topics = tuple(_known(context, name) for name in context.cluster.topics.names())
+        topics = tuple(_known(context, name) for name in context.core.topics.names())
     else:
         topics = tuple(_asked(context, topic, effects) for topic in request.topics)
     broker, coordinator = context.endpoint.broker, context.endpoint.coordinator
@@ -60,23 +60,23 @@ def handle(context: PoolContext, request: MetadataRequest) -> Sequence[Effect]:
 
 def _asked(context: PoolContext, topic: MetadataTopic, effects: list[Effect]) -> MetadataTopicResponse:
     if topic.name is None or (not topic.name and topic.topic_id is not None):  # Java's client sends "" beside an id
-        name = context.cluster.topics.name_of(topic.topic_id) if topic.topic_id is not None else None
+        name = context.core.topics.name_of(topic.topic_id) if topic.topic_id is not None else None
         if name is None:
             return MetadataTopicResponse(name=None, topic_id=topic.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
         return _known(context, name)
     name = TopicName(topic.name)
-    if name in context.cluster.topics:
+    if name in context.core.topics:
         return _known(context, name)
     if LEGAL_NAME.fullmatch(name) is None:
         return MetadataTopicResponse(name=name, error_code=ErrorCode.INVALID_TOPIC)
-    effects.extend(context.cluster.missing_topic(name))
+    effects.extend(context.core.missing_topic(name))
     return MetadataTopicResponse(name=topic.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _known(context: PoolContext, name: TopicName) -> MetadataTopicResponse:
     return MetadataTopicResponse(
         name=name,
-        topic_id=context.cluster.topics.topic_id(name),
+        topic_id=context.core.topics.topic_id(name),
         partitions=tuple(
             MetadataPartitionResponse(
                 partition_index=index,
@@ -85,7 +85,7 @@ def _known(context: PoolContext, name: TopicName) -> MetadataTopicResponse:
                 replica_nodes=(BROKER_NODE,),
                 isr_nodes=(BROKER_NODE,),
             )
-            for index in range(len(context.cluster.topics.partitions(name)))
+            for index in range(len(context.core.topics.partitions(name)))
         ),
     )
 

@@ -50,7 +50,7 @@ def handle(context: PoolContext, request: OffsetCommitRequest) -> Sequence[Effec
     ]
     if not request.member_id and request.generation_id_or_member_epoch < 0 and is_tool(context):
         return _set(context, GroupId(request.group_id), positions)
-    return context.cluster.commit(
+    return context.core.commit(
         context.connection,
         context.ticket,
         GroupId(request.group_id),
@@ -64,7 +64,7 @@ def handle(context: PoolContext, request: OffsetCommitRequest) -> Sequence[Effec
 
 def _set(context: PoolContext, group: GroupId, positions: Sequence[tuple[TopicName, int, int]]) -> list[Effect]:
     error = refusal(context, group)
-    pool = context.cluster.pools.get(group)
+    pool = context.core.pools.get(group)
     if error is ErrorCode.NONE and pool is not None and any(True for _ in pool.members):
         error = ErrorCode.UNKNOWN_MEMBER_ID
     if error is not ErrorCode.NONE:
@@ -72,7 +72,7 @@ def _set(context: PoolContext, group: GroupId, positions: Sequence[tuple[TopicNa
     offsets = {
         source: offset
         for topic, index, offset in positions
-        for source in [context.cluster.topics.partition(topic, index)]
+        for source in [context.core.topics.partition(topic, index)]
         if source is not None and offset >= 0
     }
     return [AskUpstream(context.ticket, SetOffsets(group, offsets))]
@@ -104,7 +104,7 @@ def _numbered(context: PoolContext, request: OffsetCommitRequest, done: OffsetsS
     for topic in request.topics:
         for each in topic.partitions:
             name, index = TopicName(topic.name), each.partition_index
-            source = context.cluster.topics.partition(name, index)
+            source = context.core.topics.partition(name, index)
             if source is None:
                 errors[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:

@@ -56,10 +56,10 @@ def handle(context: PoolContext, request: OffsetFetchRequest) -> Sequence[Effect
 
 def _group(context: PoolContext, group: OffsetFetchGroup, effects: list[Effect]) -> OffsetFetchGroupResponse:
     if not group.topics:
-        error = context.cluster.rules.refusal(group.group_id)
+        error = context.core.rules.refusal(group.group_id)
         return OffsetFetchGroupResponse(group_id=group.group_id, topics=(), error_code=error)
     names = [(TopicName(topic.name), index) for topic in group.topics for index in topic.partition_indexes]
-    standing, followed = context.cluster.committed_offsets(
+    standing, followed = context.core.committed_offsets(
         context.connection,
         context.client_id,
         GroupId(group.group_id),

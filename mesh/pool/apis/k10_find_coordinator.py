@@ -28,7 +28,7 @@ def handle(context: PoolContext, request: FindCoordinatorRequest) -> Sequence[Ef
 
 
 def _coordinator(context: PoolContext, key_type: int, key: str) -> Coordinator:
-    error, message = context.cluster.rules.refusal(key), None
+    error, message = context.core.rules.refusal(key), None
     if key_type != GROUP:
         error, message = ErrorCode.INVALID_REQUEST, "kafka-mesh coordinates consumer groups only"
     elif error is not ErrorCode.NONE:

@@ -41,7 +41,7 @@ def handle(context: PoolContext, request: JoinGroupRequest) -> Sequence[Effect]:
         must_know_id=context.version >= FIRST_VERSION_WITH_MEMBER_ID_REQUIRED,
         client=context.client,
     )
-    return context.cluster.groups.join(context.connection, context.ticket, GroupId(request.group_id), join, context.now)
+    return context.core.groups.join(context.connection, context.ticket, GroupId(request.group_id), join, context.now)
 
 
 def respond(context: PoolContext, request: JoinGroupRequest, result: JoinResult) -> JoinGroupResponse:

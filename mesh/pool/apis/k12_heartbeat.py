@@ -22,7 +22,7 @@ from mesh.wire.messages import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(context: PoolContext, request: HeartbeatRequest) -> Sequence[Effect]:
-    return context.cluster.groups.heartbeat(
+    return context.core.groups.heartbeat(
         context.connection,
         context.ticket,
         GroupId(request.group_id),

@@ -23,7 +23,7 @@ from mesh.wire.messages import LeaveGroupMemberResponse, LeaveGroupRequest, Leav
 
 def handle(context: PoolContext, request: LeaveGroupRequest) -> Sequence[Effect]:
     members = tuple((member.member_id, member.group_instance_id) for member in request.members)
-    return context.cluster.groups.leave(context.ticket, GroupId(request.group_id), members, context.now)
+    return context.core.groups.leave(context.ticket, GroupId(request.group_id), members, context.now)
 
 
 def respond(context: PoolContext, request: LeaveGroupRequest, result: LeaveResult) -> LeaveGroupResponse:

@@ -43,7 +43,7 @@ def handle(context: PoolContext, request: SyncGroupRequest) -> Sequence[Effect]:
         protocol_name=request.protocol_name,
         assignment=own[0] if own else None,
     )
-    return context.cluster.groups.sync(context.connection, context.ticket, GroupId(request.group_id), sync, context.now)
+    return context.core.groups.sync(context.connection, context.ticket, GroupId(request.group_id), sync, context.now)
 
 
 def respond(context: PoolContext, request: SyncGroupRequest, result: SyncResult) -> SyncGroupResponse:

@@ -46,7 +46,7 @@ FIRST_VERSION_WITH_NOT_FOUND = 6
 
 def handle(context: PoolContext, request: DescribeGroupsRequest) -> Sequence[Effect]:
     notice(context)
-    return ask_for_groups(context, [group for group in request.groups if GroupId(group) not in context.cluster.pools])
+    return ask_for_groups(context, [group for group in request.groups if GroupId(group) not in context.core.pools])
 
 
 def respond(context: PoolContext, request: DescribeGroupsRequest, result: CommittedUpstream) -> DescribeGroupsResponse:
@@ -56,9 +56,9 @@ def respond(context: PoolContext, request: DescribeGroupsRequest, result: Commit
 def _group(context: PoolContext, name: str, found: CommittedUpstream) -> DescribedGroup:
     if (error := refusal(context, name)) is not ErrorCode.NONE:
         return DescribedGroup(group_id=name, error_code=error)
-    pool = context.cluster.pools.get(GroupId(name))
+    pool = context.core.pools.get(GroupId(name))
     if pool is not None:
-        shares = attributed(pool, context.cluster.topics)
+        shares = attributed(pool, context.core.topics)
         return DescribedGroup(
             group_id=name,
             group_state=state_of(pool),

@@ -32,7 +32,7 @@ def handle(context: PoolContext, request: ListGroupsRequest) -> Sequence[Effect]
             group_state=state_of(pool),
             group_type="consumer" if is_consumer_group(pool) else "classic",
         )
-        for group, pool in sorted(context.cluster.pools.items())
+        for group, pool in sorted(context.core.pools.items())
     )
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}

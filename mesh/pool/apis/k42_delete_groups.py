@@ -46,7 +46,7 @@ def respond(context: PoolContext, request: DeleteGroupsRequest, result: GroupsDe
 def _refusal(context: PoolContext, name: str) -> ErrorCode:
     if (error := refusal(context, name)) is not ErrorCode.NONE:
         return error
-    return ErrorCode.NON_EMPTY_GROUP if GroupId(name) in context.cluster.pools else ErrorCode.NONE
+    return ErrorCode.NON_EMPTY_GROUP if GroupId(name) in context.core.pools else ErrorCode.NONE
 
 
 def _error(context: PoolContext, name: str, result: GroupsDeleted) -> ErrorCode:

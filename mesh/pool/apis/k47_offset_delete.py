@@ -23,7 +23,7 @@ def handle(context: PoolContext, request: OffsetDeleteRequest) -> Sequence[Effec
     notice(context)
     error = refusal(context, request.group_id)
     if error is ErrorCode.NONE:
-        has_pool = GroupId(request.group_id) in context.cluster.pools
+        has_pool = GroupId(request.group_id) in context.core.pools
         error = ErrorCode.NON_EMPTY_GROUP if has_pool else ErrorCode.UNSUPPORTED_VERSION
     return context.answer(OffsetDeleteResponse(error_code=error))
 

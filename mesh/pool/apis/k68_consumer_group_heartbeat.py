@@ -63,7 +63,7 @@ def handle(context: PoolContext, request: ConsumerGroupHeartbeatRequest) -> Sequ
         error, message = ErrorCode.INVALID_REQUEST, heartbeat.problem
     if error is not ErrorCode.NONE:
         return context.answer(ConsumerGroupHeartbeatResponse(error_code=error, error_message=message))
-    return context.cluster.groups.consumer_heartbeat(
+    return context.core.groups.consumer_heartbeat(
         context.connection, context.ticket, GroupId(request.group_id), heartbeat, context.now
     )
 
@@ -91,7 +91,7 @@ def _names(names: tuple[str, ...] | None) -> tuple[TopicName, ...] | None:
 def _owned(context: PoolContext, owned: tuple[TopicIdPartitions, ...] | None) -> dict[TopicName, frozenset[int]] | None:
     if owned is None:
         return None
-    named = ((context.cluster.topics.name_of(each.topic_id) if each.topic_id else None, each) for each in owned)
+    named = ((context.core.topics.name_of(each.topic_id) if each.topic_id else None, each) for each in owned)
     return {name: frozenset(each.partitions) for name, each in named if name is not None}
 
 
@@ -111,7 +111,7 @@ def respond(
         heartbeat_interval_ms=round(HEARTBEAT_INTERVAL * 1000),
         assignment=ConsumerGroupAssignment(
             topic_partitions=tuple(
-                TopicIdPartitions(topic_id=context.cluster.topics.topic_id(name), partitions=tuple(range(count)))
+                TopicIdPartitions(topic_id=context.core.topics.topic_id(name), partitions=tuple(range(count)))
                 for name, count in sorted(assignment.items())
             )
         )

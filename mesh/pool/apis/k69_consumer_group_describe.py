@@ -49,7 +49,7 @@ def handle(context: PoolContext, request: ConsumerGroupDescribeRequest) -> Seque
 def _group(context: PoolContext, name: str) -> DescribedConsumerGroup:
     if (error := refusal(context, name)) is not ErrorCode.NONE:
         return DescribedConsumerGroup(group_id=name, error_code=error)
-    pool = context.cluster.pools.get(GroupId(name))
+    pool = context.core.pools.get(GroupId(name))
     if pool is None or not is_consumer_group(pool):
         # Java's tools show this one, and not the answer of DescribeGroups that they ask for next.
         message = f"Group {name} not found." if pool is None else f"Group {name} is not a consumer group."
@@ -62,8 +62,7 @@ def _group(context: PoolContext, name: str) -> DescribedConsumerGroup:
         assignment_epoch=epoch,
         assignor_name="kafka-mesh",
         members=tuple(
-            _member(context, pool, member, numbers)
-            for member, numbers in attributed(pool, context.cluster.topics).items()
+            _member(context, pool, member, numbers) for member, numbers in attributed(pool, context.core.topics).items()
         ),
     )
 
@@ -93,7 +92,7 @@ def _assignment(context: PoolContext, numbers: Iterable[TopicPartition]) -> Desc
     return DescribedAssignment(
         topic_partitions=tuple(
             DescribedTopicPartitions(
-                topic_id=context.cluster.topics.topic_id(name), topic_name=name, partitions=tuple(indexes)
+                topic_id=context.core.topics.topic_id(name), topic_name=name, partitions=tuple(indexes)
             )
             for name, indexes in topics.items()
         )

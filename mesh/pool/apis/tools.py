@@ -19,13 +19,13 @@ MOST_GROUPS = 200
 
 def notice(context: PoolContext) -> None:
     """Only tools ask this."""
-    context.cluster.tools.noticed(context.client, context.now)
+    context.core.tools.noticed(context.client, context.now)
 
 
 def is_tool(context: PoolContext) -> bool:
     """The rule is in mesh.pool.identity.tools."""
-    state = context.cluster.connections[context.connection]
-    return context.cluster.tools.is_tool(state, context.client, context.now)
+    state = context.core.connections[context.connection]
+    return context.core.tools.is_tool(state, context.client, context.now)
 
 
 def ask_for_groups(context: PoolContext, names: Sequence[str]) -> list[Effect]:
@@ -33,12 +33,12 @@ def ask_for_groups(context: PoolContext, names: Sequence[str]) -> list[Effect]:
     groups = [GroupId(name) for name in dict.fromkeys(names) if refusal(context, name) is ErrorCode.NONE]
     if not groups:
         return [Answer(context.ticket, CommittedUpstream({}, {}))]
-    question = GroupOffsets(tuple(groups[:MOST_GROUPS]), context.cluster.topics.sources())
+    question = GroupOffsets(tuple(groups[:MOST_GROUPS]), context.core.topics.sources())
     return [AskUpstream(context.ticket, question)]
 
 
 def refusal(context: PoolContext, name: str) -> ErrorCode:
-    return context.cluster.rules.refusal(name)
+    return context.core.rules.refusal(name)
 
 
 def committed(context: PoolContext, name: str, found: CommittedUpstream) -> tuple[ErrorCode, dict[TopicPartition, int]]:
@@ -51,12 +51,12 @@ def committed(context: PoolContext, name: str, found: CommittedUpstream) -> tupl
         return ErrorCode.INVALID_REQUEST, {}
     offsets = dict(found.offsets[group])
     for cluster, failure in found.errors.get(group, {}).items():
-        pool = context.cluster.pools.get(group)
+        pool = context.core.pools.get(group)
         known = dict(known_positions(pool, cluster)) if pool is not None else {}
         if not known:
             error = failure
         offsets.update(known)
-    numbered = ((context.cluster.topics.number(source), offset) for source, offset in offsets.items())
+    numbered = ((context.core.topics.number(source), offset) for source, offset in offsets.items())
     return error if not offsets else ErrorCode.NONE, {
         number: offset for number, offset in numbered if number is not None
     }

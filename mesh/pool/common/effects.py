@@ -67,7 +67,7 @@ class CommitUpstream:
 
 @dataclass(frozen=True, slots=True)
 class RereadUpstream:
-    """Read a span again; what comes is told to `Inflow.reread` with the same token."""
+    """Read a span again; what comes is told to `Intake.reread` with the same token."""
 
     group: GroupId
     token: int

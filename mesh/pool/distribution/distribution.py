@@ -147,11 +147,11 @@ class Distribution:
     def end_step(self, now: float) -> None:
         """Share out what has come, offer it to members that hold less, and finish the Fetches that have enough."""
         while self._with_records or self._freed or self._satisfied:
-            note_records, self._with_records = self._with_records, {}
+            with_records, self._with_records = self._with_records, {}
             # A part is of all that has come, since one answer of a broker has records of several partitions: with a
             # part of each by itself a Fetch would be finished with the first few records.
-            part = self._shares.part(sum(partition.backlog_offsets for partition in note_records))
-            for partition in note_records:
+            part = self._shares.part(sum(partition.backlog_offsets for partition in with_records))
+            for partition in with_records:
                 self.distribute(partition, now, part=part)
             # After the new records: members that waited with room come before those that have just made some.
             freed, self._freed = self._freed, {}

@@ -68,6 +68,8 @@ class Ranking(Generic[Item]):
 
 
 class FetchQueue:
+    """The Fetches that may take a batch now, in the order of their ranks."""
+
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._ranks: Ranking[Fetch] = Ranking()

@@ -1,1 +1,2 @@
-"""A Fetch from its arrival to its response: parked in `serving`, answered by `responses`."""
+"""A Fetch from its arrival to its response: `serving` takes it up, `distribution.parked_fetches` keeps it, `responses`
+answers it."""

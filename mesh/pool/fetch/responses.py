@@ -19,6 +19,8 @@ from mesh.wire.messages import Buffer
 
 
 class Responses:
+    """Makes the result of a Fetch of what it has collected; from then on that is in the windows of its member."""
+
     def __init__(
         self,
         parts: PoolParts,

@@ -90,7 +90,7 @@ class Membership:
     """One member of the group, alive until it leaves, expires or is fenced.
 
     subscription: of a member of the consumer protocol (KIP-848), whose epoch is its generation; None for a classic one.
-    has_forfeited: what it tried to commit went elsewhere; it is told to join again until it does.
+    is_fenced: what it tried to commit went elsewhere; it is told to join again until it does.
     """
 
     request: JoinRequest

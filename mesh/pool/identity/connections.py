@@ -50,8 +50,8 @@ class Connection:
 
     fetching: the member whose Fetches come here; guessed: by no better reason than that it was about to.
     barred: a member it was taken for by mistake. joined: the members that joined here, by group.
-    heard: members that sent heartbeats or commits here. stranger_since: since when it has been asking with offsets of
-    an earlier run. unidentified: such Fetches that wait.
+    heard: members that sent heartbeats or commits here. unidentified_since: since when it has been asking with offsets
+    of an earlier run. unidentified: such Fetches that wait.
     """
 
     id: ConnectionId
@@ -78,6 +78,8 @@ class Connection:
 
 
 class Connections:
+    """Connections of clients, and the member that each of them speaks for."""
+
     def __init__(
         self, topics: VirtualTopics, slots: Slots[Member], clients: MemberIndex, pools: Pools, settings: PoolSettings
     ) -> None:

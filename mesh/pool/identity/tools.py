@@ -28,6 +28,8 @@ MOST_REMEMBERED: Final = 1_000
 
 
 class Tools:
+    """Clients that have lately asked for what only tools ask."""
+
     def __init__(self) -> None:
         self._asked: dict[ClientIdentity, float] = {}
         """When a client last asked for what only tools ask; oldest first."""

@@ -17,6 +17,8 @@ from mesh.records.spans import ClusterName
 
 
 class Backpressure:
+    """Tells engines to bring more, to wait, or to pause a partition."""
+
     def __init__(self, parts: PoolParts, shared: MemoryBudget) -> None:
         self._group = parts.group
         self._settings = parts.settings

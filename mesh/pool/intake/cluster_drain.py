@@ -1,6 +1,6 @@
 """How a pool leaves one upstream cluster while it goes on with the others: for good, or to come back to it anew.
 
-As when a pool is drained (`draining`): no record of that cluster is given any more, and members commit what they hold
+As when a pool is drained (`drain`): no record of that cluster is given any more, and members commit what they hold
 of it. When nothing is held any more, or the time that they were given is over, what is acknowledged is committed a last
 time, with the runs above the lowest record that is not, and the group is left there. What is held then is released.
 """

@@ -81,6 +81,8 @@ class Pending:
 
 
 class Commits:
+    """Upstream commits of one pool: when they are sent, and which requests wait until they are stored."""
+
     def __init__(self, parts: PoolParts) -> None:
         self._group = parts.group
         self._timers = parts.timers

@@ -27,7 +27,7 @@ class Member:
     lately, as a logarithm that compares with those of other members.
     answered: when its last Fetch was, None while it asks. usually_away: seconds from there to its next one.
     asking: the sequence of its first Fetch since it was last given a batch; 0 while it does not wait.
-    outdated: topics that have more partitions than its client knows, which has not been told yet.
+    needs_metadata: topics that have more partitions than its client knows, which has not been told yet.
     heard: when it last sent a Fetch or an OffsetCommit. fetched: when it last sent a Fetch. settled: when it was last
     through with some of what it held.
     away_since: when its last connection closed. unstored_since: since when it has repeated a commit for which there is

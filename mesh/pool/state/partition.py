@@ -60,14 +60,14 @@ class Partition:
     """backlog: batches that wait for a Fetch, by upstream offset; so what was given up stands in front of the new.
 
     suspects: how many of them are suspected of having killed a member.
-    parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now; aside:
-    those that may take one as soon as there is one that is not kept for others.
-    keepers: the members between two Fetches for which batches of this partition are kept.
+    parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now;
+    ineligible: those that may take one as soon as there is one that is not kept for others.
+    reserving: the members between two Fetches for which batches of this partition are kept.
     given: the highest upstream offset that any Fetch has had, -1 for none.
     released: spans whose bytes have to be read again. resting: such that are not to be delivered again yet.
-    dying: records that are being written to the dead-letter topic.
-    leased: spans that leases hold, by their first offset; some may not have been received yet. ahead: those that nobody
-    holds, and the engine will bring, but that were given up before.
+    dead_lettering: records that are being written to the dead-letter topic.
+    leased: spans that leases hold, by their first offset; some may not have been received yet. released_unread: those
+    that nobody holds, and the engine will bring, but that were given up before.
     life: which log that is; another one when it begins anew, is cut off, or was another process's meanwhile.
     end: the end of the upstream log, as far as it is known.
     is_awaited: the group upstream has not told yet whose it is. is_unopened: it is ours, and cannot be read yet.

@@ -120,7 +120,7 @@ class Window:
     held: how many upstream offsets it holds.
     fetch: names the parked Fetch that is to be answered from here, the newest.
     acknowledged: the highest upstream offset that it has ever settled, and the version of the ledger when it last did.
-    is_forfeited: the partition went elsewhere with what was held or not stored, and the member has not begun anew:
+    is_fenced: the partition went elsewhere with what was held or not stored, and the member has not begun anew:
     it may still process what it was sent, and must not take it for acknowledged.
     """
 

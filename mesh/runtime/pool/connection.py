@@ -105,7 +105,9 @@ class PoolConnection(asyncio.Protocol):
 
     def closed(self) -> None:
         self._queue.clear()
-        self.in_work = None
+        if self.in_work is not None:
+            self.in_work.work = None  # it names the request: no cycle may stay
+            self.in_work = None
         self._step_loop.carry_out(self._core.disconnected(self.client.id, self._step_loop.now()))
 
     @property
@@ -124,7 +126,7 @@ class PoolConnection(asyncio.Protocol):
             return
         if self.in_work is not None:
             if self.in_work.request.api_key is ApiKey.FETCH:
-                self._step_loop.carry_out(self._core.answer_early(self.in_work, self._step_loop.now()))
+                self._requests.answer_early(self.in_work)
         elif self.client.may_be_served:
             self._requests.handle(self, self._queue.popleft())
             if self._queue:

@@ -141,9 +141,9 @@ class Engines:
         def deliver(event: EngineEvent) -> None:
             # One that failed may have told more until it was closed.
             if self._engines.get(key) is engine:
-                self._listener.happened(pool, cluster, event)
                 if isinstance(event, EngineFailed):
-                    self._renew(pool, cluster)
+                    self._renew(pool, cluster)  # first: what follows from it may be that the pool leaves
+                self._listener.happened(pool, cluster, event)
 
         engine = self._engines[key] = self._create(pool.group, cluster, deliver)
 

@@ -44,6 +44,9 @@ class PoolRequests:
         if self._core.violations > self._violations and not any(_answers(effect, pending) for effect in effects):
             pending.connection.client.abort()  # what was to answer it is closed
 
+    def answer_early(self, pending: PendingRequest) -> None:
+        self._step_loop.carry_out(self._core.answer_early(pending, self._step_loop.now()))
+
     def is_unthrottled(self, result: object) -> bool:
         """New records: what limits them is how fast the client commits."""
         return isinstance(result, FetchResult) and result.delivered is not None and result.delivered.is_new

@@ -85,7 +85,7 @@ class PoolRuntime:
         self._refresh = refresh
         self._write_dead_letter = write_dead_letter
         self._reports = Reports(self.name, self._metrics, journal)
-        self.questions = ToolQueries(administration, self._step_loop.carry_out)
+        self.tool_queries = ToolQueries(administration, self._step_loop.carry_out)
         self._is_draining = False
 
     # Connections
@@ -161,7 +161,7 @@ class PoolRuntime:
         await self.engines.closed()
 
     def close_connections(self) -> None:
-        self.questions.close()
+        self.tool_queries.close()
         self.listener.close()
         self._step_loop.close()
 
@@ -184,7 +184,7 @@ class PoolRuntime:
                     self._write_dead_letter(effect, partial(self._events.dead_letter_written, pool, effect))
             case AskUpstream(ticket, question):
                 assert isinstance(ticket, PendingRequest)
-                self.questions.ask(ticket, question)
+                self.tool_queries.ask(ticket, question)
             case RefreshTopics():
                 self._refresh()
             case DeliveryEvent() | Gone() | Report():

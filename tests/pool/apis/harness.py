@@ -20,7 +20,7 @@ from mesh.records.decode import decode_records
 from mesh.security.principals import ANONYMOUS
 from mesh.security.rules import UNLIMITED, Access
 from mesh.security.sasl import Slow
-from mesh.security.session import Answer as AuthenticationStep
+from mesh.security.session import AuthenticationResult as AuthenticationStep
 from mesh.security.session import Handshake, Session
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.connection import Request, ServerConnection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import socket
 import ssl
 from collections.abc import Callable
@@ -17,9 +18,11 @@ from structlog.testing import capture_logs
 
 from mesh.apis.api import RequestContext
 from mesh.listener.limits import Limits
+from mesh.listener.requests import PendingRequest
 from mesh.pool.apis.table import TABLE
 from mesh.pool.common.effects import Effect
-from mesh.runtime.pool.connection import MOST_AHEAD, MOST_QUEUED
+from mesh.pool.core import PoolCore
+from mesh.runtime.pool.connection import MOST_AHEAD, MOST_QUEUED, PoolConnection
 from mesh.runtime.pool.pool_requests import PoolRequests
 from mesh.wire.apis import ApiKey
 from mesh.wire.messages import RequestMessage
@@ -415,3 +418,45 @@ def test_a_pool_that_contradicts_itself_leaves_no_request_without_an_end(monkeyp
         assert other.answer(other.heartbeat("another")).error_code == 0
 
     test()
+
+
+@in_fake_time
+async def test_an_answered_request_leaves_nothing_for_the_garbage_collector() -> None:
+    """A request may be of megabytes, and thousands of them may come before the collector does."""
+    bench = Bench()
+    peer = await bench.member("peer")
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            peer.ask(ApiKey.METADATA, 1, topics=())
+            assert peer.answer(peer.heartbeat()).error_code == 0
+        fetch = peer.fetch(peer.positions())
+        peer.die()
+        del fetch
+        kept = [each for each in gc.get_objects() if isinstance(each, PendingRequest | PoolConnection)]
+        assert [each for each in kept if each is not peer.protocol] == []
+    finally:
+        gc.enable()
+
+
+@in_fake_time
+async def test_nothing_is_taken_up_once_a_connection_is_being_closed() -> None:
+    bench = Bench()
+    peer = bench.peer()
+    peer.protocol.client.close()
+    peer.send(ApiKey.METADATA, 1, topics=())
+    assert requests_in_work(bench.server) == 0
+    assert not peer.transport.written
+
+
+@in_fake_time
+async def test_a_bug_while_a_fetch_is_answered_early_ends_its_connection_only() -> None:
+    bench = Bench()
+    peer = await bench.member("peer")
+    peer.fetch(peer.positions())
+    with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
+        patch.setattr(PoolCore, "answer_early", raise_bug)
+        peer.heartbeat()
+    assert peer.transport.closed
+    assert "a connection was closed: kafka-mesh has a bug" in {entry["event"] for entry in logs}

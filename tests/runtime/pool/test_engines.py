@@ -399,3 +399,20 @@ async def test_upstream_commits_that_fail_are_told_once_and_the_member_is_told_t
     assert bench.upstream_health.described() == []
     assert bench.metric("kafka_mesh_upstream_commits_total") == {("eu", "failed"): 20, ("eu", "stored"): 1}
     assert peer.answer(peer.commit({0: positions[0] + 3})).topics[0].partitions[0].error_code == 0
+
+
+@in_fake_time
+async def test_an_engine_that_fails_while_its_cluster_is_left_is_not_made_anew() -> None:
+    """Nothing is held any more then, so that the pool leaves in the same step."""
+    bench = Bench(store_at_once=False)
+    peer = await consuming(bench)
+    bench.engine(EU).assign()
+    fetch = peer.fetch(peer.positions())
+    bench.engine(EU).produce(0, 0, 1)
+    assert peer.answer(fetch) is not None
+    bench.server.step(lambda core, now: core.leave_cluster(EU, 30.0, now))
+    made = len(bench.engines)
+    bench.engine(EU).deliver(EngineFailed("bug", ""))
+    await asyncio.sleep(2)
+    assert len(bench.engines) == made
+    assert not bench.server.engines.is_closing(GroupId("shop"))

@@ -54,10 +54,10 @@ async def settle() -> None:
 
 async def test_a_few_at_a_time() -> None:
     upstream, answered = Asked(), list[Effect]()
-    questions = ToolQueries(upstream, answered.extend)
+    tool_queries = ToolQueries(upstream, answered.extend)
     requests = [request(number) for number in range(AT_A_TIME + 1)]
     for each in requests:
-        questions.ask(each, QUESTION)
+        tool_queries.ask(each, QUESTION)
     await settle()
     assert (len(upstream.waiting), answered) == (AT_A_TIME, [])
     upstream.answer_all()
@@ -65,28 +65,28 @@ async def test_a_few_at_a_time() -> None:
     upstream.answer_all()
     await settle()
     assert [each.ticket for each in answered if isinstance(each, Answer)] == requests
-    questions.close()
+    tool_queries.close()
 
 
 async def test_they_are_asked_elsewhere_from_a_change_on() -> None:
     older, newer, answered = Asked(), Asked(), list[Effect]()
-    questions = ToolQueries(older, answered.extend)
-    questions.change(newer)
-    questions.ask(request(1), QUESTION)
+    tool_queries = ToolQueries(older, answered.extend)
+    tool_queries.change(newer)
+    tool_queries.ask(request(1), QUESTION)
     await settle()
     assert (older.is_closed, len(older.waiting), len(newer.waiting)) == (True, 0, 1)
     newer.answer_all()
     await settle()
     assert len(answered) == 1
-    questions.close()
+    tool_queries.close()
 
 
 async def test_nothing_is_answered_after_the_end() -> None:
     upstream, answered = Asked(), list[Effect]()
-    questions = ToolQueries(upstream, answered.extend)
-    questions.ask(request(1), QUESTION)
+    tool_queries = ToolQueries(upstream, answered.extend)
+    tool_queries.ask(request(1), QUESTION)
     await settle()
-    questions.close()
+    tool_queries.close()
     await settle()
     assert upstream.is_closed
     assert upstream.waiting[0].cancelled()
