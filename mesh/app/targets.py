@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, assert_never
+from typing import NamedTuple, Protocol, assert_never
 
 from mesh.app.clusters import Clusters
 from mesh.app.from_config import clusters_of, rules_of, settings_of, topics_of
 from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
+from mesh.config.values import Address
 from mesh.listener.listener import Listener
 from mesh.listener.target import Target
 from mesh.memory import MemoryBudget
-from mesh.pool.apis.context import Endpoint, HostAndPort
+from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE, Endpoint, HostAndPort
 from mesh.pool.common.ids import GroupId
 from mesh.pool.core import PoolCore
 from mesh.records.spans import ClusterName, TopicName
@@ -60,6 +61,27 @@ class ConfiguredTarget(Protocol):
 
     def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
         """left: clusters that were left before. grace: seconds that members have to commit."""
+
+
+class ListenAddress(NamedTuple):
+    """An address that a virtual cluster listens on. key: of the configuration. node: as Metadata calls it; None for one
+    that is no node's."""
+
+    key: str
+    address: Address
+    node: int | None
+
+
+def addresses_of(configured: VirtualClusterConfig) -> tuple[ListenAddress, ...]:
+    """Those that its kind of target needs."""
+    match configured.target:
+        case PoolTargetConfig():
+            return (
+                ListenAddress("listen", configured.listen, BROKER_NODE),
+                ListenAddress("coordinator", configured.coordinator, COORDINATOR_NODE),
+            )
+        case _:
+            assert_never(configured.target)
 
 
 def make(configured: VirtualClusterConfig, listener: Listener, services: Services) -> ConfiguredTarget:

@@ -12,7 +12,7 @@ import anyio.abc
 
 from mesh.app.clusters import Clusters
 from mesh.app.from_config import limits_of
-from mesh.app.targets import ConfiguredTarget, Services, make
+from mesh.app.targets import ConfiguredTarget, Services, addresses_of, make
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.values import Address
@@ -24,7 +24,6 @@ from mesh.listener.security import ListenerSecurity
 from mesh.listener.target import Target
 from mesh.listener.watched_files import Watched
 from mesh.memory import MemoryBudget
-from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE
 from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.telemetry.journal import Journal
@@ -118,7 +117,7 @@ class VirtualClusters:
         bound: dict[Address, BoundAddress] = {}
         try:
             for index, each in enumerate(config.virtual_clusters):
-                for key, address in (("listen", each.listen), ("coordinator", each.coordinator)):
+                for key, address, _ in addresses_of(each):
                     if address not in self._addresses:
                         bound[address] = await _bind(address, ("virtual_clusters", index, key))
         except ConfigurationError:
@@ -145,10 +144,7 @@ class VirtualClusters:
 
     async def serve(self, running: Running, tasks: anyio.abc.TaskGroup) -> None:
         configured = running.configured
-        for role, address, node in (
-            ("listen", configured.listen, BROKER_NODE),
-            ("coordinator", configured.coordinator, COORDINATOR_NODE),
-        ):
+        for role, address, node in addresses_of(configured):
             listening = self._addresses[address]
             await listening.serve(running.target, node, tasks)
             running.listening.append(listening)
@@ -190,7 +186,7 @@ class VirtualClusters:
         """Everything in the order of the configuration, and no address that it does not name."""
         order = [each.name for each in config.virtual_clusters]
         self.targets.sort(key=lambda target: order.index(target.name))
-        wanted = {address for each in config.virtual_clusters for address in (each.listen, each.coordinator)}
+        wanted = {address for each in config.virtual_clusters for _, address, _ in addresses_of(each)}
         for address in [address for address in self._addresses if address not in wanted]:
             self._addresses.pop(address).close()
 
