@@ -99,8 +99,8 @@ def admin_app(state: AdminState, metrics: Metrics, more: Sequence[Route] = ()) -
 
 @dataclass(slots=True, repr=False, eq=False)
 class AdminAccess:
-    """token: what requests must carry, None for nothing. open_probes: those of health need not. tls: for HTTPS. All but
-    the last may change while it is used."""
+    """Access to the admin address. token: what requests must carry, None for nothing. open_probes: those of health need
+    not. tls: for HTTPS. All but the last may change while it is used."""
 
     token: str | None = None
     open_probes: bool = True

@@ -120,14 +120,16 @@ class AcknowledgeBody(HolderBody):
 
 
 class BacklogBody(GroupBody):
-    """wait: join the group, and wait so many seconds until its partitions are assigned; 0 changes nothing."""
+    """A question about what waits for a group. wait: join the group, and wait so many seconds until its partitions are
+    assigned; 0 changes nothing."""
 
     topics: Annotated[tuple[_Name, ...], Field(min_length=1, max_length=1_000)]
     wait: _Wait = 0.0
 
 
 class LeaseAnswer(Body):
-    """ranges: empty when there was nothing to be had; then there is no lease."""
+    """A lease that was granted, or prolonged. ranges: empty when there was nothing to be had; then there is no
+    lease."""
 
     lease: str
     deadline: float
@@ -137,8 +139,9 @@ class LeaseAnswer(Body):
 
 
 class SettledAnswer(Body):
-    """done: of these it is true now, and stored. lost: held by others, or processed by them; or of a log that began
-    anew, or was cut off, since. absent: their partitions are not assigned to this process of the mesh."""
+    """What became of ranges that were claimed or acknowledged. done: of these it is true now, and stored. lost: held by
+    others, or processed by them; or of a log that began anew, or was cut off, since. absent: their partitions are not
+    assigned to this process of the mesh."""
 
     done: tuple[RangeBody, ...]
     lost: tuple[RangeBody, ...]
@@ -159,8 +162,8 @@ class LeaseList(Body):
 
 
 class PartitionAnswer(Body):
-    """available: nobody holds these. leased: held by leases. lag: not acknowledged. end: last stable offset; with
-    `read_uncommitted` the high watermark."""
+    """The backlog of one partition, in offsets. available: nobody holds these. leased: held by leases. lag: not
+    acknowledged. end: last stable offset; with `read_uncommitted` the high watermark."""
 
     cluster: str
     topic: str

@@ -93,8 +93,9 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class LeaseApi:
-    """pools: of the virtual clusters that are there; clusters: bootstrap servers by name. is_open: whether
-    somebody who reaches the address may use it; what is leased here, others do not get."""
+    """The HTTP interface for holders of leases. pools: of the virtual clusters that are there; clusters: bootstrap
+    servers by name. is_open: whether somebody who reaches the address may use it; what is leased here, others do not
+    get."""
 
     def __init__(
         self, pools: Callable[[], Sequence[PoolRuntime]], clusters: Mapping[ClusterName, str], is_open: bool = True

@@ -23,7 +23,7 @@ _FAILURES = {
 
 @dataclass(frozen=True, slots=True)
 class OpenApiOperation:
-    """body: None for none."""
+    """One operation of the document that describes the lease API. body: None for none."""
 
     name: str
     method: str

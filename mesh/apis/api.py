@@ -69,8 +69,9 @@ def as_it_is(context: RequestContext, request: RequestMessage, result: ResponseM
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Context, Effect, Request, Result]):
-    """handle: what a request leads to; it is answered by an `Answer` among these effects, or among later ones.
-    respond: the message for the result that such an `Answer` carries; None if the request is left unanswered."""
+    """The handler of one API. handle: what a request leads to; it is answered by an `Answer` among these effects, or
+    among later ones. respond: the message for the result that such an `Answer` carries; None if the request is left
+    unanswered."""
 
     key: ApiKey
     versions: Versions

@@ -30,7 +30,8 @@ FIRST_LOOK = 6.0
 
 
 class Clusters:
-    """tell: the topics of a cluster have changed."""
+    """The upstream clusters of the process: their catalogs, engines and writers. tell: the topics of a cluster have
+    changed."""
 
     def __init__(
         self,

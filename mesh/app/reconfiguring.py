@@ -73,7 +73,7 @@ class Outcome:
 
 
 class Reconfiguring:
-    """config: the one that runs."""
+    """Reads the configuration again, and changes what runs accordingly. config: the one that runs."""
 
     def __init__(
         self, config: Config, file: Path, memory: MemoryBudget, clusters: Clusters, virtual_clusters: VirtualClusters

@@ -59,8 +59,8 @@ class Prepared:
 
 
 class VirtualClusters:
-    """targets: of all that are at work, in the order of the configuration; the same list for as long as the process
-    runs. watched: their files, likewise."""
+    """The virtual clusters of the process. targets: of all that are at work, in the order of the configuration; the
+    same list for as long as the process runs. watched: their files, likewise."""
 
     def __init__(
         self,

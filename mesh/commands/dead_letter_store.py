@@ -38,7 +38,7 @@ class LettersUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """about: what the mesh has told of it, by name. headers: its own."""
+    """A dead letter. about: what the mesh has told of it, by name. headers: its own."""
 
     place: UpstreamPartition
     offset: int

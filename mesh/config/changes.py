@@ -30,7 +30,7 @@ _IN_PLACE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProcessChanged:
-    """keys: of the whole process."""
+    """A change of what all virtual clusters share. keys: of the whole process."""
 
     keys: tuple[str, ...]
 
@@ -117,7 +117,8 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """refused: what cannot change while the process runs; then nothing changes."""
+    """What differs between two configurations. refused: what cannot change while the process runs; then nothing
+    changes."""
 
     changes: tuple[Change, ...]
     refused: tuple[Mistake, ...]

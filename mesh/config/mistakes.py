@@ -12,7 +12,8 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """value: as it may be shown, so never a secret; "" where there is none. allowed: what it should be."""
+    """A mistake of the user in the configuration. value: as it may be shown, so never a secret; "" where there is none.
+    allowed: what it should be."""
 
     path: KeyPath
     value: str

@@ -30,7 +30,8 @@ _STAND_INS: Final[dict[str, Any]] = {
 
 
 class PartialConfig:
-    """config: made of the parts without a mistake and of stand-ins, or None if nothing usable is left."""
+    """A configuration without its mistakes. config: made of the parts without a mistake and of stand-ins, or None if
+    nothing usable is left."""
 
     def __init__(self, data: object) -> None:
         self._data: Any = copy.deepcopy(data)

@@ -21,7 +21,8 @@ _REFERENCE: Final = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """data: dicts, lists and scalars. mistakes: those of reading alone; what they are about is still in `data`."""
+    """A YAML file as it was read. data: dicts, lists and scalars. mistakes: those of reading alone; what they are about
+    is still in `data`."""
 
     data: object
     environment: Environment

@@ -39,7 +39,8 @@ _ACCOUNT_TIMEOUT = 240.0
 
 @dataclass(frozen=True, slots=True)
 class LandingOutcome:
-    """counted: independently of the mesh. holds, lines: what the audit says, and the report. page: the report's."""
+    """How the landing demo ended. counted: independently of the mesh. holds, lines: what the audit says, and the
+    report. page: the report's."""
 
     counted: JudgeVerdict
     holds: bool

@@ -25,7 +25,8 @@ _FRAME = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """disturbed: whether consumers were killed or frozen. given_away: records that consumers of others were given."""
+    """How the demo ended. disturbed: whether consumers were killed or frozen. given_away: records that consumers of
+    others were given."""
 
     verdict: JudgeVerdict
     disturbed: bool

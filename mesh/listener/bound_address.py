@@ -15,7 +15,7 @@ from mesh.listener.tls import BACKLOG, TlsListener
 
 
 class BoundAddress:
-    """bound: has the address, and accepts nothing by itself."""
+    """An address of the process, and what serves it. bound: has the address, and accepts nothing by itself."""
 
     def __init__(self, bound: asyncio.Server) -> None:
         self._bound = bound

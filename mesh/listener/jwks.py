@@ -34,7 +34,8 @@ Fetch = Callable[[], Awaitable["TokenKeys"]]
 
 
 class JwksSource:
-    """interval: seconds between two fetches if nobody asks for one. fetch: OSError or ValueError if it fails."""
+    """The keys of a URL, fetched again now and then. interval: seconds between two fetches if nobody asks for one.
+    fetch: OSError or ValueError if it fails."""
 
     def __init__(self, url: str, tokens: Tokens, interval: float, fetch: Fetch | None = None) -> None:
         self._url = url

@@ -28,7 +28,8 @@ _TLS_FILES: Final = ("certificate_file", "key_file", "client_ca_file")
 
 
 class ListenerSetup:
-    """security: of the listener. watched: its files. key_source: of its keys, if they come from a URL.
+    """The security of a listener as it is configured. security: of the listener. watched: its files. key_source: of its
+    keys, if they come from a URL.
 
     changed: told when rules have changed. Raises ConfigurationError for files that cannot be used.
     """
@@ -131,7 +132,8 @@ class ListenerSetup:
 
 @dataclass(frozen=True, slots=True)
 class AdminCertificate:
-    """context: of the admin address; it is given a new certificate when the files change."""
+    """The certificate of the admin address. context: of the admin address; it is given a new certificate when the files
+    change."""
 
     context: ssl.SSLContext
     files: Watched[Any]

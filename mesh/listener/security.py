@@ -28,7 +28,7 @@ _HASHES: Final = {Mechanism.SCRAM_SHA_256: ScramHash.SHA_256, Mechanism.SCRAM_SH
 
 @dataclass(slots=True, eq=False)
 class Tls:
-    """context: of connections that begin from now on. mapping: of distinguished names."""
+    """TLS of a listener. context: of connections that begin from now on. mapping: of distinguished names."""
 
     context: ssl.SSLContext
     mapping: Sequence[MappingRule] = ()
@@ -58,7 +58,8 @@ class Tokens:
 
 @dataclass(slots=True, eq=False)
 class Sasl:
-    """offered: in the order in which clients are told. longest_session: seconds. wall: seconds since the epoch."""
+    """SASL of a listener. offered: in the order in which clients are told. longest_session: seconds. wall: seconds
+    since the epoch."""
 
     offered: tuple[Mechanism, ...]
     credentials: Credentials

@@ -45,7 +45,8 @@ class LeasedBatch:
 
 
 class Batches:
-    """folder: of the table. checkpoint: of the landing. landed: of its Parquet files, None if it has others."""
+    """The table of batches beside a landed table. folder: of the table. checkpoint: of the landing. landed: of its
+    Parquet files, None if it has others."""
 
     def __init__(self, spark: SparkSession, folder: str, checkpoint: str, landed: str | None) -> None:
         self._spark = spark

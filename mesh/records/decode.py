@@ -18,7 +18,7 @@ from mesh.records.varints import read_varint
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """offset: upstream. timestamp: milliseconds, -1 for none."""
+    """A decoded record. offset: upstream. timestamp: milliseconds, -1 for none."""
 
     offset: int
     timestamp: int

@@ -27,7 +27,8 @@ _MAGIC_AT: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """batches: parts of the bytes that were given; copies only of runs with something between their batches.
+    """The batches of one partition in an upstream answer. batches: parts of the bytes that were given; copies only of
+    runs with something between their batches.
 
     position: the next offset to fetch; everything below it is in the batches or is not for consumers.
     is_old_format: a batch of magic 0 or 1 stands at `position`, which is not read here.

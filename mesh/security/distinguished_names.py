@@ -20,7 +20,8 @@ _GROUP: Final = re.compile(r"\\(.)|\$([0-9]{1,2})")
 
 @dataclass(frozen=True, slots=True)
 class MappingRule:
-    """pattern: None for DEFAULT. case: L, U or nothing."""
+    """A rule from distinguished names to principals, as Kafka's ssl.principal.mapping.rules has it. pattern: None for
+    DEFAULT. case: L, U or nothing."""
 
     pattern: re.Pattern[str] | None
     replacement: str = ""

@@ -33,7 +33,8 @@ _ACKNOWLEDGED: Final = b"\x01"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TokenKeys:
-    """by_id: the keys of a JWKS that have an id. others: all keys, for tokens that name none. secret: a shared one."""
+    """The keys that tokens may be signed with. by_id: the keys of a JWKS that have an id. others: all keys, for tokens
+    that name none. secret: a shared one."""
 
     by_id: Mapping[str, jwt.PyJWK]
     all: tuple[jwt.PyJWK, ...]
@@ -126,7 +127,7 @@ def _judge(claims: Mapping[str, Any], rules: TokenRules, now: float) -> Success 
 
 
 class OAuthBearerExchange:
-    """check: what becomes of a token."""
+    """An exchange by OAUTHBEARER (RFC 7628). check: what becomes of a token."""
 
     def __init__(self, check: Callable[[str], Success | Failure]) -> None:
         self._check = check

@@ -13,7 +13,8 @@ LONGEST: Final = 1_024
 
 
 class PlainExchange:
-    """verify: whether that is the password of that name; slow, and as slow for a name that nobody has."""
+    """An exchange by PLAIN (RFC 4616). verify: whether that is the password of that name; slow, and as slow for a name
+    that nobody has."""
 
     def __init__(self, verify: Callable[[str, str], bool]) -> None:
         self._verify = verify

@@ -46,7 +46,8 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """token: the mechanism's last message. expires_at: seconds since the epoch, None for never."""
+    """The end of an exchange that succeeded. token: the mechanism's last message. expires_at: seconds since the epoch,
+    None for never."""
 
     principal: Principal
     token: bytes = b""
@@ -55,7 +56,8 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """detail, name: for the log only; who it claimed to be. is_known: it came with a challenge before."""
+    """The end of an exchange that failed. detail, name: for the log only; who it claimed to be. is_known: it came with
+    a challenge before."""
 
     reason: FailureReason
     detail: str = ""

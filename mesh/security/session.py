@@ -29,7 +29,8 @@ class FirstStep:
 
 @dataclass(frozen=True, slots=True)
 class Established:
-    """mechanism: None without SASL. ends_at: when it must authenticate again at the latest, on the caller's clock."""
+    """A session of a client that has authenticated. mechanism: None without SASL. ends_at: when it must authenticate
+    again at the latest, on the caller's clock."""
 
     principal: Principal
     mechanism: Mechanism | None = None
@@ -38,7 +39,7 @@ class Established:
 
 @dataclass(frozen=True, slots=True)
 class Exchanging:
-    """before: who it was, at a re-authentication."""
+    """A session in the middle of an authentication. before: who it was, at a re-authentication."""
 
     mechanism: Mechanism
     exchange: Exchange
@@ -71,7 +72,8 @@ AuthenticationResult: TypeAlias = Challenge | Lasting | Failure | Slow | Literal
 
 
 class Session:
-    """mechanisms: those enabled when the next authentication begins; None for a listener without SASL.
+    """The authentication of one connection. mechanisms: those enabled when the next authentication begins; None for a
+    listener without SASL.
 
     longest: seconds after which a client must authenticate again, None for never. Times are seconds: `now` of a clock
     that only goes forward, `wall` since the epoch.

@@ -31,7 +31,8 @@ class Writer(Protocol):
 
 
 class Journal:
-    """interval: seconds until a page is written that is not full. limit: events that may be on their way."""
+    """The journal of this process: collects events and writes pages. interval: seconds until a page is written that is
+    not full. limit: events that may be on their way."""
 
     def __init__(
         self, writer: Writer, metrics: Metrics, loop: asyncio.AbstractEventLoop, interval: float, limit: int

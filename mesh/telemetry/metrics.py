@@ -23,7 +23,8 @@ _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 
 class Metrics:
-    """groups: per virtual cluster; members and clients: per group; topics: over all; partitions: per topic."""
+    """The metrics of the process, with bounded labels. groups: per virtual cluster; members and clients: per group;
+    topics: over all; partitions: per topic."""
 
     def __init__(
         self, *, groups: int = 100, members: int = 200, clients: int = 200, topics: int = 500, partitions: int = 1_000

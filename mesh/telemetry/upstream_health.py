@@ -116,7 +116,8 @@ class OpenProblem:
 
 
 class UpstreamHealth:
-    """clusters: all there are, and may change. Everything runs on the event loop's thread."""
+    """Problems with upstream clusters that last, and who reports them. clusters: all there are, and may change.
+    Everything runs on the event loop's thread."""
 
     def __init__(self, clusters: tuple[str, ...], clock: Callable[[], float] = time.monotonic) -> None:
         self.clusters = clusters

@@ -45,7 +45,8 @@ CatalogEvent: TypeAlias = CatalogUpdate | CatalogUnreachable
 
 
 class TopicCatalog:
-    """interval: seconds between two looks, which may change. `deliver` is called on `loop`'s thread."""
+    """The topics of one upstream cluster, looked at now and then. interval: seconds between two looks, which may
+    change. `deliver` is called on `loop`'s thread."""
 
     def __init__(
         self,

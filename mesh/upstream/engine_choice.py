@@ -16,7 +16,8 @@ from mesh.upstream.raw.engine import RawEngine
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """reason: why it is librdkafka though raw was to be preferred, "" if it was not."""
+    """The engine that was chosen for a cluster. reason: why it is librdkafka though raw was to be preferred, "" if it
+    was not."""
 
     engine: EngineName
     reason: str = ""

@@ -32,7 +32,7 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """complete: the answer of the handler to the one the client gets."""
+    """A request of which only a part is allowed. complete: the answer of the handler to the one the client gets."""
 
     request: m.RequestMessage
     complete: Callable[[Any], m.ResponseMessage]

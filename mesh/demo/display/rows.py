@@ -15,8 +15,8 @@ SPAN = 8.0
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """share: its part of what its group was given lately, of 1. member: None while the mesh does not know it.
-    standing: None for a consumer that is not the demo's."""
+    """A member on the screen. share: its part of what its group was given lately, of 1. member: None while the mesh
+    does not know it. standing: None for a consumer that is not the demo's."""
 
     name: str
     group: str

@@ -46,7 +46,8 @@ def receipts(entry: Entry, fault: Fault) -> tuple[Entry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """work: seconds that one record takes. session: seconds of silence after which the group takes it for dead."""
+    """The options of a consumer of the demo. work: seconds that one record takes. session: seconds of silence after
+    which the group takes it for dead."""
 
     bootstrap_servers: str
     group: str

@@ -42,7 +42,7 @@ class SeenTopic:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """at: seconds, of any clock."""
+    """What /status and /metrics say at one moment. at: seconds, of any clock."""
 
     at: float
     members: tuple[SeenMember, ...]

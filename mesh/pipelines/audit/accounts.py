@@ -67,8 +67,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRules:
-    """lands: whether what is acknowledged has to lie in a table, and `leases_only`: what leases acknowledged. is_whole:
-    whether the journal has no holes."""
+    """What an audit holds a group to. lands: whether what is acknowledged has to lie in a table, and `leases_only`:
+    what leases acknowledged. is_whole: whether the journal has no holes."""
 
     lands: bool = True
     leases_only: bool = True
@@ -112,7 +112,8 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """counts: by window. waiting: expected, and neither settled nor in anybody's hands or still held."""
+    """The account of one partition in an audit. counts: by window. waiting: expected, and neither settled nor in
+    anybody's hands or still held."""
 
     counts: Mapping[int, Counter[str]]
     deviations: Sequence[Deviation]

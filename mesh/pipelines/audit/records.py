@@ -35,8 +35,8 @@ class Holes:
 
 @dataclass(slots=True)
 class Memory:
-    """number: of the last audit. journal: the next offset of each of its partitions. runs: the next page of each run of
-    a process. files: of the table, those that were looked at."""
+    """What the next audit needs of this one. number: of the last audit. journal: the next offset of each of its
+    partitions. runs: the next page of each run of a process. files: of the table, those that were looked at."""
 
     number: int = 0
     journal: dict[str, int] = field(default_factory=dict)
@@ -82,7 +82,8 @@ def _state(found: dict[str, Any]) -> AuditState:
 
 @dataclass(slots=True)
 class AuditVerdict:
-    """accounts, deviations: of this audit. waiting: offsets that are expected and not settled yet."""
+    """What an audit found. accounts, deviations: of this audit. waiting: offsets that are expected and not settled
+    yet."""
 
     accounts: Mapping[Place, Account]
     holes: Holes

@@ -37,8 +37,8 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 @dataclass(slots=True)
 class TallyOfTime:
-    """counts: records. oldest: how long what is still held was held at most; acknowledged_at: when something was last
-    acknowledged; both in ms, 0 for never."""
+    """Counts of one window of time. counts: records. oldest: how long what is still held was held at most;
+    acknowledged_at: when something was last acknowledged; both in ms, 0 for never."""
 
     counts: Counter[str] = field(default_factory=Counter)
     waited: Delays = field(default_factory=Counter)
@@ -115,7 +115,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class MemberFigures:
-    """share: of all records that were acknowledged. standing: "stuck", "slow" or ""."""
+    """The figures of one member. share: of all records that were acknowledged. standing: "stuck", "slow" or ""."""
 
     name: str
     person: Person
@@ -130,7 +130,8 @@ class MemberFigures:
 
 @dataclass(frozen=True)
 class Figures:
-    """begin, end: of the events, ms since the epoch. until: what is still held is held till then. window, stuck: ms."""
+    """Everything that a report shows. begin, end: of the events, ms since the epoch. until: what is still held is held
+    till then. window, stuck: ms."""
 
     virtual_cluster: str
     group: str

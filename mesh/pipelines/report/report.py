@@ -30,7 +30,7 @@ _TIME, _MEMBER = 5, 8
 
 @dataclass(frozen=True, slots=True)
 class ReportJob:
-    """page: the file for people; its tables lie beside it."""
+    """A report that was made. page: the file for people; its tables lie beside it."""
 
     figures: Figures
     page: Path

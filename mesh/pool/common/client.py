@@ -13,7 +13,8 @@ from mesh.security.principals import ANONYMOUS, Principal
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """id: its client.id. host: an address. principal: as who it authenticated."""
+    """A client, as far as it can be told from others before it has named a group. id: its client.id. host: an address.
+    principal: as who it authenticated."""
 
     id: str
     host: str

@@ -62,7 +62,8 @@ NOBODY = Holder()
 
 @dataclass(frozen=True, slots=True)
 class DeliveryEvent:
-    """first, last: upstream offsets, both included; last < first where it is about no offset.
+    """One decision about one run of upstream offsets. first, last: upstream offsets, both included; last < first where
+    it is about no offset.
 
     deliveries: how often it was delivered in vain before, and once more. produced: of what is delivered, the highest
     timestamp of its first batch, ms since the epoch; -1 where it is not known.

@@ -14,8 +14,9 @@ GROUP_LESS = GroupId("kafka-mesh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRules:
-    """admitted: patterns of group ids; group_less: the group of consumers without one, None to refuse them;
-    acknowledge: (pattern, mode), tried in order before the built-in rule."""
+    """Which groups a virtual cluster admits, and how they acknowledge. admitted: patterns of group ids; group_less: the
+    group of consumers without one, None to refuse them; acknowledge: (pattern, mode), tried in order before the
+    built-in rule."""
 
     admitted: tuple[str, ...] = ("*",)
     maximum: int = 100

@@ -54,7 +54,8 @@ UNSENT = History()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redelivery:
-    """limit: how often a record is delivered in vain, None for ever. Then it is a dead letter.
+    """When records are delivered again, and when no more. limit: how often a record is delivered in vain, None for
+    ever. Then it is a dead letter.
 
     initial, multiplier, maximum: seconds that a span rests before its second delivery, and how they grow; 0 for none.
     """

@@ -59,7 +59,8 @@ class CommittedUpstream:
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """offset, timestamp: -1 where there is none. timestamp: ms."""
+    """An offset of an upstream log that was asked for by time. offset, timestamp: -1 where there is none. timestamp:
+    ms."""
 
     error: ErrorCode
     offset: int = -1

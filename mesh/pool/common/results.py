@@ -41,7 +41,8 @@ class HeartbeatResult:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatResult:
-    """assignment: how many partitions of each topic, the whole of it; None for unchanged, or with an error."""
+    """The answer to a ConsumerGroupHeartbeat. assignment: how many partitions of each topic, the whole of it; None for
+    unchanged, or with an error."""
 
     error: ErrorCode
     message: str | None
@@ -64,7 +65,8 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffsets:
-    """offsets: the virtual position of each partition asked for, -1 with an error."""
+    """The answer to an OffsetFetch of a member. offsets: the virtual position of each partition asked for, -1 with an
+    error."""
 
     error: ErrorCode
     offsets: Mapping[TopicPartition, tuple[ErrorCode, int]]

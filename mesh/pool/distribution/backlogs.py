@@ -11,8 +11,8 @@ from mesh.records.spans import Span
 
 
 class Backlogs:
-    """size: bytes of records in all backlogs. offsets: how many there are. touched: partitions whose invariant may have
-    changed in this step."""
+    """The backlogs of all partitions of a pool. size: bytes of records in all backlogs. offsets: how many there are.
+    touched: partitions whose invariant may have changed in this step."""
 
     def __init__(self, quarantine: Quarantine, slicing: Slicing) -> None:
         self._quarantine = quarantine

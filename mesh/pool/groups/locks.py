@@ -21,7 +21,8 @@ SHORTEST = 0.1
 
 
 class Locks:
-    """members: all that live. are_leased: whether holders of range leases take part, who count as others."""
+    """Takes records from members that have held them for too long. members: all that live. are_leased: whether holders
+    of range leases take part, who count as others."""
 
     def __init__(
         self,

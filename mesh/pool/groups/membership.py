@@ -47,7 +47,8 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """assignment: what the member, as its own leader, assigned to itself; None when it sent none for itself."""
+    """A SyncGroup request. assignment: what the member, as its own leader, assigned to itself; None when it sent none
+    for itself."""
 
     member_id: MemberId
     instance_id: str | None

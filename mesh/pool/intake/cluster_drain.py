@@ -22,7 +22,7 @@ from mesh.records.spans import ClusterName
 
 
 class ClusterDrain:
-    """members: all that live."""
+    """Leaves one upstream cluster while the pool goes on. members: all that live."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class DrainState(Enum):
 
 
 class PoolDrain:
-    """members: all that live."""
+    """Leaves all upstream clusters of a pool. members: all that live."""
 
     def __init__(
         self,

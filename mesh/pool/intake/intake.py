@@ -46,7 +46,8 @@ class Assignment:
 
 
 class Intake:
-    """members: all that live, since each may hold something of a partition that goes away."""
+    """Takes what the engines of a pool tell: assignments, records, ends of logs, failures. members: all that live,
+    since each may hold something of a partition that goes away."""
 
     def __init__(
         self,

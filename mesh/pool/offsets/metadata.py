@@ -47,8 +47,9 @@ NOTHING_STORED = -1
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """text: "" when there is nothing to say. covered: the first offset that did not fit; None when all did. used: how
-    many characters there are without the counts, which take only what room is left."""
+    """The metadata of a commit, packed. text: "" when there is nothing to say. covered: the first offset that did not
+    fit; None when all did. used: how many characters there are without the counts, which take only what room is
+    left."""
 
     text: str
     covered: int | None
@@ -57,7 +58,8 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """runs: settled, above the base, ascending. leases: by their names. counts: of what was delivered in vain."""
+    """The metadata of a commit, unpacked. runs: settled, above the base, ascending. leases: by their names. counts: of
+    what was delivered in vain."""
 
     runs: tuple[Span, ...] = ()
     leases: tuple[StoredLease, ...] = ()

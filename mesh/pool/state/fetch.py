@@ -27,7 +27,7 @@ class RequestedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchParameters:
-    """maximum: max_bytes; minimum: min_bytes; wait: seconds (max_wait_ms)."""
+    """What a Fetch asks for. maximum: max_bytes; minimum: min_bytes; wait: seconds (max_wait_ms)."""
 
     partitions: Sequence[RequestedPartition]
     minimum: int
@@ -36,7 +36,8 @@ class FetchParameters:
 
 
 class FetchedPartition(NamedTuple):
-    """records: whole batches, re-based; empty where nothing is to be had. high_watermark: -1 with an error."""
+    """What a Fetch is answered for one partition. records: whole batches, re-based; empty where nothing is to be had.
+    high_watermark: -1 with an error."""
 
     error: ErrorCode
     high_watermark: int

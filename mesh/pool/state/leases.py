@@ -64,9 +64,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRequest:
-    """completed: the holder's last lease, which stays; any other of its leases ends. wait: seconds. ends: nothing at or
-    above these, and nothing of other partitions; None for all there is. most_bytes: about so many at most, by what is
-    known of the size of records; None for no such limit."""
+    """A request for a lease. completed: the holder's last lease, which stays; any other of its leases ends. wait:
+    seconds. ends: nothing at or above these, and nothing of other partitions; None for all there is. most_bytes: about
+    so many at most, by what is known of the size of records; None for no such limit."""
 
     id: LeaseId
     holder: HolderId
@@ -104,7 +104,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGranted:
-    """deadline: seconds of the pool's clock. ranges: none if there is nothing to be had."""
+    """A lease that was granted. deadline: seconds of the pool's clock. ranges: none if there is nothing to be had."""
 
     id: LeaseId
     deadline: float

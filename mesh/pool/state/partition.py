@@ -57,7 +57,8 @@ class Released:
 
 
 class Partition:
-    """backlog: batches that wait for a Fetch, by upstream offset; so what was given up stands in front of the new.
+    """One upstream partition of a pool. backlog: batches that wait for a Fetch, by upstream offset; so what was given
+    up stands in front of the new.
 
     suspects: how many of them are suspected of having killed a member.
     parked: every parked Fetch that asks for this partition; waiting: those of them that may take a batch now;

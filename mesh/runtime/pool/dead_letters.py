@@ -15,7 +15,8 @@ WriteDeadLetter: TypeAlias = Callable[[DeadLetterUpstream, Ended], None]
 
 
 class DeadLetterForwarder:
-    """topic: in which {topic} stands for that of the record. writer: of a cluster."""
+    """Gives dead letters to the writers of their clusters. topic: in which {topic} stands for that of the record.
+    writer: of a cluster."""
 
     def __init__(self, topic: str, writer: Callable[[ClusterName], DeadLetterWriter]) -> None:
         self._topic = topic

@@ -14,7 +14,8 @@ log = get_logger(__name__)
 
 
 class Reports:
-    """name: of the virtual cluster. journal: None where none is kept."""
+    """Passes reports and delivery events of pools to log, metrics and journal. name: of the virtual cluster. journal:
+    None where none is kept."""
 
     def __init__(self, name: str, metrics: Metrics, journal: Journal | None) -> None:
         self._name = name

@@ -52,7 +52,8 @@ class Undescribed(Exception):
 
 
 class Groups(Protocol):
-    """most_rejoins: how often a member may join anew for what `nobodys` says, in one life of its consumer."""
+    """Descriptions of upstream groups, asked for on a consumer's thread. most_rejoins: how often a member may join anew
+    for what `nobodys` says, in one life of its consumer."""
 
     most_rejoins: int
 
@@ -67,7 +68,8 @@ class Groups(Protocol):
 
 
 class GroupsByLinks:
-    """loop: that of `nodes`; the methods may be called on any thread."""
+    """Descriptions of upstream groups, asked over our own connections. loop: that of `nodes`; the methods may be called
+    on any thread."""
 
     most_rejoins = 3
     """More would be a quarrel with a leader that means it so."""

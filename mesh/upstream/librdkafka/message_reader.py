@@ -13,8 +13,9 @@ from mesh.upstream.librdkafka.positions.assigned_positions import AssignedPositi
 
 
 class MessageReader:
-    """complain: told what librdkafka complains about in place of a record; allowed: from which topics something came;
-    fell_back: which partitions are read from their very beginning again."""
+    """Reads messages of a librdkafka consumer into batches. complain: told what librdkafka complains about in place of
+    a record; allowed: from which topics something came; fell_back: which partitions are read from their very beginning
+    again."""
 
     def __init__(
         self,

@@ -31,8 +31,9 @@ high would give out a buffer that still holds somebody's records."""
 
 
 class ReceiveBuffers:
-    """limit: bytes that may be held in buffers before `is_full`; whoever receives is to copy out from then on what it
-    keeps, since a small batch would hold on to all of its buffer."""
+    """Buffers for responses of brokers, used again when nobody refers to them. limit: bytes that may be held in buffers
+    before `is_full`; whoever receives is to copy out from then on what it keeps, since a small batch would hold on to
+    all of its buffer."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

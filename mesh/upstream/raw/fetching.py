@@ -72,7 +72,8 @@ class TooOld(Exception):
 
 
 class Fetching:
-    """readings: of all assigned partitions; the engine adds and removes them, and says so by `look_for_leaders`.
+    """The Fetch requests of the raw engine. readings: of all assigned partitions; the engine adds and removes them, and
+    says so by `look_for_leaders`.
 
     tell: takes events; delegate: takes a partition whose records are of an old format. made_anew: told of partitions
     whose logs begin anew.

@@ -25,7 +25,8 @@ class _Failure:
 
 
 class Health:
-    """tell: told when some partitions cannot be read, again when it is another problem, and when it is over."""
+    """Partitions that cannot be read, and the reason of the worst. tell: told when some partitions cannot be read,
+    again when it is another problem, and when it is over."""
 
     def __init__(self, tell: Callable[[ReadingDown | ReadingUp], None]) -> None:
         self._tell = tell

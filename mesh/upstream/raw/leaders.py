@@ -25,8 +25,8 @@ Leader = tuple[int, int]
 
 
 class Leaders:
-    """changed: called when some are known that were not. begin_anew: told of a partition whose topic is another one
-    now, with its leader and the topic's id."""
+    """The leaders of the partitions that are read. changed: called when some are known that were not. begin_anew: told
+    of a partition whose topic is another one now, with its leader and the topic's id."""
 
     def __init__(
         self,

@@ -22,9 +22,9 @@ NO_LEADER: Final = -1
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """position: the next upstream offset to fetch. last_epoch: of the batch in front of it, -1 if that is not known.
-    leader: node id. epoch: the leader's (KIP-320). replica: the node that the leader wants to be read instead of it,
-    until `replica_until`. flight: the request it is in, if any.
+    """One partition that is read. position: the next upstream offset to fetch. last_epoch: of the batch in front of it,
+    -1 if that is not known. leader: node id. epoch: the leader's (KIP-320). replica: the node that the leader wants to
+    be read instead of it, until `replica_until`. flight: the request it is in, if any.
 
     log_epoch: no record that was read, or is stored as settled, is of a later one; -1 if that is not known. unchecked:
     it is to be asked first whether the log is still the one that this epoch speaks of.

@@ -19,8 +19,9 @@ _CUT_OFF = "the log was cut off, or the topic made anew: brokers without topic i
 
 
 class Resets:
-    """tell: takes events; made_anew: told of partitions that begin anew; go_on: some may be read again; rest: lets one
-    rest for so many seconds, and go on then."""
+    """Finds out where a partition goes on whose log is not what it was. tell: takes events; made_anew: told of
+    partitions that begin anew; go_on: some may be read again; rest: lets one rest for so many seconds, and go on
+    then."""
 
     def __init__(
         self,

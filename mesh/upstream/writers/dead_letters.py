@@ -59,7 +59,8 @@ class _Outcome:
 
 
 class DeadLetterWriter:
-    """create: make a topic that is not there; otherwise its letters fail."""
+    """The producer of dead letters on one cluster. create: make a topic that is not there; otherwise its letters
+    fail."""
 
     def __init__(
         self, bootstrap_servers: str, properties: Mapping[str, str], create: bool, loop: asyncio.AbstractEventLoop

@@ -47,8 +47,8 @@ class _Work:
 
 
 class JournalWriter:
-    """process, run: as in the pages. create: make the topic if it is not there, with one partition. tell: called on the
-    event loop with why pages could not be written, once until one is written again."""
+    """The producer of journal pages. process, run: as in the pages. create: make the topic if it is not there, with one
+    partition. tell: called on the event loop with why pages could not be written, once until one is written again."""
 
     def __init__(
         self,

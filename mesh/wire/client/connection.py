@@ -43,7 +43,8 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientResponse:
-    """frame: the whole response without its length. body: where in it the header ends."""
+    """A response of a broker, undecoded. frame: the whole response without its length. body: where in it the header
+    ends."""
 
     request: ClientRequest
     frame: memoryview
@@ -51,7 +52,8 @@ class ClientResponse:
 
 
 class ClientConnection:
-    """allocate: gives a buffer of at least so many bytes, writable."""
+    """The client's side of one connection: requests out, responses in. allocate: gives a buffer of at least so many
+    bytes, writable."""
 
     def __init__(
         self,

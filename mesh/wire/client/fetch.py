@@ -53,7 +53,7 @@ _INT32: Final = Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
-    """leader_epoch: of the leader we believe in, -1 for none (KIP-320).
+    """Where one partition is fetched from. leader_epoch: of the leader we believe in, -1 for none (KIP-320).
 
     last_epoch: of the batch in front of `offset`, -1 for none: from v12 on a broker whose log has another batch there
     says where the logs part.

@@ -35,7 +35,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class FoundCoordinator:
-    """broker: of no meaning with an error."""
+    """The coordinator of a group, or why there is none. broker: of no meaning with an error."""
 
     error_code: int
     broker: Broker
@@ -43,7 +43,7 @@ class FoundCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """instance_id: None for a dynamic member, and from brokers before 2.4."""
+    """A member of a classic group. instance_id: None for a dynamic member, and from brokers before 2.4."""
 
     instance_id: str | None
     assigned: frozenset[TopicPartition]
@@ -51,7 +51,8 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """state: `Dead` for a group that does not exist. assignor: "" unless the state is `STABLE`."""
+    """A classic group as its coordinator describes it. state: `Dead` for a group that does not exist. assignor: ""
+    unless the state is `STABLE`."""
 
     state: str
     assignor: str
@@ -60,7 +61,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupAnswer:
-    """group: of no meaning with an error."""
+    """A described group, or the reason why not. group: of no meaning with an error."""
 
     error_code: int
     group: GroupDescription

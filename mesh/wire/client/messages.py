@@ -53,7 +53,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLeader:
-    """leader: a node id, -1 while there is none. epoch: -1 if unknown."""
+    """The leader of one partition. leader: a node id, -1 while there is none. epoch: -1 if unknown."""
 
     partition: int
     leader: int
@@ -241,7 +241,8 @@ def decode_sasl_handshake(response: ClientResponse) -> tuple[int, tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class SaslAnswer:
-    """lifetime_ms: how long the session lasts (KIP-368), 0 if it does not end or the version does not tell."""
+    """The answer of a broker to SaslAuthenticate. lifetime_ms: how long the session lasts (KIP-368), 0 if it does not
+    end or the version does not tell."""
 
     error_code: int
     message: str
