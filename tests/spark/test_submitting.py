@@ -22,7 +22,8 @@ from tests.spark.session import SETTINGS
 
 pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'kafka-mesh[spark]'")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
-JOBS = Path(mesh.pipelines.__file__).parent
+PIPELINES = Path(mesh.pipelines.__file__).parent
+JOBS = {"landing": PIPELINES / "landing.py", "audit": PIPELINES / "audit" / "audit.py"}
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ class Jobs:
     def submit(self, job: str, *arguments: str | Path) -> ChildProcess:
         settings = [part for name, value in SETTINGS.items() for part in ("--conf", f"{name}={value}")]
         submit = Path(sys.executable).with_name("spark-submit")
-        return self._run(job, submit, "--master", "local[2,4]", *settings, JOBS / f"{job}.py", *arguments)
+        return self._run(job, submit, "--master", "local[2,4]", *settings, JOBS[job], *arguments)
 
     def run(self, job: str, *arguments: str | Path) -> ChildProcess:
         return self._run(job, KAFKA_MESH, "pipeline", job, *arguments)

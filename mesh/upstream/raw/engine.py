@@ -179,7 +179,7 @@ class RawEngine:
         if partition.resumed and known is not None:
             reading.log_epoch, reading.unchecked = known.log_epoch, known.unchecked
             reading.topic_id = known.topic_id  # if that is another by now, it is noticed
-        elif partition.committed.leader_epoch >= 0:
+        elif partition.committed.metadata and partition.committed.leader_epoch >= 0:
             reading.log_epoch, reading.unchecked = partition.committed.leader_epoch, True
         return AssignedPartition(source, start, partition.committed, partition.resumed, partition.end)
 
@@ -205,11 +205,11 @@ class RawEngine:
     def _with_epochs(
         self, positions: Mapping[UpstreamPartition, CommitPosition]
     ) -> dict[UpstreamPartition, CommitPosition]:
-        """With the latest leader epoch of what they say is settled, where all of it came through here."""
+        """With the leader epochs of what they say was settled out of order, where all of it came through here."""
         told: dict[UpstreamPartition, CommitPosition] = {}
         for source, position in positions.items():
             reading = self._readings.get(source)
-            is_known = position.is_read and reading is not None and not reading.delegated
+            is_known = position.is_read and position.metadata and reading is not None and not reading.delegated
             told[source] = replace(position, leader_epoch=reading.log_epoch) if is_known and reading else position
         return told
 
