@@ -22,11 +22,11 @@ Measure = Callable[[Results], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A value that a case has to reach. least, aim: what it has to be, and is meant to be; more is better unless
-    `less_is_better`. None for both where the value is information and no goal.
+    """A measured value and its goal. least: the bound that it has to reach; aim: the better one. Both are None where
+    the value is information without a goal. More is better unless `less_is_better`.
 
-    relay: the same of the TCP relay, which does nothing but pass bytes on, and so is what a hop costs on this machine:
-    what it does not reach is no goal. None where that says nothing.
+    relay: the same value of the TCP relay. The relay does nothing but pass bytes on, so it shows the cost of a hop on
+    this machine, and a goal that it misses is no goal. None where the relay has no such value.
     """
 
     case: str

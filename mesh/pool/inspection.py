@@ -112,8 +112,8 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """In upstream terms. standing: as in `Standing`, or "unopened": it is ours and cannot be read yet. committed, lag:
-    None where this process does not know, for the partition is not its own now.
+    """One partition, in upstream terms. ownership: as in `Ownership`, or "unopened": it is ours and cannot be read yet.
+    committed, lag: None where this process does not know, for the partition is not its own now.
     oldest: the lowest offset that is not acknowledged and was received; None if there is none.
     holder: who holds it; None while it waits. oldest_since: since when it is held. timestamp: of its batch, ms."""
 
