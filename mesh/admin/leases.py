@@ -94,14 +94,20 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 class LeaseApi:
     """The HTTP interface for holders of leases. pools: of the virtual clusters that are there; clusters: bootstrap
-    servers by name. is_open: whether somebody who reaches the address may use it; what is leased here, others do not
-    get."""
+    servers by name. is_serving: whether the process has started and does not stop; before and after, what it does not
+    know is unavailable rather than unknown. is_open: whether somebody who reaches the address may use it; what is
+    leased here, others do not get."""
 
     def __init__(
-        self, pools: Callable[[], Sequence[PoolRuntime]], clusters: Mapping[ClusterName, str], is_open: bool = True
+        self,
+        pools: Callable[[], Sequence[PoolRuntime]],
+        clusters: Mapping[ClusterName, str],
+        is_serving: Callable[[], bool],
+        is_open: bool = True,
     ) -> None:
         self._pools = pools
         self._clusters = clusters
+        self._is_serving = is_serving
         self.is_open = is_open
 
     def routes(self) -> list[Route]:
@@ -233,16 +239,21 @@ class LeaseApi:
         for server in self._pools():
             if server.name == body.virtual_cluster:
                 return server
-        known = ", ".join(sorted(server.name for server in self._pools())) or "none yet"
-        raise LeaseRefused(
-            404, "unknown_virtual_cluster", f"there is no virtual cluster {body.virtual_cluster!r}; there are: {known}"
+        known = ", ".join(sorted(server.name for server in self._pools())) or "none"
+        raise self._unknown(
+            "unknown_virtual_cluster", f"there is no virtual cluster {body.virtual_cluster!r}; there are: {known}"
         )
+
+    def _unknown(self, error: str, detail: str) -> LeaseRefused:
+        if self._is_serving():
+            return LeaseRefused(404, error, detail)
+        return LeaseRefused(503, "unavailable", "this process is starting or stopping; ask again, or another one")
 
     def _refuse_unknown(self, server: PoolRuntime, topics: Iterable[TopicName]) -> None:
         for topic in topics:
             if topic not in server.core.topics:
                 server.missing_topic(topic)
-                raise LeaseRefused(404, "unknown_topic", f"virtual cluster {server.name!r} has no topic {topic!r}")
+                raise self._unknown("unknown_topic", f"virtual cluster {server.name!r} has no topic {topic!r}")
 
     async def _ask(self, body: GroupBody, step: Callable[[Pool, Ticket], None], wait: float = 0.0) -> object:
         server, group = self._server(body), GroupId(body.group)

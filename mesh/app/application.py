@@ -145,7 +145,7 @@ class Application:
             context = certificate.context
             self._virtual_clusters.watched.append(certificate.files)
         access = AdminAccess(configured.token, configured.open_probes, context)
-        leases = LeaseApi(self._virtual_clusters.pools, self._clusters.addresses)
+        leases = LeaseApi(self._virtual_clusters.pools, self._clusters.addresses, lambda: self._readiness.serving)
         admin = AdminSetup(access, leases, _is_loopback(configured.listen.host), certificate)
         self._reconfiguring.admin = admin
         admin.open(self._readiness)

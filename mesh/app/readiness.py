@@ -13,6 +13,7 @@ from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.telemetry.upstream_health import UpstreamHealth
 
 _NO_TOKEN = "the admin address has no token (admin.token): {} on loopback only"
+_NOT_SERVING = "the process is starting or stopping"
 
 
 class Reloading(Protocol):
@@ -39,16 +40,23 @@ class Readiness:
     grace: float = 0.0
     """Seconds that members of a pool have to commit when it is drained."""
 
+    @property
+    def serving(self) -> bool:
+        """Whether the process has started, and does not stop."""
+        return self.listening and not self.stopping
+
     def drain(self, method: str, asked: Mapping[str, str]) -> tuple[int, dict[str, object]]:
         """What was asked of /drain. Who reaches the address without a token must not stop a pool."""
+        if not self.listening:
+            return 503, {"problem": _NOT_SERVING}
         if not self.is_open and method != "GET":
             return 403, {"problem": _NO_TOKEN.format("pools are drained")}
         return answer_drain(self.pools(), self.grace, method, asked)
 
     async def reload(self, method: str) -> tuple[int, dict[str, object]]:
         """What was asked of /reload."""
-        if self.reloading is None or self.stopping or not self.listening:
-            return 503, {"problem": "the process is starting or stopping"}
+        if self.reloading is None or not self.serving:
+            return 503, {"problem": _NOT_SERVING}
         if method != "POST":
             return 200, self.reloading.described()
         if not self.is_open:

@@ -30,7 +30,7 @@ class Admin:
 
     def __init__(self, bench: Bench, token: str | None = None) -> None:
         self.bench = bench
-        routes = LeaseApi(lambda: [bench.server], ADDRESSES).routes()
+        routes = LeaseApi(lambda: [bench.server], ADDRESSES, lambda: True).routes()
         self.app = TokenGuard(Starlette(routes=routes), AdminAccess(token=token))
 
     async def call(
@@ -257,7 +257,7 @@ def test_the_token_of_the_admin_address_is_needed() -> None:
 
 def test_who_has_no_token_to_bring_leases_nothing() -> None:
     async def test(admin: Admin) -> None:
-        closed = LeaseApi(lambda: [admin.bench.server], ADDRESSES, is_open=False)
+        closed = LeaseApi(lambda: [admin.bench.server], ADDRESSES, lambda: True, is_open=False)
         admin.app = TokenGuard(Starlette(routes=closed.routes()), AdminAccess())
         for operation in OPERATIONS:
             status, answer = await admin.call(operation.method, operation.path.replace("{lease}", "x"), WHO)
@@ -273,6 +273,20 @@ def test_nothing_is_begun_while_the_mesh_stops() -> None:
         status, answer = await admin.call("POST", "/leases", WHO | {"topics": ["orders"]})
         assert (status, answer["error"]) == (503, "unavailable")
         assert GroupId("shop") not in admin.bench.server.core.pools
+
+    run(test)
+
+
+def test_nothing_is_unknown_before_the_mesh_has_started() -> None:
+    async def test(admin: Admin) -> None:
+        pools = [admin.bench.server]
+        starting = LeaseApi(lambda: pools, ADDRESSES, lambda: False)
+        admin.app = TokenGuard(Starlette(routes=starting.routes()), AdminAccess())
+        status, answer = await admin.call("POST", "/leases", WHO | {"topics": ["customers"]})
+        assert (status, answer["error"]) == (503, "unavailable")
+        pools.clear()
+        status, answer = await admin.call("POST", "/leases", WHO | {"topics": ["orders"]})
+        assert (status, answer["error"]) == (503, "unavailable")
 
     run(test)
 
@@ -297,7 +311,7 @@ def test_the_document_describes_every_route_and_model() -> None:
         operations = {(path, method) for path, each in document["paths"].items() for method in each}
         served = {
             (route.path, method.lower())
-            for route in LeaseApi(list, {}).routes()
+            for route in LeaseApi(list, {}, lambda: True).routes()
             for method in route.methods or ()
             if method != "HEAD" and route.path != "/openapi.json"
         }

@@ -26,6 +26,8 @@ def test_limits_are_those_of_the_configuration() -> None:
 
 def test_nobody_without_a_token_stops_a_pool_from_afar() -> None:
     readiness = Readiness(UpstreamHealth(()), [], list)
+    assert readiness.drain("GET", {"group": "billing"})[0] == 503, "it is starting"
+    readiness.listening = True
     assert readiness.drain("POST", {"group": "billing"})[0] == 403
     assert readiness.drain("DELETE", {"group": "billing"})[0] == 403
     assert readiness.drain("GET", {"group": "billing"})[0] == 400, "there is no virtual cluster here"
