@@ -7,14 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from kio.index import load_response_schema
-
 from tests.integration.further_broker import FurtherBroker
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import eventually
 from tests.integration.raw import Endpoint, RawConnection
-from tests.relay.requests import request
-from tests.wire.entities import decode
+from tests.relay.requests import NAMES, read, request
 
 NODES = (1, 101, 1_000_000)
 """The first one is the controller, too."""
@@ -145,8 +142,7 @@ def ask(endpoint: Endpoint, api_key: int, version: int, **given: Any) -> Any:
     with connected(endpoint) as connection:
         answer = connection.ask(request(api_key, version, given))
     assert answer is not None, f"{endpoint} closed the connection"
-    schema: Any = load_response_schema(api_key, version)
-    return decode(schema, answer[5 if schema.__flexible__ else 4 :])
+    return read(NAMES[api_key], version, answer)
 
 
 @contextmanager
