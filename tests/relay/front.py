@@ -15,9 +15,10 @@ BETWEEN_BROKERS = frozenset({83, 84, 85, 86, 87})
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """doors: where to connect to, for each node. advertised: what is said in place of a node's own address, where
-    answers hold one. hidden: APIs that it does not advertise."""
+    """bootstrap: where a client begins. doors: where to connect to, for each node. advertised: what is said in place of
+    a node's own address, where answers hold one. hidden: APIs that it does not advertise."""
 
+    bootstrap: Endpoint
     doors: Mapping[int, Endpoint]
     advertised: Mapping[Endpoint, Endpoint] = field(default_factory=dict)
     hidden: frozenset[int] = frozenset()
@@ -31,7 +32,7 @@ class Front:
 def tcp_front(cluster: SeveralBrokers, relay: Relay) -> Front:
     """A relay that knows nothing of Kafka: answers hold the addresses of the nodes themselves."""
     doors = {node: Endpoint.of(relay.stand_in_for(str(each))) for node, each in cluster.addresses.items()}
-    return Front(doors, {each: each for each in cluster.addresses.values()})
+    return Front(doors[1], doors, {each: each for each in cluster.addresses.values()})
 
 
 FRONTS: Mapping[str, Callable[[SeveralBrokers, Relay], Front]] = {"tcp": tcp_front}
