@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.integration.raw import Endpoint
 from tests.integration.relay import Relay
@@ -29,11 +31,14 @@ class Front:
         return {said: own for own, said in self.advertised.items()}
 
 
-def tcp_front(cluster: SeveralBrokers, relay: Relay) -> Front:
+@contextmanager
+def tcp_front(cluster: SeveralBrokers, _folder: Path) -> Iterator[Front]:
     """A relay that knows nothing of Kafka: answers hold the addresses of the nodes themselves."""
+    relay = Relay()
     doors = {node: Endpoint.of(relay.stand_in_for(str(each))) for node, each in cluster.addresses.items()}
-    return Front(doors[1], doors, {each: each for each in cluster.addresses.values()})
+    yield Front(doors[1], doors, {each: each for each in cluster.addresses.values()})
+    relay.close()
 
 
-FRONTS: Mapping[str, Callable[[SeveralBrokers, Relay], Front]] = {"tcp": tcp_front}
-"""What is compared with the brokers themselves. The relay ends with the tests."""
+FRONTS: Mapping[str, Callable[[SeveralBrokers, Path], AbstractContextManager[Front]]] = {"tcp": tcp_front}
+"""What is compared with the brokers themselves, by name: started before a cluster, in an empty folder, and ended."""

@@ -18,6 +18,9 @@ PROPERTIES: Mapping[str, str] = {
     # A node that a noisy machine holds up is not to lose what it leads.
     "broker.session.timeout.ms": "18000",
     "replica.lag.time.max.ms": "30000",
+    # Members are assigned what they are to have as soon as they come.
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
     # What one side has left is not to be cleaned up while another one looks.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "600000",
 }

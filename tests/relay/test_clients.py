@@ -19,7 +19,6 @@ from tests.integration.jars import missing_programs
 from tests.integration.members import KcatMember, Member
 from tests.integration.processes import ChildProcess, eventually
 from tests.integration.records import Stored, View, account
-from tests.integration.relay import Relay
 from tests.relay.cluster import NODES, SeveralBrokers
 from tests.relay.front import FRONTS, Front
 
@@ -30,10 +29,11 @@ PRODUCERS = [client for client in Client if client is not Client.KCAT]
 
 
 @pytest.fixture(scope="module", params=FRONTS)
-def front(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> Iterator[Front]:
-    relay = Relay()
-    yield FRONTS[request.param](cluster, relay)
-    relay.close()
+def front(
+    cluster: SeveralBrokers, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Front]:
+    with FRONTS[request.param](cluster, tmp_path_factory.mktemp("front")) as front:
+        yield front
 
 
 @pytest.fixture
@@ -70,7 +70,14 @@ def test_consumed(cluster: SeveralBrokers, front: Front, topic: str, client: Cli
     direct = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
     produced(Client.CONFLUENT, direct, tmp_path)
     stored = list(stored_upstream(cluster, topic))
-    script = Script(bootstrap_servers=str(front.bootstrap), client_id="member", group=f"{topic}-group", topic=topic)
+    script = Script(
+        bootstrap_servers=str(front.bootstrap),
+        client_id="member",
+        group=f"{topic}-group",
+        topic=topic,
+        # With one named it waits until it knows the topic: else, leading its group, it may assign nothing for minutes.
+        assignor="range" if client is Client.KAFKA_PYTHON else "",
+    )
     member = started(client, script, tmp_path)
     try:
         member.until_delivered(COUNT)

@@ -4,16 +4,19 @@ the byte, but for addresses and what differs between any two answers."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.integration.jars import missing_programs
-from tests.integration.relay import Relay
+from tests.integration.raw import Endpoint
 from tests.relay.advertised import OF_4_3, asked
 from tests.relay.cluster import SeveralBrokers
 from tests.relay.differential import Differential
-from tests.relay.front import FRONTS
+from tests.relay.front import FRONTS, tcp_front
+from tests.relay.normal import PLACES
 from tests.relay.questions import shared
 from tests.relay.requests import KEYS
 from tests.relay.scripts.refusals import REFUSED, ask_refused, ask_too_new
@@ -21,14 +24,19 @@ from tests.relay.volatile import VOLATILE
 
 pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
 
+NOT_PROVOKED = {"share_acknowledge"}
+"""Tells where the leader is only if that changes between two steps of the broker: before, it knows no such session,
+afterwards no such partition."""
+
 
 @pytest.fixture(scope="module", params=FRONTS)
-def differential(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> Iterator[Differential]:
-    relay = Relay()
-    differential = Differential.before(cluster, shared(cluster), FRONTS[request.param](cluster, relay))
-    yield differential
-    differential.close()
-    relay.close()
+def differential(
+    cluster: SeveralBrokers, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Differential]:
+    with FRONTS[request.param](cluster, tmp_path_factory.mktemp("front")) as front:
+        differential = Differential.before(cluster, shared(cluster), front)
+        yield differential
+        differential.close()
 
 
 def test_all_that_is_advertised_is_asked(cluster: SeveralBrokers) -> None:
@@ -48,6 +56,21 @@ def test_questions_are_answered(differential: Differential) -> None:
     for api, version in asked(OF_4_3):
         differential.compare(api, version)
     assert differential.closed == {"create_acls", "delete_acls", "describe_acls"}
+
+
+def test_an_address_that_is_not_changed_is_found(
+    cluster: SeveralBrokers, differential: Differential, tmp_path: Path
+) -> None:
+    """In all places where answers hold some, of which each was asked for."""
+    elsewhere = {own: Endpoint("elsewhere", own.port) for own in cluster.addresses.values()}
+    newest = [
+        (api, version) for api, version in asked(OF_4_3) if api in PLACES and (api, version + 1) not in asked(OF_4_3)
+    ]
+    with tcp_front(cluster, tmp_path) as front:
+        unchanged = Differential.before(cluster, differential.first.shared, replace(front, advertised=elsewhere))
+        found = {difference.split()[0] for each in newest for difference in unchanged.compare(*each)}
+        unchanged.close()
+    assert found == PLACES.keys() - NOT_PROVOKED
 
 
 @pytest.mark.parametrize("what", REFUSED)

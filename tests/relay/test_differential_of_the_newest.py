@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.jars import NEWEST_BROKERS, kafka_jars, missing_programs
-from tests.integration.relay import Relay
 from tests.relay.advertised import OF_4_3, OF_4_4, asked
 from tests.relay.cluster import SeveralBrokers
 from tests.relay.differential import Differential
@@ -29,12 +28,13 @@ def newest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]
 
 
 @pytest.fixture(scope="module", params=FRONTS)
-def differential(newest: SeveralBrokers, request: pytest.FixtureRequest) -> Iterator[Differential]:
-    relay = Relay()
-    differential = Differential.before(newest, shared(newest), FRONTS[request.param](newest, relay))
-    yield differential
-    differential.close()
-    relay.close()
+def differential(
+    newest: SeveralBrokers, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Differential]:
+    with FRONTS[request.param](newest, tmp_path_factory.mktemp("front")) as front:
+        differential = Differential.before(newest, shared(newest), front)
+        yield differential
+        differential.close()
 
 
 def test_all_that_is_advertised_is_asked(newest: SeveralBrokers) -> None:
