@@ -8,7 +8,7 @@ from uuid import UUID
 
 from mesh.records.spans import Gap, UpstreamPartition
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Truncated
-from mesh.upstream.links.connection import Unreachable
+from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes
 from mesh.upstream.raw.leaders import Leaders
 from mesh.upstream.raw.log_bounds import EARLIEST, LATEST, end_of_epoch, offset_of, topic_id_of
