@@ -31,6 +31,8 @@ NAMES: Final = (
     _.is_shared,  # tests/benchmarks/test_growth.py
     # What a relay does with the answers of its brokers; its runtime is still to come.
     _.ADVERTISED_APIS,
+    _.limited,
+    _.versions_of,
     # A field of an answer to a holder of leases, who reads it.
     _.active,
     # Fields of Kafka's messages: that a class has them makes them part of the bytes, whether anybody reads them.
