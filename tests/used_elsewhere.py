@@ -31,8 +31,10 @@ NAMES: Final = (
     _.is_shared,  # tests/benchmarks/test_growth.py
     # What a relay does with the answers of its brokers; its runtime is still to come.
     _.ADVERTISED_APIS,
+    _.carries_addresses,
     _.limited,
     _.versions_of,
+    _.with_addresses,
     # A field of an answer to a holder of leases, who reads it.
     _.active,
     # Fields of Kafka's messages: that a class has them makes them part of the bytes, whether anybody reads them.

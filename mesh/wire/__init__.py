@@ -6,6 +6,6 @@ handed out as they came. What a peer sends is read by `decoder` and `fetch`, whi
 memory is allocated, and never by kio's own reader: that one aborts the process on a hostile element count.
 
 What a relay passes on is not decoded: `spans` and `entities` replace what stands in a message and leave all other bytes
-where they are, `api_versions_filter` does so in the answer to ApiVersions, `relayed_apis` has what
+where they are, `addresses` and `api_versions_filter` do so in the answers that a relay changes, `relayed_apis` has what
 it passes at all.
 """
