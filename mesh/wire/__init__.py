@@ -5,7 +5,6 @@ responses and gives bytes. `apis` knows the headers of all of Kafka's APIs, and 
 handed out as they came. What a peer sends is read by `decoder` and `fetch`, which bound every length and count before
 memory is allocated, and never by kio's own reader: that one aborts the process on a hostile element count.
 
-What a relay passes on is not decoded: `spans` and `entities` replace what stands in a message and leave all other bytes
-where they are, `addresses` and `api_versions_filter` do so in the answers that a relay changes, `relayed_apis` has what
-it passes at all.
+What is only passed on is not assembled: `passing` cuts a stream into pieces of frames, and `answer_walker` hides the
+addresses at the end of answers whose beginning has left.
 """
