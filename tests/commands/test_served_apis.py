@@ -29,14 +29,14 @@ def test_every_reason_has_its_words() -> None:
 
 
 def check(folder: Path, address: str) -> subprocess.CompletedProcess[str]:
-    pool = {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"]}
+    relay = {"relay": {"cluster": "eu"}}
+    pool = {"pool": {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"]}}
+    nodes = {"ports": free_port(), "ids": [1]}
     file = folder / "mesh.yaml"
     virtual_clusters = [
-        {"name": "front", "listen": f"127.0.0.1:{free_port()}", "nodes": {"ports": free_port(), "ids": [1]}},
-        {"name": "shared", "listen": "127.0.0.1:1"},
+        {"name": "front", "listen": f"127.0.0.1:{free_port()}", "nodes": nodes, "target": relay},
+        {"name": "shared", "listen": "127.0.0.1:1", "target": pool},
     ]
-    virtual_clusters[0]["target"] = {"relay": {"cluster": "eu"}}
-    virtual_clusters[1]["target"] = {"pool": pool}
     tree = {"clusters": [{"name": "eu", "bootstrap_servers": address}], "virtual_clusters": virtual_clusters}
     file.write_text(yaml.safe_dump(tree))
     command = [sys.executable, "-m", "mesh.cli", "check", "--apis", str(file)]
