@@ -92,7 +92,7 @@ def test_a_transaction_moves_what_a_group_has_read(cluster: KafkaCluster, relay:
     producer.init_transactions(60)
     for is_committed in (False, True):
         producer.begin_transaction()
-        copied = []
+        copied: list[bytes] = []
 
         def all_copied(copied: list[bytes] = copied) -> bool:
             copied += [message.value() or b"" for message in consumer.consume(100, 0.5) if message.error() is None]
