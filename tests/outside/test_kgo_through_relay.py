@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -37,14 +38,15 @@ def relay(tmp_path: Path) -> Iterator[RelayMesh]:
 def test_every_test(relay: RelayMesh, tmp_path: Path) -> None:
     log = tmp_path / "kgo.log"
     environment = {
+        **os.environ,
         "KGO_SEEDS": relay.bootstrap_servers,
         "KGO_TEST_RF": "1",
         "KGO_TEST_RECORDS": "20000",
         "KGO_TEST_MAX_TOPIC_PARTS": "4",
     }
-    command = [kgo_tests(), "-test.v", "-test.timeout", "800s", "-test.parallel", "2"]
-    with log.open("wb") as output:
-        subprocess.run(command, env=environment, cwd=tmp_path, stdout=output, stderr=output, timeout=850, check=False)
+    command: list[str | Path] = [kgo_tests(), "-test.v", "-test.timeout", "800s", "-test.parallel", "2"]
+    with log.open("wb") as out:
+        subprocess.run(command, env=environment, cwd=tmp_path, stdout=out, stderr=out, timeout=850, check=False)
     said = log.read_text(errors="replace")
     outcome = {name: word for word, name in re.findall(r"^--- (PASS|FAIL|SKIP): (\w+) ", said, re.MULTILINE)}
     assert {name for name, word in outcome.items() if word == "FAIL"} <= FAILS_ANYWHERE, said[-5_000:]
