@@ -10,6 +10,7 @@ Nothing is read from an end while the other one does not take what has come; so 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -95,6 +96,8 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._unsent: list[Buffer] = []
         """What is to be passed on when there is a leg."""
         self._is_leg_full = False
+        self._session: asyncio.TimerHandle | None = None
+        self._is_session_over = False
 
     # Called by the event loop
 
@@ -154,8 +157,9 @@ class RelayConnection(asyncio.BufferedProtocol):
             self.in_work = None
         if self._opening is not None:
             self._opening.cancel()
-        if self._unauthenticated is not None:
-            self._unauthenticated.cancel()
+        for timer in (self._unauthenticated, self._session):
+            if timer is not None:
+                timer.cancel()
         self._release_leg(is_orderly=not self._wire.has_unfinished_frame)
         self._services.settled(self)
 
@@ -209,6 +213,8 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._pace()
         if not self._wire.in_flight:
             self._services.settled(self)
+            if self._is_session_over:
+                self.client.close()
 
     def leg_paused(self, *, is_paused: bool) -> None:
         self._is_leg_full = is_paused
@@ -292,7 +298,7 @@ class RelayConnection(asyncio.BufferedProtocol):
     async def _reach(self, leg: Leg) -> None:
         services = self._services
         try:
-            reached = await services.nodes.open_leg(self._node, leg, is_bare=services.is_bare)
+            reached, ends_at = await services.nodes.open_leg(self._node, leg, is_bare=services.is_bare)
         except Unreachable as problem:
             self._opening = None
             self._lost("unreachable", str(problem))
@@ -302,7 +308,16 @@ class RelayConnection(asyncio.BufferedProtocol):
         if self.client.is_open:
             self._reached = reached
             reached.legs += 1
+            if ends_at < math.inf:
+                self._session = asyncio.get_running_loop().call_at(ends_at, self._end_session)
             self._traffic = services.traffic.of(reached.id)
+
+    def _end_session(self) -> None:
+        """The broker closes the connection at the next request after the session of our credentials has ended
+        (KIP-368); so it is closed before that, when its client waits for nothing."""
+        self._is_session_over = True
+        if not self._wire.in_flight and not self._wire.has_unfinished_frame:
+            self.client.close()
 
     def _release_leg(self, *, is_orderly: bool) -> None:
         leg, self._leg = self._leg, None

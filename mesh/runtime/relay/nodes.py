@@ -100,8 +100,11 @@ class RelayNodes:
 
     # Legs
 
-    async def open_leg(self, node: int | None, leg: Leg, *, is_bare: bool) -> RelayNode:
-        """node: None for any of them. is_bare: the client authenticates there itself. Raises Unreachable."""
+    async def open_leg(self, node: int | None, leg: Leg, *, is_bare: bool) -> tuple[RelayNode, float]:
+        """The node that was reached, and when its session had better not be used any more, in the loop's time.
+
+        node: None for any of them. is_bare: the client authenticates there itself. Raises Unreachable.
+        """
         if not self._looked.is_set():
             try:
                 await asyncio.wait_for(self._looked.wait(), FIRST_LOOK)
@@ -111,16 +114,13 @@ class RelayNodes:
             known = self._nodes.get(node)
             if known is None:
                 raise Unreachable(f"the cluster has no node {node}")
-            await self._open(known, leg, is_bare=is_bare)
-            return known
+            return known, await self._open(known, leg, is_bare=is_bare)
         reason = "the cluster has no nodes"
         for known in self._in_turn():
             try:
-                await self._open(known, leg, is_bare=is_bare)
+                return known, await self._open(known, leg, is_bare=is_bare)
             except Unreachable as problem:
                 reason = f"{known.address}: {problem}"
-            else:
-                return known
         raise Unreachable(reason)
 
     def _in_turn(self) -> list[RelayNode]:
@@ -130,7 +130,7 @@ class RelayNodes:
         first = self._turn % len(nodes) if nodes else 0
         return sorted([*nodes[first:], *nodes[:first]], key=lambda node: node.failures > 0)
 
-    async def _open(self, node: RelayNode, leg: Leg, *, is_bare: bool) -> None:
+    async def _open(self, node: RelayNode, leg: Leg, *, is_bare: bool) -> float:
         """Clients that come back at once share the pace of attempts: a node that is down is not asked by each of
         them."""
         loop = asyncio.get_running_loop()
@@ -147,6 +147,7 @@ class RelayNodes:
             raise
         node.failures, node.retry_at, node.reason = 0, 0.0, ""
         connection.hand_over(leg)
+        return connection.ends_at
 
     # Looks
 
