@@ -13,13 +13,13 @@ from tests.chaos.feeds import POISON, Feeding, Plain, Transactions, compacted_re
 from tests.chaos.journals import ChaosMember
 from tests.chaos.plan import Kind, Setup
 from tests.clients.script import Script
+from tests.integration.further_broker import FurtherBroker
 from tests.integration.jars import kafka_jars
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import Mesh
 from tests.integration.processes import free_port
 from tests.integration.records import varied_record
 from tests.integration.relay import Relay
-from tests.integration.second_broker import SecondBroker
 
 TOPIC = "orders"
 GROUP = "billing"
@@ -36,7 +36,7 @@ class ClusterActor:
     cluster: KafkaCluster
     relay: Relay
     address: str
-    second: SecondBroker | None = None
+    second: FurtherBroker | None = None
     is_busy: bool = False
     sources: list[Plain | Transactions] = field(default_factory=list)
     feedings: list[Feeding] = field(default_factory=list)
@@ -98,7 +98,7 @@ class ClusterActor:
         self.cluster.committed(GROUP)
         Transactions(self.cluster, TOPIC, 0).finish()
         behind = f"127.0.0.1:{free_port()}"
-        self.second = SecondBroker(self.cluster, {"RELAYED": behind}, {"RELAYED": self.relay.stand_in_for(behind)})
+        self.second = FurtherBroker(self.cluster, {"RELAYED": behind}, {"RELAYED": self.relay.stand_in_for(behind)})
         self.cluster.bootstrap_servers += f",{self.second.address}"
         self.second.wait_until_up()
 

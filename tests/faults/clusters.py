@@ -11,10 +11,10 @@ from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperatio
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from tests.integration.further_broker import FurtherBroker
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import free_port
 from tests.integration.relay import Relay
-from tests.integration.second_broker import SecondBroker
 
 PASSWORD = "store-pass"
 USER = "mesh"
@@ -168,7 +168,7 @@ class ReplicatedCluster(KafkaCluster):
         }
         super().__init__(name, jars, folder, replicated)
         inner = f"127.0.0.1:{free_port()}"
-        self.second = SecondBroker(
+        self.second = FurtherBroker(
             self,
             {"REPLICATION": inner},
             {"REPLICATION": self._relay.stand_in_for(inner)},

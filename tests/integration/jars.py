@@ -11,6 +11,8 @@ from pathlib import Path
 from tests.integration.building import built_once
 
 KAFKA_VERSION = "4.3.1"
+NEWEST_BROKERS = "4.4.0"
+"""Brokers of it can be had, its tools cannot."""
 NEWEST_CLIENTS = "kafka-clients-4.4.0"
 """Kafka's messages are in it, of brokers too."""
 
@@ -20,6 +22,7 @@ _ARTIFACTS: Mapping[str, tuple[str, ...]] = {
         f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
         "org.slf4j:slf4j-simple:1.7.36",
     ),
+    NEWEST_BROKERS: (f"org.apache.kafka:kafka_2.13:{NEWEST_BROKERS}", "org.slf4j:slf4j-simple:1.7.36"),
     "3.9.1": ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
     "2.8.2": ("org.apache.kafka:kafka_2.13:2.8.2", "org.slf4j:slf4j-reload4j:1.7.36"),
     # The ZooKeeper of its own, 3.4.13, looks for host names in a text that Java writes otherwise since 14.
@@ -35,7 +38,9 @@ _ARTIFACTS: Mapping[str, tuple[str, ...]] = {
 }
 """What Maven fetches for a version of Kafka: brokers, and what they need on Java 17 beside what they ask for."""
 
-OLD_VERSIONS = tuple(version for version in _ARTIFACTS if version not in (KAFKA_VERSION, NEWEST_CLIENTS))
+OLD_VERSIONS = tuple(
+    version for version in _ARTIFACTS if version not in (KAFKA_VERSION, NEWEST_BROKERS, NEWEST_CLIENTS)
+)
 """Of brokers; newest first."""
 
 

@@ -59,6 +59,8 @@ class KafkaCluster:
 
     _replicas = 1
     """Of a topic's partitions."""
+    _heap = "768m"
+    """Of the broker's process."""
 
     def __init__(
         self,
@@ -256,7 +258,7 @@ class KafkaCluster:
         return cluster_id
 
     def _start(self) -> ChildProcess:
-        command = self.java("kafka.Kafka", str(self._properties), heap="768m")
+        command = self.java("kafka.Kafka", str(self._properties), heap=self._heap)
         return ChildProcess(command, log=self.folder / "broker.log")
 
     def wait_until_up(self) -> None:

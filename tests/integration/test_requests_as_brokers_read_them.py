@@ -6,7 +6,6 @@ where the broker answers two spellings alike, the decoder makes the same message
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -15,9 +14,9 @@ from kio.index import load_request_schema
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.connection import ServerConnection
 from mesh.wire.errors import ProtocolError
-from mesh.wire.frames import FrameSplitter
 from mesh.wire.messages import RequestMessage
 from tests.integration.kafka import KafkaCluster
+from tests.integration.raw import Endpoint, RawConnection
 from tests.pool.apis.harness import Client, Mesh
 from tests.pool.apis.messages import request as request_frame
 from tests.wire.entities import ALL_VERSIONS, frame, header_and_body, sample
@@ -30,46 +29,10 @@ METADATA_V12 = (3).to_bytes(2, "big") + (12).to_bytes(2, "big") + (7).to_bytes(4
 """Up to its client id."""
 
 
-class Broker:
-    """Connections to a real broker, one at a time."""
-
-    def __init__(self, cluster: KafkaCluster) -> None:
-        host, _, port = cluster.bootstrap_servers.rpartition(":")
-        self._address = host, int(port)
-        self._socket: socket.socket | None = None
-
-    def ask(self, request: bytes) -> bytes | None:
-        """The answer to a request without its frame length; None when the broker closes the connection instead."""
-        self.tell(frame(request))
-        frames = FrameSplitter(2**24)
-        while data := self._received():
-            for answer in frames.receive_data(data):
-                return bytes(answer)
-        self.close()
-        return None
-
-    def tell(self, frames: bytes) -> None:
-        """Requests, on the connection that is there or on a new one."""
-        self._socket = self._socket or socket.create_connection(self._address, timeout=30)
-        self._socket.sendall(frames)
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        self._socket = None
-
-    def _received(self) -> bytes:
-        assert self._socket is not None
-        try:
-            return self._socket.recv(2**16)
-        except ConnectionResetError:
-            return b""
-
-
 @pytest.fixture
-def broker(kafka: KafkaCluster) -> Iterator[Broker]:
+def broker(kafka: KafkaCluster) -> Iterator[RawConnection]:
     kafka.committed("any")  # until its coordinator is there it answers now so, now so
-    broker = Broker(kafka)
+    broker = RawConnection(Endpoint.of(kafka.bootstrap_servers))
     yield broker
     broker.close()
 
@@ -90,7 +53,9 @@ def decoded(request: bytes) -> RequestMessage | None:
 
 
 @pytest.mark.parametrize("api_key", list(APIS), ids=[each.name for each in APIS])
-def test_what_is_behind_a_request_and_how_wide_its_varints_are_changes_nothing(broker: Broker, api_key: ApiKey) -> None:
+def test_what_is_behind_a_request_and_how_wide_its_varints_are_changes_nothing(
+    broker: RawConnection, api_key: ApiKey
+) -> None:
     for version in APIS[api_key].all():
         header, body = header_and_body(api_key, version)
         wide = [Spelling(width=width).write(sample(load_request_schema(api_key, version))) for width in WIDTHS]
@@ -101,7 +66,7 @@ def test_what_is_behind_a_request_and_how_wide_its_varints_are_changes_nothing(b
 
 
 @pytest.mark.parametrize("null", [-1, -2, -100])
-def test_null_is_refused_where_a_broker_refuses_it(broker: Broker, null: int) -> None:
+def test_null_is_refused_where_a_broker_refuses_it(broker: RawConnection, null: int) -> None:
     refused = set()
     for api_key, version in ALL_VERSIONS:
         header, body = header_and_body(api_key, version)
@@ -125,7 +90,7 @@ def test_null_is_refused_where_a_broker_refuses_it(broker: Broker, null: int) ->
         pytest.param(b"\0\1\0", b"\0\xff\0", id="a boolean of 255"),
     ],
 )
-def test_all_topics_are_asked_for_in_other_words(broker: Broker, topic: str, usual: bytes, other: bytes) -> None:
+def test_all_topics_are_asked_for_in_other_words(broker: RawConnection, topic: str, usual: bytes, other: bytes) -> None:
     header = METADATA_V12 + b"\0\1c\0"
     answer = broker.ask(header + usual + b"\0")
     assert answer is not None
@@ -145,7 +110,7 @@ def test_all_topics_are_asked_for_in_other_words(broker: Broker, topic: str, usu
         pytest.param(b"\0\1", id="cut off"),
     ],
 )
-def test_what_both_refuse(broker: Broker, body: bytes) -> None:
+def test_what_both_refuse(broker: RawConnection, body: bytes) -> None:
     assert broker.ask(METADATA_V12 + b"\0\1c\0" + body) is None
     assert decoded(METADATA_V12 + b"\0\1c\0" + body) is None
 
@@ -162,7 +127,7 @@ def test_what_both_refuse(broker: Broker, body: bytes) -> None:
         pytest.param(b"\0\1c\xff\xff\xff\xff\x0f", id="-1 tagged fields"),
     ],
 )
-def test_headers(broker: Broker, header: bytes) -> None:
+def test_headers(broker: RawConnection, header: bytes) -> None:
     usual = broker.ask(METADATA_V12 + b"\0\1c\0" + b"\1\0\0\0")
     assert broker.ask(METADATA_V12 + header + b"\1\0\0\0") == usual is not None
     assert decoded(METADATA_V12 + header + b"\1\0\0\0") == decoded(METADATA_V12 + b"\0\1c\0" + b"\1\0\0\0") is not None
@@ -171,7 +136,7 @@ def test_headers(broker: Broker, header: bytes) -> None:
 @pytest.mark.parametrize("version", APIS[ApiKey.PRODUCE].all())
 @pytest.mark.parametrize("is_empty", [True, False])
 def test_a_produce_without_acks_is_left_unanswered_or_ends_the_connection(
-    broker: Broker, topic: str, version: int, is_empty: bool
+    broker: RawConnection, topic: str, version: int, is_empty: bool
 ) -> None:
     """Here and there nothing is taken: what a broker refuses are records that are none."""
     data = () if is_empty else ({"name": topic, "partition_data": ({"index": 0, "records": b"records"},)},)
@@ -190,7 +155,7 @@ def test_a_produce_without_acks_is_left_unanswered_or_ends_the_connection(
         assert (left, client.wire.held, is_empty) == (b"", 0, True)
 
 
-def test_text_that_is_not_utf_8(broker: Broker) -> None:
+def test_text_that_is_not_utf_8(broker: RawConnection) -> None:
     """A broker names it with what stands for a character that cannot be read."""
     request = METADATA_V12 + b"\0\1c\0" + b"\2" + bytes(16) + b"\4a\xffb" + b"\0\1\0\0"
     readable = METADATA_V12 + b"\0\1c\0" + b"\2" + bytes(16) + b"\6a\xef\xbf\xbdb" + b"\0\1\0\0"

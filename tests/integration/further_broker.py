@@ -1,4 +1,4 @@
-"""A second broker of a cluster, whose first one is the controller: the second is the one that can die alone."""
+"""A further broker of a cluster, whose first one is the controller: the further one can die alone."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import START, ChildProcess, eventually, free_port
 
 
-class SecondBroker:
-    """Node 2, with the first one's properties but for those that are its own. `address` is that of its plain
-    listener."""
+class FurtherBroker:
+    """A node with the first one's properties but for those that are its own. `address`: of its plain listener."""
 
     def __init__(
         self,
         cluster: KafkaCluster,
-        listeners: Mapping[str, str],
-        advertised: Mapping[str, str],
+        listeners: Mapping[str, str] = MappingProxyType({}),
+        advertised: Mapping[str, str] = MappingProxyType({}),
         more: Mapping[str, str] = MappingProxyType({}),
+        node: int = 2,
+        heap: str = "768m",
     ) -> None:
-        """Formats a folder of its own and starts. listeners, advertised: addresses by name, besides the plain one's.
-        more: properties that are its own."""
+        """Starts on a folder of its own. listeners, advertised: addresses by name, besides the plain one's. more:
+        properties that are its own."""
         self._cluster = cluster
-        folder = cluster.folder / "second"
+        self._node = node
+        self._heap = heap
+        folder = cluster.folder / f"node-{node}"
         folder.mkdir()
         self.address = f"127.0.0.1:{free_port()}"
         self._properties = folder / "server.properties"
         usual = (cluster.folder / "server.properties").read_text().splitlines()
         overrides = {
             "process.roles": "broker",
-            "node.id": "2",
+            "node.id": str(node),
             "listeners": _listed({"PLAINTEXT": self.address, **listeners}),
             "advertised.listeners": _listed({"PLAINTEXT": self.address, **advertised}),
             "log.dirs": str(folder / "logs"),
@@ -39,11 +42,15 @@ class SecondBroker:
         }
         lines = [line for line in usual if line.partition("=")[0] not in overrides]
         self._properties.write_text("\n".join([*lines, *(f"{k}={v}" for k, v in overrides.items()), ""]))
-        cluster.run_tool("kafka.tools.StorageTool", "format", "-t", cluster.cluster_id, "-c", str(self._properties))
+        # All that a broker alone needs of what the tool for it writes, in a second of CPU.
+        logs = folder / "logs"
+        logs.mkdir()
+        identity = f"version=1\ncluster.id={cluster.cluster_id}\nnode.id={node}\n"
+        logs.joinpath("meta.properties").write_text(identity)
         self._process = self._started()
 
     def start(self) -> None:
-        """Start it again after it has ended; returns when both brokers are there."""
+        """Start it again after it has ended; returns when the cluster has it."""
         self.launch()
         self.wait_until_up()
 
@@ -58,9 +65,9 @@ class SecondBroker:
         self._process = self._started()
 
     def wait_until_up(self) -> None:
-        """Returns when both brokers are there."""
+        """Returns when the cluster has it, as the other brokers tell, or itself."""
         admin = self._cluster.admin()
-        eventually("two brokers", lambda: len(admin.list_topics(timeout=5).brokers) == 2, timeout=START)
+        eventually(f"broker {self._node}", lambda: self._node in admin.list_topics(timeout=5).brokers, timeout=START)
 
     @property
     def has_ended(self) -> bool:
@@ -84,8 +91,8 @@ class SecondBroker:
         self._process.signal(signal.SIGCONT)
 
     def _started(self) -> ChildProcess:
-        command = self._cluster.java("kafka.Kafka", str(self._properties), heap="768m")
-        return ChildProcess(command, log=self._cluster.folder / "second.log")
+        command = self._cluster.java("kafka.Kafka", str(self._properties), heap=self._heap)
+        return ChildProcess(command, log=self._cluster.folder / f"node-{self._node}.log")
 
 
 def _listed(addresses: Mapping[str, str]) -> str:

@@ -1,0 +1,168 @@
+"""A cluster of several brokers, whose ids lie far apart, each of which can die, hang and come back alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.integration.further_broker import FurtherBroker
+from tests.integration.kafka import KafkaCluster
+from tests.integration.processes import eventually
+from tests.integration.raw import Endpoint, RawConnection
+from tests.relay.requests import NAMES, read, request
+
+NODES = (1, 101, 1_000_000)
+"""The first one is the controller, too."""
+
+_METADATA, _ELECT_LEADERS, _REASSIGN = (3, 12), (43, 2), (45, 0)
+_PREFERRED = 0
+
+
+class Node(Protocol):
+    """One broker of a cluster."""
+
+    def kill(self) -> None:
+        """kill -9."""
+
+    def stop(self) -> None:
+        """It hands its leaderships over first."""
+
+    def freeze(self) -> None:
+        """Let it hang without closing its connections."""
+
+    def thaw(self) -> None:
+        """End `freeze`."""
+
+    def launch(self) -> None:
+        """Start it again after it has ended, without waiting."""
+
+    def wait_until_up(self) -> None:
+        """Returns when the cluster has it."""
+
+
+class SeveralBrokers(KafkaCluster):
+    """As many brokers as there are nodes; what has replicas has as many of them, at most three.
+
+    `stop`, `kill`, `freeze` and the like are the first node's: `node` gives each of them. `end` kills all.
+    """
+
+    _heap = "320m"
+
+    def __init__(
+        self,
+        name: str,
+        jars: Path,
+        folder: Path,
+        nodes: Sequence[int] = NODES,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        """Returns when the cluster has all nodes. The first of them has to be 1."""
+        assert nodes[0] == 1
+        self._replicas = min(len(nodes), 3)
+        self._others: dict[int, FurtherBroker] = {}
+        super().__init__(name, jars, folder, {**_replicated(self._replicas), **(more or {})})
+        try:
+            for node in nodes[1:]:
+                self._others[node] = self._further(node)
+            for other in self._others.values():
+                other.wait_until_up()
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def addresses(self) -> dict[int, Endpoint]:
+        """Of every node, its client listener."""
+        first = {1: Endpoint.of(self.bootstrap_servers)}
+        return first | {node: Endpoint.of(each.address) for node, each in self._others.items()}
+
+    @property
+    def every_address(self) -> str:
+        """For a client that is to get in whichever node is down."""
+        return ",".join(map(str, self.addresses.values()))
+
+    def node(self, node: int) -> Node:
+        """One of them."""
+        return self if node == 1 else self._others[node]
+
+    def add(self, node: int) -> None:
+        """One more, while the others run; returns when the cluster has it."""
+        self._others[node] = self._further(node)
+        self._others[node].wait_until_up()
+
+    def end(self) -> None:
+        """Kill all that run."""
+        for other in self._others.values():
+            other.kill()
+        self.kill()
+
+    def leader(self, topic: str, partition: int) -> int:
+        """Which node leads it, as node 1 knows; -1 for none."""
+        return self._partition(topic, partition).leader_id  # type: ignore[no-any-return]
+
+    def is_in_sync(self, topic: str, partition: int, node: int) -> bool:
+        """Whether that node has all of it, as node 1 knows."""
+        return node in self._partition(topic, partition).isr_nodes
+
+    def move_leader(self, topic: str, partition: int, node: int) -> None:
+        """Give the leadership to a node that has a replica of it; returns when it has taken over, and all know."""
+        others = [each for each in self._partition(topic, partition).replica_nodes if each != node]
+        assert len(others) < len(self._partition(topic, partition).replica_nodes), f"{node} has no replica"
+        self.place(topic, partition, node, *others)
+
+    def place(self, topic: str, partition: int, *nodes: int) -> None:
+        """Have the replicas of a partition on these nodes, the first of which leads it; returns as `move_leader`."""
+        moved = {"partition_index": partition, "replicas": nodes}
+        self.ask(*_REASSIGN, timeout=10_000, topics=[{"name": topic, "partitions": [moved]}])
+        chosen = [{"topic": topic, "partitions": [partition]}]
+
+        def is_moved() -> bool:
+            self.ask(*_ELECT_LEADERS, election_type=_PREFERRED, topic_partitions=chosen, timeout=10_000)
+            seen = (self._partition(topic, partition, each) for each in self.addresses.values())
+            return all(each.leader_id == nodes[0] and set(each.replica_nodes) == set(nodes) for each in seen)
+
+        eventually(f"{topic}-{partition} is on {nodes}", is_moved, interval=0.1)
+
+    def ask(self, api_key: int, version: int, **given: Any) -> Any:
+        """The answer of node 1, whatever errors are in it."""
+        return ask(Endpoint.of(self.bootstrap_servers), api_key, version, **given)
+
+    def _partition(self, topic: str, partition: int, at: Endpoint | None = None) -> Any:
+        answer = ask(at or Endpoint.of(self.bootstrap_servers), *_METADATA, topics=[{"name": topic}])
+        return next(each for each in answer.topics[0].partitions if each.partition_index == partition)
+
+    def _further(self, node: int) -> FurtherBroker:
+        return FurtherBroker(self, node=node, heap=self._heap)
+
+
+def ask(endpoint: Endpoint, api_key: int, version: int, **given: Any) -> Any:
+    """The answer to one request on a connection of its own."""
+    with connected(endpoint) as connection:
+        answer = connection.ask(request(api_key, version, given))
+    assert answer is not None, f"{endpoint} closed the connection"
+    return read(NAMES[api_key], version, answer)
+
+
+@contextmanager
+def connected(endpoint: Endpoint) -> Iterator[RawConnection]:
+    """A connection that is closed at the end."""
+    connection = RawConnection(endpoint)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _replicated(replicas: int) -> Mapping[str, str]:
+    internal = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    return {
+        **{f"{each}.replication.factor": str(replicas) for each in internal},
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": "1",
+        # A partition whose replica died must not wait for long until another leads it.
+        "replica.lag.time.max.ms": "3000",
+        # Leaders go where a test puts them, and stay.
+        "auto.leader.rebalance.enable": "false",
+    }

@@ -1,0 +1,37 @@
+"""What is asked of each API in particular, beside the generic requests: questions that do something, and the mistakes
+that a client can make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from tests.relay.scripts import (
+    admin,
+    cluster,
+    configs,
+    data,
+    groups,
+    newer_groups,
+    offsets,
+    shares,
+    topics,
+    transactions,
+)
+from tests.relay.sides import Side
+
+Script: TypeAlias = Callable[[Side, int], None]
+
+SCRIPTS: Mapping[str, Script] = {
+    **data.SCRIPTS,
+    **offsets.SCRIPTS,
+    **groups.SCRIPTS,
+    **newer_groups.SCRIPTS,
+    **shares.SCRIPTS,
+    **transactions.SCRIPTS,
+    **topics.SCRIPTS,
+    **configs.SCRIPTS,
+    **admin.SCRIPTS,
+    **cluster.SCRIPTS,
+}
+"""By the name of the API; of a question in a version."""

@@ -1,0 +1,71 @@
+"""Every API in every version that a broker advertises to clients: what it answers comes through a front unchanged, to
+the byte, but for addresses and what differs between any two answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.integration.jars import missing_programs
+from tests.integration.relay import Relay
+from tests.relay.advertised import OF_4_3, asked
+from tests.relay.cluster import SeveralBrokers
+from tests.relay.differential import Differential
+from tests.relay.front import FRONTS
+from tests.relay.questions import shared
+from tests.relay.requests import KEYS
+from tests.relay.scripts.refusals import REFUSED, ask_refused, ask_too_new
+from tests.relay.volatile import VOLATILE
+
+pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
+
+
+@pytest.fixture(scope="module", params=FRONTS)
+def differential(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> Iterator[Differential]:
+    relay = Relay()
+    differential = Differential.before(cluster, shared(cluster), FRONTS[request.param](cluster, relay))
+    yield differential
+    differential.close()
+    relay.close()
+
+
+def test_all_that_is_advertised_is_asked(cluster: SeveralBrokers) -> None:
+    answer = cluster.ask(KEYS["api_versions"], 4, client_software_name="kafka-mesh", client_software_version="1.0")
+    assert {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys} == OF_4_3
+
+
+@pytest.mark.parametrize(("api", "version"), asked(OF_4_3), ids=str)
+def test_answers_come_unchanged(differential: Differential, api: str, version: int) -> None:
+    differences = differential.compare(api, version)
+    assert not differences, "\n".join(differences)
+
+
+def test_questions_are_answered(differential: Differential) -> None:
+    """All but some random ones, for which a broker cannot say what is wrong with them: none is closed for being badly
+    written. Comes before what is."""
+    for api, version in asked(OF_4_3):
+        differential.compare(api, version)
+    assert differential.closed == {"create_acls", "delete_acls", "describe_acls"}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_connections_are_closed_for_the_same(differential: Differential, what: str) -> None:
+    differences = differential.compare_with(f"refused: {what}", partial(ask_refused, what))
+    assert not differences, "\n".join(differences)
+
+
+@pytest.mark.parametrize("version", [6, 99])
+def test_a_version_of_api_versions_that_is_too_high(differential: Differential, version: int) -> None:
+    differences = differential.compare_with(f"too new: {version}", partial(ask_too_new, version=version))
+    assert not differences, "\n".join(differences)
+
+
+def test_what_is_called_volatile_differs(differential: Differential) -> None:
+    """Or it would be left out of the comparison without need. It is enough that it does in some version."""
+    listed = {(api, path) for api, paths in VOLATILE.items() for path in paths}
+    for api, version in asked(OF_4_3):
+        if api in VOLATILE and not listed.isdisjoint({(api, path) for path in VOLATILE[api]} - differential.seen):
+            differential.compare(api, version)
+    assert listed <= differential.seen
