@@ -52,10 +52,12 @@ class Piece(NamedTuple, Generic[HeadT]):
 class _Cutter(Generic[HeadT]):
     """Holds at most an unfinished head. limit: the longest frame that may begin from now on, in bytes."""
 
-    __slots__ = ("_held", "_layout", "_left", "_lowest", "_make", "limit")
+    __slots__ = ("_held", "_layout", "_left", "_lowest", "_make", "limit", "problem")
 
     def __init__(self, layout: Struct, make: Callable[[tuple[Any, ...]], HeadT], limit: int) -> None:
         self.limit = limit
+        self.problem: ProtocolError | None = None
+        """What ended the stream, behind the pieces that were returned last."""
         self._layout: Final = layout
         self._lowest: Final = layout.size - INT32.size
         self._make: Final[Callable[[tuple[Any, ...]], HeadT]] = make
@@ -71,14 +73,22 @@ class _Cutter(Generic[HeadT]):
     def cut(self, chunk: memoryview) -> list[Piece[HeadT]]:
         """The pieces of the frames in this chunk, in order; a head that is not there as a whole is held back.
 
-        Raises ProtocolError for a length that is too small for a head or above the limit as soon as its four bytes are
-        there; the frames before it are lost with the connection.
+        `problem` is set for a length that is too small for a head or above the limit, as soon as its four bytes are
+        there. The pieces before it are returned; nothing more may be cut.
         """
+        pieces: list[Piece[HeadT]] = []
+        try:
+            self._cut(chunk, pieces)
+        except ProtocolError as problem:
+            self.problem = problem
+        return pieces
+
+    def _cut(self, chunk: memoryview, pieces: list[Piece[HeadT]]) -> None:
         size = len(chunk)
         if size < self._left:
             self._left -= size
-            return [Piece(None, chunk, False, False)]
-        pieces: list[Piece[HeadT]] = []
+            pieces.append(Piece(None, chunk, False, False))
+            return
         position = self._complete_head(chunk, pieces) if self._held else 0
         if position < size and self._left:
             position = self._go_on(chunk, position, pieces)
@@ -93,7 +103,6 @@ class _Cutter(Generic[HeadT]):
             self._left = position - size
         elif position < size:
             self._hold(chunk[position:])
-        return pieces
 
     def _complete_head(self, chunk: memoryview, pieces: list[Piece[HeadT]]) -> int:
         """Where the chunk goes on behind what the head still lacked."""

@@ -84,6 +84,8 @@ class RelayedConnection:
         self._guard = guard
         self._authentication = authentication
         self._watched: Collection[ApiKey] = OF_AUTHENTICATION if authentication is not None else ()
+        self.problem: ProtocolError | None = None
+        """What ended the stream of requests. Those before it are answered; then the connection is to be closed."""
         self._requests = RequestCutter(limit)
         self._answers = AnswerCutter(LARGEST_ANSWER)
         self._expected: deque[RelayedRequest] = deque()
@@ -130,13 +132,23 @@ class RelayedConnection:
     # From the client
 
     def receive_requests(self, chunk: memoryview, now: float) -> list[Buffer]:
-        """What is to be passed on of these bytes. Raises ProtocolError."""
+        """What is to be passed on of these bytes. `problem` tells what ended the stream behind that."""
         self._waiting += self._requests.cut(chunk)
         return self.pass_on(now)
 
     def pass_on(self, now: float) -> list[Buffer]:
-        """What may be passed on now, of what has come. Raises ProtocolError."""
+        """What may be passed on now, of what has come; as `receive_requests`."""
         passed: list[Buffer] = []
+        try:
+            self._pass_on(now, passed)
+        except ProtocolError as problem:
+            self.problem = problem
+            self._waiting.clear()
+        if not self._waiting:
+            self.problem = self.problem or self._requests.problem
+        return passed
+
+    def _pass_on(self, now: float, passed: list[Buffer]) -> None:
         waiting = self._waiting
         while waiting and self._unanswered is None:
             piece = waiting.popleft()
@@ -146,7 +158,6 @@ class RelayedConnection:
                 passed.append(piece.buffer)
             else:
                 self._hold(piece, now, passed)
-        return passed
 
     def _begin_request(self, head: RequestHead, now: float) -> None:
         served = self._served.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals its number
@@ -219,13 +230,16 @@ class RelayedConnection:
     def receive_answers(self, chunk: memoryview) -> list[Buffer]:
         """What the client is to be sent of these bytes. Raises ProtocolError."""
         sent: list[Buffer] = []
-        for piece in self._answers.cut(chunk):
+        pieces = self._answers.cut(chunk)
+        for piece in pieces:
             if piece.head is not None:
                 self._begin_answer(piece.head)
             self._continue_answer(piece, sent)
             if piece.is_last:
                 self._end_answer()
                 sent += self._leave()
+        if self._answers.problem is not None:
+            raise self._answers.problem
         return sent
 
     def _begin_answer(self, head: AnswerHead) -> None:

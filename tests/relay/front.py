@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.integration.raw import Endpoint
-from tests.integration.relay import Relay
+from tests.integration.relay_mesh import RelayMesh
 from tests.relay.cluster import SeveralBrokers
 
 BETWEEN_BROKERS = frozenset({83, 84, 85, 86, 87})
@@ -28,11 +30,14 @@ class Front:
         return {said: own for own, said in self.advertised.items()}
 
 
-def tcp_front(cluster: SeveralBrokers, relay: Relay) -> Front:
-    """A relay that knows nothing of Kafka: answers hold the addresses of the nodes themselves."""
-    doors = {node: Endpoint.of(relay.stand_in_for(str(each))) for node, each in cluster.addresses.items()}
-    return Front(doors, {each: each for each in cluster.addresses.values()})
-
-
-FRONTS: Mapping[str, Callable[[SeveralBrokers, Relay], Front]] = {"tcp": tcp_front}
-"""What is compared with the brokers themselves. The relay ends with the tests."""
+@contextmanager
+def relayed(cluster: SeveralBrokers, folder: Path) -> Iterator[Front]:
+    """kafka-mesh with a relay of the cluster."""
+    nodes = list(cluster.addresses)
+    mesh = RelayMesh(folder, ",".join(map(str, cluster.addresses.values())), nodes)
+    try:
+        doors = {node: Endpoint.of(mesh.address_of(node)) for node in nodes}
+        advertised = {own: doors[node] for node, own in cluster.addresses.items()}
+        yield Front(doors, advertised, BETWEEN_BROKERS)
+    finally:
+        mesh.kill()

@@ -9,11 +9,10 @@ from functools import partial
 import pytest
 
 from tests.integration.jars import missing_programs
-from tests.integration.relay import Relay
 from tests.relay.advertised import OF_4_3, asked
 from tests.relay.cluster import SeveralBrokers
 from tests.relay.differential import Differential
-from tests.relay.front import FRONTS
+from tests.relay.front import relayed
 from tests.relay.questions import shared
 from tests.relay.requests import KEYS
 from tests.relay.scripts.refusals import REFUSED, ask_refused, ask_too_new
@@ -22,13 +21,12 @@ from tests.relay.volatile import VOLATILE
 pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
 
 
-@pytest.fixture(scope="module", params=FRONTS)
-def differential(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> Iterator[Differential]:
-    relay = Relay()
-    differential = Differential.before(cluster, shared(cluster), FRONTS[request.param](cluster, relay))
-    yield differential
-    differential.close()
-    relay.close()
+@pytest.fixture(scope="module")
+def differential(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Differential]:
+    with relayed(cluster, tmp_path_factory.mktemp("relay")) as front:
+        differential = Differential.before(cluster, shared(cluster), front)
+        yield differential
+        differential.close()
 
 
 def test_all_that_is_advertised_is_asked(cluster: SeveralBrokers) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.jars import NEWEST_BROKERS, kafka_jars, missing_programs
-from tests.integration.relay import Relay
 from tests.relay.advertised import OF_4_3, OF_4_4, asked
 from tests.relay.cluster import SeveralBrokers
 from tests.relay.differential import Differential
-from tests.relay.front import FRONTS
+from tests.relay.front import relayed
 from tests.relay.questions import PROPERTIES, shared
 from tests.relay.requests import KEYS, KNOWN
 from tests.relay.scripts.newer import NEWER
@@ -28,13 +27,12 @@ def newest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]
     cluster.end()
 
 
-@pytest.fixture(scope="module", params=FRONTS)
-def differential(newest: SeveralBrokers, request: pytest.FixtureRequest) -> Iterator[Differential]:
-    relay = Relay()
-    differential = Differential.before(newest, shared(newest), FRONTS[request.param](newest, relay))
-    yield differential
-    differential.close()
-    relay.close()
+@pytest.fixture(scope="module")
+def differential(newest: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Differential]:
+    with relayed(newest, tmp_path_factory.mktemp("relay")) as front:
+        differential = Differential.before(newest, shared(newest), front)
+        yield differential
+        differential.close()
 
 
 def test_all_that_is_advertised_is_asked(newest: SeveralBrokers) -> None:

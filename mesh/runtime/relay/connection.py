@@ -111,14 +111,10 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         chunk = self._services.chunks.read(nbytes)
-        if not self.client.is_open:
+        if not self.client.is_open or self._wire.problem is not None:
             return
-        try:
-            self._send(self._wire.receive_requests(chunk, self._listener.now()))
-            self._go_on()
-        except ProtocolError as problem:
-            self.client.refuse(problem)
-            return
+        self._send(self._wire.receive_requests(chunk, self._listener.now()))
+        self._go_on()
         # Nothing is kept of a frame that is unfinished; so it may take its time, as long as something comes.
         self.client.received(whole=True, unfinished=self._wire.has_unfinished_frame)
         self._pace()
@@ -180,11 +176,8 @@ class RelayConnection(asyncio.BufferedProtocol):
         self.client.write(self._wire.answer(door.data_to_send()))
         if self._is_going_on:
             return
-        try:
-            self._send(self._wire.pass_on(self._listener.now()))
-            self._go_on()
-        except ProtocolError as problem:
-            self.client.refuse(problem)
+        self._send(self._wire.pass_on(self._listener.now()))
+        self._go_on()
         self._pace()
 
     def served(self) -> Mapping[ApiKey, Versions]:
@@ -212,6 +205,7 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._check_authentication()
         self._pace()
         if not self._wire.in_flight:
+            self._check_problem()
             self._services.settled(self)
             if self._is_session_over:
                 self.client.close()
@@ -258,14 +252,22 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._open_leg()
 
     def _go_on(self) -> None:
-        """Pass on what has come, and serve what is answered here. Raises ProtocolError."""
+        """Serve what is answered here, and pass on what waited for that."""
         self._is_going_on = True
         try:
             while self._wire.local and self.client.is_open:
                 self._serve_here(self._wire.local.pop())
                 self._send(self._wire.pass_on(self._listener.now()))
+        except ProtocolError as problem:
+            self.client.refuse(problem)
         finally:
             self._is_going_on = False
+        self._check_problem()
+
+    def _check_problem(self) -> None:
+        """What a client sent before that is answered first, as by a broker."""
+        if self._wire.problem is not None and not self._wire.in_flight:
+            self.client.refuse(self._wire.problem)
 
     def _serve_here(self, frame: bytes) -> None:
         door = self._door = self._door or ServerConnection(self._versions(), LARGEST_LOCAL)
@@ -281,6 +283,7 @@ class RelayConnection(asyncio.BufferedProtocol):
     def _pace(self) -> None:
         wire = self._wire
         is_full = self._is_leg_full or bool(self._unsent) or wire.is_blocked or wire.in_flight > MOST_IN_FLIGHT
+        is_full = is_full or wire.problem is not None
         self.client.pace(has_read_ahead=is_full)
 
     def _answered(self, request: RelayedRequest) -> None:

@@ -51,7 +51,7 @@ class RelayRuntime:
             Chunks(),
             Requests(listener, LocalRequests()),
             served_without(refused, is_bare=is_bare),
-            advertised_without(refused, is_bare=is_bare),
+            advertised_without(refused),
             lambda: listener.admission.limits.request or LARGEST_REQUEST,
             is_bare,
             node_of,
@@ -72,7 +72,7 @@ class RelayRuntime:
         """Connections that begin from now on are not served these."""
         services = self._services
         services.served = served_without(refused, is_bare=services.is_bare)
-        services.advertised = advertised_without(refused, is_bare=services.is_bare)
+        services.advertised = advertised_without(refused)
 
     # The end
 
@@ -115,18 +115,12 @@ class RelayRuntime:
 
 def served_without(refused: Collection[ApiKey], *, is_bare: bool) -> Mapping[ApiKey, tuple[int, int]]:
     """What passes through a relay that refuses these."""
-    return _without({key: (each.lowest, each.highest) for key, each in RELAYED_APIS.items()}, refused, is_bare)
-
-
-def advertised_without(refused: Collection[ApiKey], *, is_bare: bool) -> Mapping[ApiKey, tuple[int, int]]:
-    """What ApiVersions lists at most, through a relay that refuses these."""
-    return _without(ADVERTISED_APIS, refused, is_bare)
-
-
-def _without(
-    apis: Mapping[ApiKey, tuple[int, int]], refused: Collection[ApiKey], is_bare: bool
-) -> Mapping[ApiKey, tuple[int, int]]:
-    left = {key: each for key, each in apis.items() if key not in refused}
+    served = {key: (each.lowest, each.highest) for key, each in RELAYED_APIS.items() if key not in refused}
     if is_bare:  # the tokens that follow a handshake of version 0 are no requests
-        left[ApiKey.SASL_HANDSHAKE] = (1, apis[ApiKey.SASL_HANDSHAKE][1])
-    return left
+        served[ApiKey.SASL_HANDSHAKE] = (1, RELAYED_APIS[ApiKey.SASL_HANDSHAKE].highest)
+    return served
+
+
+def advertised_without(refused: Collection[ApiKey]) -> Mapping[ApiKey, tuple[int, int]]:
+    """What ApiVersions lists at most, through a relay that refuses these."""
+    return {key: each for key, each in ADVERTISED_APIS.items() if key not in refused}
