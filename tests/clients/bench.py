@@ -116,9 +116,7 @@ def command_of(client: Client) -> list[str]:
             library = client.value.partition("-kafka")[0].replace("-", "_")
             return [sys.executable, "-m", f"tests.clients.with_{library}"]
         case Client.JAVA:
-            quick = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-            quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
-            return ["java", *quick, quiet, "-cp", f"{java_classes()}:{kafka_jars()}/*", "Member"]
+            return [*_java(), "Member"]
         case Client.KAFKAJS | Client.PLATFORMATIC:
             library = "kafkajs" if client is Client.KAFKAJS else "platformatic"
             return ["node", str(node_program(f"with_{library}.js"))]
@@ -126,6 +124,27 @@ def command_of(client: Client) -> list[str]:
             return [str(go_program(client.name.lower()))]
         case Client.KCAT:
             raise ValueError("kcat takes arguments, not a script")
+
+
+def producer_of(client: Client) -> list[str]:
+    """What runs a producer of that client; its argument is a feed."""
+    match client:
+        case Client.AIOKAFKA | Client.KAFKA_PYTHON | Client.CONFLUENT:
+            return [sys.executable, "-m", "tests.clients.producing", client.value]
+        case Client.JAVA:
+            return [*_java(), "Feeder"]
+        case Client.KAFKAJS | Client.PLATFORMATIC:
+            return ["node", str(node_program("produce.js")), client.value]
+        case Client.FRANZ | Client.SARAMA | Client.SEGMENTIO:
+            return [str(go_program("produce")), client.value]
+        case Client.KCAT:
+            raise ValueError("kcat takes arguments, not a feed")
+
+
+def _java() -> list[str]:
+    quick = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
+    return ["java", *quick, quiet, "-cp", f"{java_classes()}:{kafka_jars()}/*"]
 
 
 def kcat_arguments(script: Script) -> list[str]:

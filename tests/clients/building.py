@@ -19,10 +19,10 @@ _CACHE = SOURCES.parents[1] / ".cache" / "clients"
 
 
 def java_classes() -> Path:
-    """The folder with the classes of Member.java."""
+    """The folder with the classes of Member.java and Feeder.java."""
 
     def compile_into(folder: Path) -> None:
-        _run("javac", "-cp", f"{kafka_jars()}/*", "-d", folder, SOURCES / "java" / "Member.java")
+        _run("javac", "-cp", f"{kafka_jars()}/*", "-d", folder, *sorted((SOURCES / "java").glob("*.java")))
 
     _require("javac", "the Java client needs a JDK")
     if missing := missing_programs():

@@ -130,8 +130,13 @@ class SeveralBrokers(KafkaCluster):
         return ask(Endpoint.of(self.bootstrap_servers), api_key, version, **given)
 
     def _partition(self, topic: str, partition: int, at: Endpoint | None = None) -> Any:
-        answer = ask(at or Endpoint.of(self.bootstrap_servers), *_METADATA, topics=[{"name": topic}])
-        return next(each for each in answer.topics[0].partitions if each.partition_index == partition)
+        """As a node knows it; as soon as it does."""
+
+        def found() -> Any:
+            answer = ask(at or Endpoint.of(self.bootstrap_servers), *_METADATA, topics=[{"name": topic}])
+            return next((each for each in answer.topics[0].partitions if each.partition_index == partition), None)
+
+        return eventually(f"{topic}-{partition} is known", found)
 
     def _further(self, node: int) -> FurtherBroker:
         return FurtherBroker(self, node=node, heap=self._heap)

@@ -17,9 +17,10 @@ BETWEEN_BROKERS = frozenset({83, 84, 85, 86, 87})
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """doors: where to connect to, for each node. advertised: what is said in place of a node's own address, where
-    answers hold one. hidden: APIs that it does not advertise."""
+    """bootstrap: where a client begins. doors: where to connect to, for each node. advertised: what is said in place of
+    a node's own address, where answers hold one. hidden: APIs that it does not advertise."""
 
+    bootstrap: Endpoint
     doors: Mapping[int, Endpoint]
     advertised: Mapping[Endpoint, Endpoint] = field(default_factory=dict)
     hidden: frozenset[int] = frozenset()
@@ -38,6 +39,6 @@ def relayed(cluster: SeveralBrokers, folder: Path) -> Iterator[Front]:
     try:
         doors = {node: Endpoint.of(mesh.address_of(node)) for node in nodes}
         advertised = {own: doors[node] for node, own in cluster.addresses.items()}
-        yield Front(doors, advertised, BETWEEN_BROKERS)
+        yield Front(Endpoint.of(mesh.bootstrap_servers), doors, advertised, BETWEEN_BROKERS)
     finally:
         mesh.kill()

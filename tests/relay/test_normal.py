@@ -15,7 +15,7 @@ from tests.relay.requests import KEYS, KNOWN, entity
 from tests.wire.entities import encode
 
 OWN, SAID = Endpoint("127.0.0.1", 9092), Endpoint("mesh", 19092)
-FRONT = Front({1: SAID}, {OWN: SAID})
+FRONT = Front(SAID, {1: SAID}, {OWN: SAID})
 OWN_PLACE = {"host": OWN.host, "port": OWN.port}
 SAID_PLACE = {"host": SAID.host, "port": SAID.port}
 
