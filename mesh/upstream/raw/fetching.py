@@ -288,7 +288,7 @@ class Fetching:
 
     def _is_current(self, reading: Reading, position: int) -> bool:
         known = self._readings.get(reading.source)
-        return known is reading and not reading.suspended and reading.position == position
+        return known is reading and not reading.is_stopped and reading.position == position
 
     def _apply(self, reading: Reading, outcome: Outcome, events: list[Received | EndReached]) -> None:
         match outcome:
