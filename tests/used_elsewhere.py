@@ -29,12 +29,6 @@ NAMES: Final = (
     _.NAMES,  # of this file
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
-    # What a relay does with the answers of its brokers; its runtime is still to come.
-    _.ADVERTISED_APIS,
-    _.carries_addresses,
-    _.limited,
-    _.versions_of,
-    _.with_addresses,
     # A field of an answer to a holder of leases, who reads it.
     _.active,
     # Fields of Kafka's messages: that a class has them makes them part of the bytes, whether anybody reads them.
@@ -74,7 +68,6 @@ NAMES: Final = (
     # asyncio calls them on a Protocol.
     _.buffer_updated,
     _.connection_lost,
-    _.connection_made,
     _.data_received,
     _.eof_received,
     _.get_buffer,

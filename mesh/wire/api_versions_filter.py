@@ -53,14 +53,6 @@ class _Answer:
             yield _Entry(api_key, lowest, highest, start, spans.position)
 
 
-def versions_of(version: int, answer: memoryview) -> Mapping[int, tuple[int, int]]:
-    """The lowest and the highest version of every API that an answer lists, by key. Raises ProtocolError.
-
-    version: that of the request.
-    """
-    return {entry.api_key: (entry.lowest, entry.highest) for entry in _Answer(version, answer).entries()}
-
-
 def limited(version: int, answer: memoryview, served: Mapping[ApiKey, tuple[int, int]]) -> list[Buffer]:
     """The answer with its length in front, and in it only versions that are served too; all else as it came.
 

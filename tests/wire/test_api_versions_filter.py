@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.index import load_response_schema
 
-from mesh.wire.api_versions_filter import limited, versions_of
+from mesh.wire.api_versions_filter import _Answer, limited
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
 from tests.wire.entities import decode, encode, entities, sample
@@ -17,6 +17,11 @@ from tests.wire.entities import decode, encode, entities, sample
 CORRELATION_ID = b"\x00\x00\x00\x07"
 SERVED = {ApiKey.PRODUCE: (0, 13), ApiKey.FETCH: (4, 17), ApiKey.METADATA: (9, 12), ApiKey.API_VERSIONS: (0, 5)}
 every_version = pytest.mark.parametrize("version", range(6))
+
+
+def versions_of(version: int, answer: memoryview) -> Mapping[int, tuple[int, int]]:
+    """The lowest and the highest version of every API that an answer lists."""
+    return {entry.api_key: (entry.lowest, entry.highest) for entry in _Answer(version, answer).entries()}
 
 
 def schema_of(version: int) -> Any:
