@@ -26,6 +26,7 @@ NAMES: Final = (
     _._connecting,  # a task of benchmarks/relay.py
     _.locks,  # lives by its timer; a debugger finds it there
     # What tests hold the code to.
+    _.__signature__,  # tests/runtime/relay/loops.py: pytest reads it
     _.NAMES,  # of this file
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py

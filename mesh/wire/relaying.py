@@ -129,6 +129,11 @@ class RelayedConnection:
         if limit is not None:
             self._requests.limit = limit
 
+    def end(self) -> None:
+        """Nothing passes any more, and nobody is told of anything: no cycle may stay."""
+        self._answered, self._guard = _told_to_nobody, None
+        self._waiting.clear()
+
     # From the client
 
     def receive_requests(self, chunk: memoryview, now: float) -> list[Buffer]:
@@ -314,6 +319,9 @@ class RelayedConnection:
             request.answer = None
             self._answered(request)
         return sent
+
+
+def _told_to_nobody(request: RelayedRequest) -> None: ...
 
 
 def _not_served(key: int) -> str:

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
+from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.listener.client_transport import AUTHENTICATION_TIMEOUT, ClientTransport
-from mesh.listener.listener import Listener
-from mesh.listener.requests import PendingRequest, Requests
-from mesh.runtime.relay.nodes import RelayNode, RelayNodes
-from mesh.runtime.relay.traffic import NodeTraffic, Traffic
+from mesh.listener.requests import PendingRequest
+from mesh.runtime.relay.nodes import RelayNode
+from mesh.runtime.relay.services import RelayServices
+from mesh.runtime.relay.traffic import NodeTraffic
 from mesh.telemetry.logs import get_logger
-from mesh.upstream.links.chunks import Chunks
 from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
@@ -38,31 +37,10 @@ MOST_IN_FLIGHT: Final = 1_000
 LINGER: Final = 10.0
 """Seconds in which a broker takes what its client had sent before it left."""
 AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+SERVED_HERE: Final = {key: (each.versions.lowest, each.versions.highest) for key, each in LISTENER_TABLE.items()}
 BEFORE_AUTHENTICATION: Final = AUTHENTICATION | {ApiKey.API_VERSIONS}
 UNCOUNTED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
 """Requests that carry records: they are the work itself, and no load beside it."""
-
-
-@dataclass(slots=True, eq=False)
-class RelayServices:
-    """What the connections of a relay share.
-
-    served: the versions of each API that pass; advertised: those that ApiVersions lists at most. Both may be replaced.
-    limit: bytes of the largest request. is_bare: clients authenticate at the cluster itself. node_of: the node that a
-    client named in its TLS handshake. settled: told of a connection that waits for nothing, or is gone.
-    """
-
-    listener: Listener
-    nodes: RelayNodes
-    traffic: Traffic
-    chunks: Chunks
-    requests: Requests
-    served: Mapping[ApiKey, tuple[int, int]]
-    advertised: Mapping[ApiKey, tuple[int, int]]
-    limit: Callable[[], int]
-    is_bare: bool
-    node_of: Callable[[asyncio.BaseTransport], int | None]
-    settled: Callable[[RelayConnection], None]
 
 
 class RelayConnection(asyncio.BufferedProtocol):
@@ -76,7 +54,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._listener = services.listener
         self._authentication = PassedAuthentication() if services.is_bare else None
         self._unauthenticated: asyncio.TimerHandle | None = None
-        has_sasl = services.listener.security.sasl is not None
+        self._has_sasl = has_sasl = services.listener.security.sasl is not None
         self._wire = RelayedConnection(
             services.served,
             services.advertised,
@@ -93,6 +71,8 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._reached: RelayNode | None = None
         self._traffic: NodeTraffic = services.traffic.of(-1)
         self._opening: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        """While it is not known what the nodes serve, which a client asks before it authenticates."""
         self._unsent: list[Buffer] = []
         """What is to be passed on when there is a leg."""
         self._is_leg_full = False
@@ -134,7 +114,9 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     # Called by its transport
 
-    def opened(self) -> None: ...
+    def opened(self) -> None:
+        if self._has_sasl and not self._services.nodes.are_known:
+            self._looking = asyncio.get_running_loop().create_task(self._first_look(), name="wait for nodes")
 
     def established(self) -> None:
         if self._authentication is None:
@@ -145,19 +127,20 @@ class RelayConnection(asyncio.BufferedProtocol):
         if self._node is not None and self._leg is None:
             self._open_leg()
 
-    def resumed(self) -> None: ...
+    def resumed(self) -> None:
+        self._go_on()
+        self._pace()
 
     def closed(self) -> None:
         if self.in_work is not None:
             self.in_work.work = None  # it names the request: no cycle may stay
             self.in_work = None
-        if self._opening is not None:
-            self._opening.cancel()
-        for timer in (self._unauthenticated, self._session):
-            if timer is not None:
-                timer.cancel()
-        self._release_leg(is_orderly=not self._wire.has_unfinished_frame)
-        self._services.settled(self)
+        for waiting in (self._opening, self._looking, self._unauthenticated, self._session):
+            if waiting is not None:
+                waiting.cancel()
+        self._release_leg(is_orderly=True)
+        self._wire.end()
+        self._services.settled(self.client)
 
     @property
     def is_busy(self) -> bool:
@@ -174,15 +157,16 @@ class RelayConnection(asyncio.BufferedProtocol):
         assert door is not None and response is not None
         door.answer(request, response)
         self.client.write(self._wire.answer(door.data_to_send()))
-        if self._is_going_on:
+        if self._is_going_on or self.client.is_ending:
             return
         self._send(self._wire.pass_on(self._listener.now()))
         self._go_on()
         self._pace()
+        self._check_settled()
 
     def served(self) -> Mapping[ApiKey, Versions]:
         """What is served at the address that the client came to, as far as that is known without a leg."""
-        return self._services.nodes.served_at(self._node, self._services.served)
+        return self._services.nodes.served_at(self._node, self._services.advertised)
 
     # Called by its leg
 
@@ -204,11 +188,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         if self._unauthenticated is not None:
             self._check_authentication()
         self._pace()
-        if not self._wire.in_flight:
-            self._check_problem()
-            self._services.settled(self)
-            if self._is_session_over:
-                self.client.close()
+        self._check_settled()
 
     def leg_paused(self, *, is_paused: bool) -> None:
         self._is_leg_full = is_paused
@@ -223,6 +203,24 @@ class RelayConnection(asyncio.BufferedProtocol):
             self.client.close()
 
     # How
+
+    def _check_settled(self) -> None:
+        if not self._wire.in_flight:
+            self._check_problem()
+            self._services.settled(self.client)
+            if self._is_session_over:
+                self.client.close()
+
+    async def _first_look(self) -> None:
+        try:
+            await self._services.nodes.first_look()
+        except Unreachable as problem:
+            self._looking = None
+            self._lost("unreachable", str(problem))
+            self.client.abort()
+            return
+        self._looking = None
+        self.resumed()
 
     def _guard(self, api_key: int) -> None:
         """On a listener with SASL."""
@@ -255,8 +253,10 @@ class RelayConnection(asyncio.BufferedProtocol):
         """Serve what is answered here, and pass on what waited for that."""
         self._is_going_on = True
         try:
-            while self._wire.local and self.client.is_open:
+            while self._wire.local and self.client.may_be_served and self._looking is None:
                 self._serve_here(self._wire.local.pop())
+                if self.client.is_ending:
+                    break
                 self._send(self._wire.pass_on(self._listener.now()))
         except ProtocolError as problem:
             self.client.refuse(problem)
@@ -270,21 +270,18 @@ class RelayConnection(asyncio.BufferedProtocol):
             self.client.refuse(self._wire.problem)
 
     def _serve_here(self, frame: bytes) -> None:
-        door = self._door = self._door or ServerConnection(self._versions(), LARGEST_LOCAL)
+        door = self._door = self._door or ServerConnection(SERVED_HERE, LARGEST_LOCAL)
         for request in door.receive_data(frame):
             self._services.requests.handle(self, request)
         if refusal := door.data_to_send():  # of an ApiVersions in a version that is not known
             self.client.write(self._wire.answer(refusal))
             self.client.rest(self._listener.admission.take(self.client))
 
-    def _versions(self) -> Mapping[ApiKey, tuple[int, int]]:
-        return {key: (each.lowest, each.highest) for key, each in self.served().items()}
-
     def _pace(self) -> None:
         wire = self._wire
         is_full = self._is_leg_full or bool(self._unsent) or wire.is_blocked or wire.in_flight > MOST_IN_FLIGHT
-        is_full = is_full or wire.problem is not None
-        self.client.pace(has_read_ahead=is_full)
+        is_last = self._services.is_stopping and not wire.has_unfinished_frame
+        self.client.pace(has_read_ahead=is_full or is_last or wire.problem is not None)
 
     def _answered(self, request: RelayedRequest) -> None:
         self._traffic.add(request, self._listener.now())
@@ -351,4 +348,5 @@ class RelayConnection(asyncio.BufferedProtocol):
             reason=problem.reason,
             detail=str(problem),
         )
+        self._release_leg(is_orderly=False)
         self.client.abort()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from mesh.records.spans import ClusterName
 from mesh.telemetry.logs import get_logger
+from mesh.upstream.links.connection import BrokerLink
 from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.upstream.links.handshake import Unreachable, connect
 from mesh.upstream.links.leg import Leg
@@ -17,7 +18,7 @@ from mesh.upstream.links.nodes import Nodes
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.client.messages import VersionRange
 from mesh.wire.errors import ProtocolError
-from mesh.wire.relayed_apis import RELAYED_APIS
+from mesh.wire.relayed_apis import ADVERTISED_APIS, RELAYED_APIS
 
 log = get_logger(__name__)
 
@@ -26,6 +27,9 @@ FIRST_LOOK: Final = 5.0
 BACKOFF: Final = 0.1
 MOST_BACKOFF: Final = 2.0
 """Seconds between attempts to reach a node that cannot be reached."""
+MOST_DOUBLED: Final = 10
+VERSIONS: Final = 1.0
+"""Seconds that a look waits for nodes to say what they serve."""
 WORTHWHILE: Final = 1.0
 """Seconds between two looks that answers passing through have asked for."""
 
@@ -37,6 +41,8 @@ class RelayNode:
     id: int
     host: str
     port: int
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Of whoever tries it while it cannot be reached."""
     legs: int = 0
     failures: int = 0
     retry_at: float = 0.0
@@ -80,12 +86,12 @@ class RelayNodes:
         return self._nodes
 
     def served_at(self, node: int | None, limits: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, Versions]:
-        """What a node serves, or all of them, as far as it is known; none beyond these limits."""
-        nodes = [self._nodes[node]] if node in self._nodes else self._nodes.values() if node is None else ()
+        """What a node serves; for None, and for one of which that is not known, what all others do. None beyond these
+        limits."""
+        asked = {id: each.versions for id, each in self._nodes.items() if each.versions is not None}
         served = {key: Versions(*each, RELAYED_APIS[key].first_flexible) for key, each in limits.items()}
-        for known in nodes:
-            if known.versions is not None:
-                served = {key: common for key, each in served.items() if (common := _common(each, known.versions, key))}
+        for versions in [asked[node]] if node in asked else asked.values():
+            served = {key: common for key, each in served.items() if (common := _common(each, versions, key))}
         return served
 
     # Answers that pass through
@@ -100,16 +106,28 @@ class RelayNodes:
 
     # Legs
 
+    @property
+    def are_known(self) -> bool:
+        """Whether the cluster has ever said which nodes it has."""
+        return self._looked.is_set()
+
+    async def first_look(self) -> None:
+        """Returns when they are known. Raises Unreachable."""
+        if self.are_known:
+            return
+        self._look_soon.set()  # the interval is for a cluster that is there
+        try:
+            async with asyncio.timeout(FIRST_LOOK):
+                await self._looked.wait()
+        except TimeoutError:
+            raise Unreachable("no broker of the cluster has answered yet") from None
+
     async def open_leg(self, node: int | None, leg: Leg, *, is_bare: bool) -> tuple[RelayNode, float]:
         """The node that was reached, and when its session had better not be used any more, in the loop's time.
 
         node: None for any of them. is_bare: the client authenticates there itself. Raises Unreachable.
         """
-        if not self._looked.is_set():
-            try:
-                await asyncio.wait_for(self._looked.wait(), FIRST_LOOK)
-            except TimeoutError:
-                raise Unreachable("no broker of the cluster has answered yet") from None
+        await self.first_look()
         if node is not None:
             known = self._nodes.get(node)
             if known is None:
@@ -131,18 +149,27 @@ class RelayNodes:
         return sorted([*nodes[first:], *nodes[:first]], key=lambda node: node.failures > 0)
 
     async def _open(self, node: RelayNode, leg: Leg, *, is_bare: bool) -> float:
-        """Clients that come back at once share the pace of attempts: a node that is down is not asked by each of
-        them."""
-        loop = asyncio.get_running_loop()
-        if (wait := node.retry_at - loop.time()) > 0:
-            await asyncio.sleep(wait)
+        """Clients share the attempts to reach a node that is down: all that wait for the next one fail with it, and go
+        on when it succeeds."""
+        if failures := node.failures:
+            async with node.turn:
+                if node.failures > failures:
+                    raise Unreachable(node.reason)  # another one has tried meanwhile
+                if node.failures:
+                    await asyncio.sleep(node.retry_at - asyncio.get_running_loop().time())
+                    return await self._attempt(node, leg, is_bare=is_bare)
+        return await self._attempt(node, leg, is_bare=is_bare)
+
+    async def _attempt(self, node: RelayNode, leg: Leg, *, is_bare: bool) -> float:
+        failures = node.failures
         try:
             bare = is_bare or self._access.mechanism is None
             connection = await connect(node.host, node.port, self._access, is_bare=bare)
         except Unreachable as problem:
-            node.failures += 1
+            node.failures = max(node.failures, failures + 1)  # those that began together failed together
             node.reason = str(problem)
-            node.retry_at = loop.time() + min(BACKOFF * 2**node.failures, MOST_BACKOFF)
+            backoff = min(BACKOFF * 2 ** min(node.failures, MOST_DOUBLED), MOST_BACKOFF)
+            node.retry_at = asyncio.get_running_loop().time() + backoff
             self._look_soon.set()
             raise
         node.failures, node.retry_at, node.reason = 0, 0.0, ""
@@ -157,7 +184,8 @@ class RelayNodes:
             while True:
                 await self._look()
                 try:
-                    await asyncio.wait_for(self._look_soon.wait(), self.interval)
+                    async with asyncio.timeout(self.interval):  # wait_for may swallow a cancellation (bpo-37658)
+                        await self._look_soon.wait()
                     await asyncio.sleep(WORTHWHILE)
                 except TimeoutError:
                     pass
@@ -176,8 +204,8 @@ class RelayNodes:
         for each in layout.brokers:
             self._found(each.node_id, each.host, each.port)
         self._tell(self._undeclared())
-        self._looked.set()
         await self._ask_versions()
+        self._looked.set()
 
     def _found(self, id: int, host: str, port: int) -> None:
         node = self._nodes.get(id)
@@ -192,19 +220,29 @@ class RelayNodes:
         return frozenset(id for id in self._nodes if self.place_of(id) is None)
 
     async def _ask_versions(self) -> None:
-        for id, node in list(self._nodes.items()):
-            link = self._links.nodes.get(id)
-            if node.versions is None and link is not None:
-                try:
-                    node.versions = served_of(await link.asking.versions())
-                except (Unreachable, ProtocolError) as problem:
-                    node.reason = str(problem)
+        """Those of which they are not known, all at once: one that hangs holds up no look."""
+        links = self._links.nodes
+        unknown = [node for id, node in self._nodes.items() if node.versions is None and id in links]
+        if unknown:
+            loop = asyncio.get_running_loop()
+            asking = [loop.create_task(_ask_versions(node, links[node.id].asking)) for node in unknown]
+            _, late = await asyncio.wait(asking, timeout=VERSIONS)
+            for task in late:
+                task.cancel()  # the attempt to connect goes on, and the next look may find it done
+
+
+async def _ask_versions(node: RelayNode, link: BrokerLink) -> None:
+    try:
+        node.versions = served_of(await link.versions())
+    except (Unreachable, ProtocolError) as problem:
+        node.reason = str(problem)
 
 
 def served_of(versions: Mapping[int, VersionRange]) -> dict[ApiKey, Versions]:
-    """What a relay serves of a broker that serves these."""
+    """What a relay lists of what a broker lists."""
     served: dict[ApiKey, Versions] = {}
-    for key, known in RELAYED_APIS.items():
+    for key, advertised in ADVERTISED_APIS.items():
+        known = Versions(*advertised, RELAYED_APIS[key].first_flexible)
         if key in versions:
             theirs = Versions(versions[key].lowest, versions[key].highest, known.first_flexible)
             if (common := _common(known, {key: theirs}, key)) is not None:

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
-from mesh.runtime.relay.connection import RelayConnection, RelayServices
+from mesh.runtime.relay.connection import RelayConnection
 from mesh.runtime.relay.local_requests import LocalRequests
 from mesh.runtime.relay.nodes import RelayNodes
+from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.status import status_of
 from mesh.runtime.relay.traffic import Traffic
 from mesh.telemetry.logs import get_logger
@@ -57,7 +59,6 @@ class RelayRuntime:
             node_of,
             self._settled,
         )
-        self._is_stopping = False
         self._grace = 0.0
         self._all_gone = asyncio.Event()
         self._watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {self.name}")
@@ -78,7 +79,7 @@ class RelayRuntime:
 
     def begin_stop(self, grace: float) -> None:
         """Connections that wait for nothing are closed at once, others when they have their answers."""
-        self._is_stopping, self._grace = True, grace
+        self._services.is_stopping, self._grace = True, grace
         self.listener.begin_stop()
         for client in list(self.listener.connections.values()):
             if not client.is_busy:
@@ -103,9 +104,9 @@ class RelayRuntime:
         self._watching.cancel()
         await asyncio.wait([self._watching])
 
-    def _settled(self, connection: RelayConnection) -> None:
-        if self._is_stopping:
-            connection.client.close()
+    def _settled(self, client: ClientTransport) -> None:
+        if self._services.is_stopping:
+            client.close()
             self._check_gone()
 
     def _check_gone(self) -> None:

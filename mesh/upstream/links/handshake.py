@@ -132,7 +132,8 @@ async def connect(
             reason = ""
     except TimeoutError:
         reason = f"no connection within {access.setup_timeout:g} s"
-    except (OSError, ProtocolError, ScramRefused) as problem:  # SSLError is an OSError
+    # SSLError is an OSError. A host that is no name is a ValueError, a port beyond 65535 an OverflowError.
+    except (OSError, ValueError, OverflowError, ProtocolError, ScramRefused) as problem:
         reason = str(problem) or repr(problem)
     except Unreachable as problem:
         reason = str(problem)

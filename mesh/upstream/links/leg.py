@@ -35,6 +35,7 @@ class Leg(asyncio.BufferedProtocol):
         self._owner: LegOwner | None = owner
         self._chunks: Final = chunks
         self._transport: asyncio.Transport | None = None
+        self._lingering: asyncio.TimerHandle | None = None
 
     @property
     def is_open(self) -> bool:
@@ -53,13 +54,19 @@ class Leg(asyncio.BufferedProtocol):
         """Its owner hears nothing of it any more. linger: seconds in which the broker takes what was sent."""
         self._owner = None
         transport = self._transport
-        if transport is None:
+        if transport is None or transport.is_closing():
             return
-        if linger > 0 and transport.get_write_buffer_size():
-            transport.close()
-            asyncio.get_running_loop().call_later(linger, transport.abort)
-        else:
+        if linger <= 0:
             transport.abort()
+            return
+        self._lingering = asyncio.get_running_loop().call_later(linger, transport.abort)
+        if transport.can_write_eof():
+            # The broker closes when it has taken all. Whoever closes with something unread resets the connection, and
+            # what was sent is lost: so its answers are read, and dropped.
+            transport.write_eof()
+            transport.resume_reading()
+        else:
+            transport.close()
 
     # Called by the event loop
 
@@ -91,5 +98,7 @@ class Leg(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         owner, self._owner, self._transport = self._owner, None, None
+        if self._lingering is not None:
+            self._lingering.cancel()
         if owner is not None:
             owner.leg_lost(f"the connection was closed: {exc}" if exc else "the broker closed the connection")
