@@ -28,8 +28,7 @@ from tests.runtime.relay.loops import PATIENCE, until
 
 HOST = "127.0.0.1"
 START = Struct(">hhi")
-OURS = b"kafka-mesh"
-"""The client id of the mesh's own questions."""
+OURS = b"kafka-mesh"  # the client id of the mesh's own questions
 UNRATIONED = Limits(request_rate=1 << 40, request_rate_per_address=1 << 40)
 SERVES: Mapping[int, tuple[int, int]] = {
     **{int(key): (each.lowest, each.highest) for key, each in RELAYED_APIS.items()},
