@@ -82,6 +82,11 @@ fuzz: install ## hostile requests by the million, against the decoder and the wh
 	$(BIN)/python -m tests.wire.fuzz $(ARGS)
 	$(BIN)/python -m tests.listener.fuzz $(ARGS)
 
+.PHONY: fuzz-relay
+COUNT ?= 1000000
+fuzz-relay: install ## hostile clients and brokers at a relay, e.g. make fuzz-relay COUNT=1000000 ARGS="--seed 7"
+	$(BIN)/python -m tests.runtime.relay.fuzz --count $(COUNT) $(ARGS)
+
 TARGET ?= server
 fuzz-guided: install ## coverage-guided, e.g. make fuzz-guided TARGET=decode ARGS="-runs=1000000" (tests/fuzz)
 	$(BIN)/pip install --quiet --editable '.[dev,fuzz]'

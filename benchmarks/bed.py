@@ -72,16 +72,19 @@ class Bed:
         self._numbers = itertools.count(1)
         self._kroxylicious: Target | None = None
         prefer(os.getpid())  # and with it the clients, which are of this session
-        relayed, relay = free_port(), free_port()
+        relayed, relay, twin_relayed, twin = (free_port() for _ in range(4))
         listeners = "PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
         self.broker = KafkaCluster(
             "bench",
             kafka_jars(),
             folder / "broker",
             {
-                "listeners": f"{listeners},RELAYED://127.0.0.1:{relayed}",
-                "advertised.listeners": "PLAINTEXT://127.0.0.1:{port},RELAYED://127.0.0.1:" + str(relay),
-                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,RELAYED:PLAINTEXT",
+                "listeners": f"{listeners},RELAYED://127.0.0.1:{relayed},TWIN://127.0.0.1:{twin_relayed}",
+                "advertised.listeners": "PLAINTEXT://127.0.0.1:{port}"
+                f",RELAYED://127.0.0.1:{relay},TWIN://127.0.0.1:{twin}",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+                ",RELAYED:PLAINTEXT,TWIN:PLAINTEXT",
+                "inter.broker.listener.name": "PLAINTEXT",
                 # A share group's consumer learns its partitions by its second heartbeat: 5 s, unless it is sooner.
                 # Consumers that are started together are in the first generation of their group together.
                 "group.initial.rebalance.delay.ms": "400",
@@ -97,6 +100,7 @@ class Bed:
         child = self._start("relay", command)
         self.relay = Target("relay", f"127.0.0.1:{relay}", (child.pid,))
         eventually("the relay listens", lambda: _listens(relay), timeout=20)
+        self._twin = twin, twin_relayed
 
     def records(self, topic: Topic) -> int:
         """How many a consumer gets of a topic that was filled."""
@@ -132,6 +136,36 @@ class Bed:
             yield Target(f"mesh, {engine}{more}", f"127.0.0.1:{port}", (child.pid,))
         finally:
             child.kill()
+
+    @contextmanager
+    def relays(self) -> Iterator[list[Target]]:
+        """A second TCP relay, by which two that are the same differ; and kafka-mesh with the target `relay`."""
+        port, node = free_port(), free_port()
+        virtual_cluster = {
+            "name": "bench",
+            "listen": f"127.0.0.1:{port}",
+            "nodes": {"ports": node, "ids": [1]},
+            "target": {"relay": {"cluster": "bench"}},
+        }
+        configuration = {
+            "admin": {"listen": f"127.0.0.1:{free_port()}"},
+            "clusters": [{"name": "bench", "bootstrap_servers": self.broker.bootstrap_servers}],
+            "virtual_clusters": [virtual_cluster],
+        }
+        file = self.folder / f"relay-{port}.yaml"
+        file.write_text(yaml.safe_dump(configuration))
+        twin = self._start("twin", relay_command(*self._twin)[1])
+        mesh = self._start(f"relay-{port}", [KAFKA_MESH, "run", file])
+        try:
+            eventually("the twin listens", lambda: _listens(self._twin[0]), timeout=20)
+            eventually("the mesh serves", lambda: "clients are served" in mesh.log_tail(), timeout=60)
+            yield [
+                Target("relay, twin", f"127.0.0.1:{self._twin[0]}", (twin.pid,)),
+                Target("mesh, relay", f"127.0.0.1:{port}", (mesh.pid,)),
+            ]
+        finally:
+            twin.kill()
+            mesh.kill()
 
     def start_mesh(self, engine: Engine, port: int, journal: bool = False, program: Path = KAFKA_MESH) -> ChildProcess:
         """A process that is about to serve on `port`."""

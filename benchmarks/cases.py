@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import catching_up, commits, growth, latency, parked, starts, throughput
+from benchmarks import catching_up, commits, growth, latency, parked, producing, starts, throughput
 from benchmarks.bed import LONG, TOPICS, Bed, Engine, Target
 from benchmarks.clients import Client
 from benchmarks.curves import Curve
@@ -15,6 +15,10 @@ from benchmarks.machine import LoadMeter
 from benchmarks.rounds import PROBLEMS, Measure, Measured, Series, interleave
 
 CLIENTS: tuple[Client, ...] = ("kcat", "java", "confluent", "aiokafka")
+RELAYED_CLIENTS: tuple[Client, ...] = ("kcat", "java", "confluent")
+PRODUCERS: tuple[producing.Producer, ...] = ("java", "confluent")
+PRODUCED_BYTES = 200_000_000
+"""In a run, of records of 1 KB; as many bytes of smaller ones take longer."""
 SHARED = ("s100-60", "s1k-60")
 """Of several consumers: so many partitions are the same share for each when they are split."""
 
@@ -57,6 +61,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
         yield name, _consumers(name, "confluent", topic, 1, ("raw", "librdkafka"))
         yield f"scale-out-{topic}", _scale_out(f"scale-out-{topic}", f"{topic}-60")
         yield f"journal-{topic}", _journal(f"journal-{topic}", topic)
+    yield from _relay_cases()
     for rate in (100, 5_000):
         yield f"latency-{rate}", _latency(rate)
     for consumers in (200, 1_000):
@@ -68,10 +73,47 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield "redelivery", _redelivery
 
 
+def _relay_cases() -> Iterator[tuple[str, Case]]:
+    for relayed in RELAYED_CLIENTS:
+        for topic in ("s100", "s1k"):
+            yield f"relay-{relayed}-{topic}", _relayed(f"relay-{relayed}-{topic}", relayed, topic)
+    for producer in PRODUCERS:
+        for size in (100, 1_000):
+            for acks in ("1", "all"):
+                name = f"relay-{producer}-produce-{size}-{acks}"
+                yield name, _produced(name, producer, size, acks)
+
+
 def _consumers(name: str, client: Client, topic: str, count: int, engines: tuple[Engine, ...] = ()) -> Case:
     def case(bed: Bed, options: Options) -> list[Series]:
         chosen = engines or options.engines
         with throughput.consumers(bed, client, TOPICS[topic], count, chosen, options.peers) as measures:
+            return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
+
+    return case
+
+
+def _relayed(name: str, client: Client, topic: str) -> Case:
+    """A consumer through relays."""
+
+    def case(bed: Bed, options: Options) -> list[Series]:
+        with throughput.relayed(bed, client, TOPICS[topic], options.peers) as measures:
+            return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
+
+    return case
+
+
+def _produced(name: str, producer: producing.Producer, size: int, acks: str) -> Case:
+    """A producer through relays."""
+
+    def case(bed: Bed, options: Options) -> list[Series]:
+        count = max(int(PRODUCED_BYTES / size * options.scale), 10_000)
+        with bed.relays() as relays:
+            targets = [bed.direct, bed.relay, *relays, *([bed.kroxylicious()] if options.peers else [])]
+            measures: dict[str, Measure] = {
+                target.name: lambda target=target: producing.measure(bed, target, producer, size, acks, count)  # type: ignore[misc]
+                for target in targets
+            }
             return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
 
     return case
@@ -233,5 +275,7 @@ USUAL = (
     "commits",
     "start",
     "redelivery",
+    *(f"relay-{client}-{topic}" for client in RELAYED_CLIENTS for topic in ("s100", "s1k")),
+    *(f"relay-{client}-produce-1000-{acks}" for client in PRODUCERS for acks in ("1", "all")),
     *growth.SCENARIOS,
 )

@@ -33,6 +33,15 @@ def consumers(
 
 
 @contextmanager
+def relayed(bed: Bed, client: Client, topic: Topic, peers: bool) -> Iterator[Mapping[str, Measure]]:
+    """One consumer through everything that passes bytes on. peers: Kroxylicious too."""
+    bed.fill(topic)
+    with bed.relays() as relays:
+        targets = [bed.direct, bed.relay, *relays, *([bed.kroxylicious()] if peers else [])]
+        yield {target.name: _measure(bed, client, topic, 1, [target]) for target in targets}
+
+
+@contextmanager
 def two_processes(bed: Bed, client: Client, topic: Topic, count: int) -> Iterator[Mapping[str, Measure]]:
     """`count` consumers on one process of the mesh, and spread over two in the same pool: Kafka divides the partitions
     between the processes."""

@@ -9,8 +9,8 @@ from types import TracebackType
 
 from mesh.records.batch import Batch, CorruptBatch
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
-from mesh.upstream.links.connection import Unreachable
 from mesh.upstream.links.connection_settings import access_of
+from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Node, Nodes
 from mesh.upstream.problems import name_of
 from mesh.upstream.raw.log_bounds import EARLIEST, LATEST, offset_of

@@ -26,6 +26,7 @@ NAMES: Final = (
     _._connecting,  # a task of benchmarks/relay.py
     _.locks,  # lives by its timer; a debugger finds it there
     # What tests hold the code to.
+    _.__signature__,  # tests/runtime/relay/loops.py: pytest reads it
     _.NAMES,  # of this file
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
@@ -65,11 +66,9 @@ NAMES: Final = (
     _.skip_assignment,
     _.target_assignment,
     _.timeout_ms,
-    _.transactional_id,
     # asyncio calls them on a Protocol.
     _.buffer_updated,
     _.connection_lost,
-    _.connection_made,
     _.data_received,
     _.eof_received,
     _.get_buffer,
@@ -114,6 +113,8 @@ NAMES: Final = (
     _.binary_location,
     _.log_errors,
     _.max_mem,
+    # Called by pydantic.
+    _._only_what_belongs_to_it,
     # tests/wire/test_schema.py: fields of messages that are wrong on purpose.
     _.grop_instance_id,
     _.nullable,

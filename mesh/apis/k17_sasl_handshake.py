@@ -8,7 +8,8 @@ Behaviour:
 
 Version notes:
 * v0 goes on with bare tokens without a header, which only clients from before Kafka 1.0 do: refused with
-  UNSUPPORTED_VERSION. It is advertised because librdkafka up to 2.0 takes a broker without it for one without SASL.
+  UNSUPPORTED_VERSION where there is SASL. It is advertised because librdkafka up to 2.0 takes a broker without it for
+  one without SASL.
 * v1: the tokens are sent as SaslAuthenticate (KIP-152).
 """
 
@@ -33,7 +34,7 @@ ERRORS: Final = {
 
 
 def handle(context: RequestContext, request: SaslHandshakeRequest) -> Sequence[Authentication]:
-    if context.version < FIRST_VERSION_WITH_SASL_AUTHENTICATE:
+    if context.version < FIRST_VERSION_WITH_SASL_AUTHENTICATE and context.session.offered:
         return [Authentication(context.ticket, Handshake.UNSUPPORTED_VERSION)]
     return [Authentication(context.ticket, context.session.handshake(request.mechanism))]
 

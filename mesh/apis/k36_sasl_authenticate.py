@@ -23,6 +23,9 @@ from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 
+_AFTERWARDS = "SaslAuthenticate request received after successful authentication"
+"""A broker's words, also where there is no SASL."""
+_WITHOUT_HANDSHAKE = "SaslAuthenticate without a SaslHandshake before it"
 Result: TypeAlias = Challenge | Lasting | Failure | Literal["illegal state"]
 
 
@@ -44,7 +47,7 @@ def respond(context: RequestContext, request: SaslAuthenticateRequest, result: R
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=MESSAGES[reason]
             )
         case _:
-            message = "SaslAuthenticate without a SaslHandshake before it, or where there is no SASL"
+            message = _AFTERWARDS if context.session.is_established else _WITHOUT_HANDSHAKE
             return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
 
 

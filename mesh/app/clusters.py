@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 import anyio
 
 from mesh.app.from_config import properties_of
-from mesh.config.model import Cluster, Config, NamedTopic
+from mesh.config.mistakes import ConfigurationError, Mistake
+from mesh.config.model import Cluster, Config, NamedTopic, PoolTargetConfig
 from mesh.config.model import PoolConfig as PoolConfig
 from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName
@@ -20,6 +21,7 @@ from mesh.upstream.engine import Engine, EngineEvent, EngineName, EngineOptions
 from mesh.upstream.engine_choice import choose, make_engine
 from mesh.upstream.librdkafka_properties import Properties
 from mesh.upstream.links.buffers import ReceiveBuffers
+from mesh.upstream.links.connection_settings import ConnectionSettings, own_access
 from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.writers.dead_letters import DeadLetterWriter
 
@@ -99,6 +101,20 @@ class Clusters:
             name: {**properties_of(each), "bootstrap.servers": each.bootstrap_servers}
             for name, each in clusters.items()
         }
+
+    def access(self, name: ClusterName) -> tuple[str, ConnectionSettings]:
+        """Addresses of a cluster, and how connections of our own to it are made. The configuration was checked for
+        that."""
+        cluster = self._by_name[name]
+        access = own_access(properties_of(cluster))
+        if isinstance(access, str):
+            raise ConfigurationError([Mistake(("clusters", name, "properties"), "", access)])
+        return cluster.bootstrap_servers, access
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two looks at a cluster."""
+        return self._config.metadata_refresh
 
     def writer(self, name: ClusterName, *, create: bool) -> DeadLetterWriter:
         """create: whether it makes topics that are not there."""
@@ -180,7 +196,8 @@ class Clusters:
 
     def _configured(self, cluster: ClusterName) -> set[TopicName]:
         """The topics that the configuration names on a cluster."""
-        rules = [rule for each in self._config.virtual_clusters for rule in each.target.pool.topics]
+        targets = [each.target for each in self._config.virtual_clusters]
+        rules = [rule for each in targets if isinstance(each, PoolTargetConfig) for rule in each.pool.topics]
         sources = [source for rule in rules if isinstance(rule, NamedTopic) for source in rule.sources]
         return {TopicName(source.topic) for source in sources if source.cluster == cluster}
 

@@ -215,7 +215,7 @@ class Reconfiguring:
             name = configured.name
             if name in left and (left[name] or name in changed):
                 setup = prepared.setups[name] if _SECURITY.intersection(changed.get(name, ())) else None
-                virtual_clusters.change(configured, setup, left[name], self.grace, tasks)
+                await virtual_clusters.change(configured, setup, left[name], self.grace, tasks)
         for configured in config.virtual_clusters:
             if configured.name not in virtual_clusters.names():
                 setup = prepared.setups[configured.name]

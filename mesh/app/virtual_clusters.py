@@ -11,8 +11,9 @@ import anyio
 import anyio.abc
 
 from mesh.app.clusters import Clusters
+from mesh.app.configured_target import ConfiguredTarget, Services
 from mesh.app.from_config import limits_of
-from mesh.app.targets import ConfiguredTarget, Services, addresses_of, make
+from mesh.app.targets import addresses_of, make
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.values import Address
@@ -41,7 +42,8 @@ class Running:
     configured: VirtualClusterConfig
     setup: ListenerSetup
     configured_target: ConfiguredTarget
-    listening: list[BoundAddress] = field(default_factory=list)
+    listening: dict[Address, int | None] = field(default_factory=dict)
+    """Whose address each of its own is, as Metadata calls it; None for one that is no node's."""
     keys: anyio.CancelScope | None = None
 
     @property
@@ -143,12 +145,19 @@ class VirtualClusters:
         return running
 
     async def serve(self, running: Running, tasks: anyio.abc.TaskGroup) -> None:
+        """At every address that it is configured with, and at no other."""
         configured = running.configured
+        wanted = {address: node for _, address, node in addresses_of(configured)}
+        for address, node in list(running.listening.items()):
+            if wanted.get(address, -1) != node:
+                self._addresses[address].pause()
+                del running.listening[address]
         for role, address, node in addresses_of(configured):
-            listening = self._addresses[address]
-            await listening.serve(running.target, node, tasks)
-            running.listening.append(listening)
-            log.info("listening", virtual_cluster=configured.name, role=role, address=str(address))
+            if address not in running.listening:
+                await self._addresses[address].serve(running.target, node, tasks)
+                running.listening[address] = node
+                level = log.debug if role == "nodes" else log.info
+                level("listening", virtual_cluster=configured.name, role=role, address=str(address))
 
     # Change
 
@@ -165,7 +174,7 @@ class VirtualClusters:
     async def leave(self, name: str, cluster: ClusterName, grace: float) -> None:
         await self._running[name].configured_target.leave(cluster, grace)
 
-    def change(
+    async def change(
         self,
         configured: VirtualClusterConfig,
         setup: ListenerSetup | None,
@@ -181,6 +190,7 @@ class VirtualClusters:
             self._secure(running, setup, tasks)
             running.target.listener.rules_changed()
         running.configured_target.change(configured, left, grace)
+        await self.serve(running, tasks)
 
     def rearrange(self, config: Config) -> None:
         """Everything in the order of the configuration, and no address that it does not name."""
@@ -200,8 +210,8 @@ class VirtualClusters:
         for running in stopped:
             await running.target.drained()
         for running in stopped:
-            for listening in running.listening:
-                listening.pause()
+            for address in running.listening:
+                self._addresses[address].pause()
             running.target.drain()
             running.target.close_connections()
         for running in stopped:

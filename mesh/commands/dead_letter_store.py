@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mesh.config.model import Cluster, Config, NamedTopic, PoolConfig, PrefixRuleConfig
+from mesh.config.model import Cluster, Config, NamedTopic, PoolConfig, PoolTargetConfig, PrefixRuleConfig
 from mesh.pool.offsets.metadata import ForeignMetadata, pack, unpack
 from mesh.pool.state.ledger import Ledger
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition
@@ -163,7 +163,8 @@ class DeadLetterTopics:
 
 def dead_letter_topics(config: Config, only: str | None = None) -> Iterator[DeadLetterTopics]:
     """Of every cluster whose records may be given up. only: the name of one cluster. Raises LettersUnavailable."""
-    pools = [each.target.pool for each in config.virtual_clusters if each.target.pool.dead_letters is not None]
+    targets = [each.target for each in config.virtual_clusters]
+    pools = [each.pool for each in targets if isinstance(each, PoolTargetConfig) and each.pool.dead_letters is not None]
     if not pools:
         raise LettersUnavailable("no pool of this configuration has dead_letters")
     for cluster in config.clusters:

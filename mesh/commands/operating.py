@@ -17,7 +17,7 @@ def status(
     trust: Trust = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what /status answers.")] = False,
 ) -> None:
-    """Show the pools of a running mesh: members, what each holds, and why one gets nothing."""
+    """Show the pools and relays of a running mesh: members, what each holds, and why one gets nothing."""
     import json
 
     from rich.console import Console

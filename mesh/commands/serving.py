@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mesh.commands.shared import WRONG_USAGE, File, configuration_of, refuse
+from mesh.commands.shared import WRONG_USAGE, File, configuration_of, give_up, refuse
 
 if TYPE_CHECKING:
     from mesh.config import ConfigurationError, Mistake
@@ -32,7 +32,13 @@ def run(file: File) -> None:
     raise typer.Exit(code)
 
 
-def check(file: File) -> None:
+def check(
+    file: File,
+    apis: Annotated[
+        bool,
+        typer.Option("--apis", help="Print what each virtual cluster serves and why not more; asks relays' clusters."),
+    ] = False,
+) -> None:
     """Print the configuration as it was understood, without secrets; or every mistake in it."""
     import yaml
 
@@ -41,6 +47,18 @@ def check(file: File) -> None:
     config = configuration_of(file)
     for warning in warnings_of(config):
         typer.echo(f"kafka-mesh: {file}: warning: {warning}", err=True)
+    if apis:
+        from rich.console import Console
+
+        from mesh.commands.served_apis import ClusterUnavailable, show
+        from mesh.telemetry.logs import configure_logs
+
+        configure_logs("error", "auto")
+        try:
+            show(config, Console(width=None if sys.stdout.isatty() else 200))
+        except ClusterUnavailable as problem:
+            give_up(problem)
+        return
     text = yaml.safe_dump(config.redacted(), sort_keys=False, allow_unicode=True)
     if sys.stdout.isatty():
         from rich.console import Console

@@ -81,12 +81,35 @@ def _refusal(address: str, problem: urllib.error.HTTPError) -> Refused:
 
 def show(status: Mapping[str, Any], console: Console) -> None:
     for cluster in status["virtual_clusters"]:
+        if "relay" in cluster:
+            console.print(_nodes(cluster))
+            continue
         if not cluster["pools"]:
             console.print(f"{cluster['name']}: no group has members here", markup=False)
         for pool in cluster["pools"]:
             title = f"{cluster['name']} / {pool['group']}: {pool['state']}, lag {pool['lag']}"
             console.print(_members(pool, title))
             console.print(_partitions(pool))
+
+
+def _nodes(cluster: Mapping[str, Any]) -> Table:
+    relay = cluster["relay"]
+    title = f"{cluster['name']} / relay of {relay['cluster']}: {cluster['connections']} connections"
+    columns = ("node", "address", "upstream", "legs", "requests", "MB in", "MB out", "APIs", "problem")
+    table = _table(title, columns)
+    for node in relay["nodes"]:
+        table.add_row(
+            str(node["node"]),
+            node["address"] or "none",
+            node["upstream"],
+            str(node["legs"]),
+            str(node["requests"]),
+            f"{node['bytes_in'] / 1e6:.1f}",
+            f"{node['bytes_out'] / 1e6:.1f}",
+            str(len(node["versions"])) if node["versions"] else "",
+            _plain(node["problem"]),
+        )
+    return table
 
 
 def _members(pool: Mapping[str, Any], title: str) -> Table:
@@ -131,7 +154,14 @@ def _partitions(pool: Mapping[str, Any]) -> Table:
 def _table(title: str, columns: tuple[str, ...]) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in columns:
-        numeric = column in {"conns", "cap", "committed", "end", "lag", "backlog", "oldest", "age"}
+        numeric = column in {"conns", "cap", "committed", "end", "lag", "backlog", "oldest", "age"} | {
+            "node",
+            "legs",
+            "requests",
+            "MB in",
+            "MB out",
+            "APIs",
+        }
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     return table
 

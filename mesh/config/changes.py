@@ -14,14 +14,19 @@ from typing import Final, TypeAlias, TypeVar
 
 from mesh.config.base import Model
 from mesh.config.mistakes import KeyPath, Mistake, format_path, show
-from mesh.config.model import Admin, Cluster, Config, VirtualClusterConfig
+from mesh.config.model import Admin, Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
+from mesh.config.relay import NodesConfig
 
 Named = TypeVar("Named", Cluster, VirtualClusterConfig)
 _KEPT: Final = "as it was: it cannot change while kafka-mesh runs"
 _OF_POOLS: Final = ("target", "pool")
+_OF_RELAYS: Final = ("target", "relay")
 _IN_PLACE: Final = frozenset(
     {
         *((key,) for key in ("advertise", "limits", "tls", "sasl", "authorization")),
+        (*_OF_RELAYS, "refuse"),
+        ("nodes", "ports"),
+        ("nodes", "ids"),
         *((*_OF_POOLS, key) for key in ("topics", "groups", "max_pools", "group_less", "acknowledge", "start")),
     }
 )
@@ -179,11 +184,23 @@ def _of_virtual_clusters(
 
 def _of_virtual_cluster(before: VirtualClusterConfig, after: VirtualClusterConfig) -> Iterator[KeyPath]:
     for key in _differing(before, after):
-        if key == "target":
-            pools = before.target.pool, after.target.pool
-            yield from ((*_OF_POOLS, each) for each in _differing(*pools))
-        else:
-            yield (key,)
+        if key != "target":
+            yield from _of_nodes(before.nodes, after.nodes) if key == "nodes" else [(key,)]
+            continue
+        match before.target, after.target:
+            case PoolTargetConfig(pool=was), PoolTargetConfig(pool=is_to_be):
+                yield from ((*_OF_POOLS, each) for each in _differing(was, is_to_be))
+            case RelayTargetConfig(relay=was), RelayTargetConfig(relay=is_to_be):
+                yield from ((*_OF_RELAYS, each) for each in _differing(was, is_to_be))
+            case _:
+                yield (key,)
+
+
+def _of_nodes(before: NodesConfig | None, after: NodesConfig | None) -> Iterator[KeyPath]:
+    if before is None or after is None:
+        yield ("nodes",)
+    else:
+        yield from (("nodes", each) for each in _differing(before, after))
 
 
 def _is_secured_otherwise(before: VirtualClusterConfig, after: VirtualClusterConfig) -> bool:

@@ -14,10 +14,12 @@ from mesh.config.model import (
     EngineConfig,
     NamedTopic,
     PoolConfig,
+    PoolTargetConfig,
     PrefixRuleConfig,
     VirtualClusterConfig,
 )
 from mesh.config.properties import refused_properties
+from mesh.config.relay_checks import check_relays
 from mesh.config.security.checks import check_authorization, check_sasl, check_tls
 from mesh.config.values import Address
 from mesh.security.client_properties import reason_against
@@ -42,6 +44,7 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
         yield from _security(virtual_cluster, ("virtual_clusters", index))
     if config.journal is not None and cluster_names is not None and config.journal.cluster not in cluster_names:
         yield Finding(("journal", "cluster"), config.journal.cluster, _one_of(cluster_names))
+    yield from check_relays(config, cluster_names)
     for path, pool in _pools(config):
         if cluster_names is not None:
             yield from _references(pool, path, cluster_names)
@@ -61,7 +64,8 @@ def _security(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[
 
 def _pools(config: Config) -> Iterator[tuple[KeyPath, PoolConfig]]:
     for index, virtual_cluster in enumerate(config.virtual_clusters):
-        yield ("virtual_clusters", index, "target", "pool"), virtual_cluster.target.pool
+        if isinstance(virtual_cluster.target, PoolTargetConfig):
+            yield ("virtual_clusters", index, "target", "pool"), virtual_cluster.target.pool
 
 
 def _empty_lists(config: Config) -> Iterator[Finding]:
@@ -170,7 +174,11 @@ def _addresses(config: Config) -> Iterator[Finding]:
         at: KeyPath = ("virtual_clusters", index)
         listen, coordinator = (*at, "listen"), (*at, "coordinator")
         taken.append((listen, virtual_cluster.listen, ()))
-        taken.append((coordinator, virtual_cluster.coordinator, (listen,)))
+        if isinstance(virtual_cluster.target, PoolTargetConfig):
+            taken.append((coordinator, virtual_cluster.coordinator, (listen,)))
+        elif virtual_cluster.nodes is not None:
+            ports, host = (*at, "nodes", "ports"), virtual_cluster.listen.host
+            taken += [(ports, Address(host, port), (listen,)) for port in virtual_cluster.nodes.ports or ()]
         yield from _advertised(virtual_cluster, at)
     for index, (path, address, others) in enumerate(taken):
         for earlier, occupied, more in taken[:index]:
@@ -181,10 +189,12 @@ def _addresses(config: Config) -> Iterator[Finding]:
 
 
 def _advertised(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
-    for key, address in (
-        ("listen", virtual_cluster.advertised_listen),
-        ("coordinator", virtual_cluster.advertised_coordinator),
-    ):
+    addresses = [("listen", virtual_cluster.advertised_listen)]
+    if isinstance(virtual_cluster.target, PoolTargetConfig):
+        addresses.append(("coordinator", virtual_cluster.advertised_coordinator))
+    elif virtual_cluster.nodes is not None and virtual_cluster.nodes.hosts is not None:
+        addresses.clear()  # clients come by the names of the nodes
+    for key, address in addresses:
         if address.is_wildcard:
             allowed = "an address that clients can connect to; it must be given where all interfaces are listened on"
             yield Finding((*path, "advertise", key), str(address), allowed, ((*path, "listen"), (*path, key)))

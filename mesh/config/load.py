@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from mesh.config.base import Model
 from mesh.config.checks import check
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, is_within
-from mesh.config.model import TOPIC_RULE_KINDS, Config
+from mesh.config.model import KINDS, Config
 from mesh.config.partial import PartialConfig, is_of_its_own, path_of
 from mesh.config.yaml_reading import Document, read
 
@@ -106,8 +106,8 @@ def _models_at(location: KeyPath) -> list[type[Model]]:
     """The models that the value at one of pydantic's error locations may be of."""
     models: list[type[Model]] = [Config]
     for part in location:
-        if part in TOPIC_RULE_KINDS:
-            models = [models[TOPIC_RULE_KINDS.index(str(part))]]
+        if part in KINDS:
+            models = [KINDS[str(part)]]
         elif isinstance(part, str):
             fields = [(field.alias or name, field) for model in models for name, field in model.model_fields.items()]
             models = [each for key, field in fields if key == part for each in _models_in(field.annotation)]

@@ -6,12 +6,22 @@ docs/configuration.md, which a test compares with these models.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, PrivateAttr, StringConstraints, Tag
+from pydantic import (
+    Discriminator,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    Tag,
+    model_serializer,
+)
 
 from mesh.config.base import Model
+from mesh.config.relay import NodesConfig, RelayConfig
 from mesh.config.secrets import Environment
 from mesh.config.security.model import Authorization, ListenerTls, SaslConfig, TlsConfig
 from mesh.config.values import Address, Count, Duration, Endpoint, GroupPattern, Scalar, SendBuffer, Size, matching
@@ -32,9 +42,6 @@ _SERVERS = matching(r"[^\s,]+(\s*,\s*[^\s,]+)*", "HOST:PORT, several of them sep
 
 Name = Annotated[str, _NAME]
 GroupIdText = Annotated[str, StringConstraints(min_length=1, max_length=255)]
-
-TOPIC_RULE_KINDS = ("a topic by name", "topics by prefix")
-"""How pydantic's error locations name the two kinds of topic rule; no key has these names."""
 
 
 class Start(Enum):
@@ -128,14 +135,21 @@ class PrefixRuleConfig(Model):
     cluster: ClusterName = Field(description="Name of the upstream cluster that has them.")
 
 
+_NAMED, _BY_PREFIX, _POOL, _RELAY = "a topic by name", "topics by prefix", "a pool", "a relay"
+
+
+def _keys_of(value: object) -> set[str]:
+    return set(value) if isinstance(value, dict) else set(vars(value)) if isinstance(value, Model) else set()
+
+
 def _kind_of_rule(value: object) -> str | None:
-    keys = value if isinstance(value, dict) else vars(value) if isinstance(value, Model) else {}
-    named, by_prefix = keys.keys() & {"name", "from", "sources"}, "prefix" in keys
-    return None if bool(named) == by_prefix else TOPIC_RULE_KINDS[by_prefix]
+    keys = _keys_of(value)
+    named, by_prefix = bool(keys & {"name", "from", "sources"}), "prefix" in keys
+    return None if named == by_prefix else _BY_PREFIX if by_prefix else _NAMED
 
 
 TopicRule = Annotated[
-    Annotated[NamedTopic, Tag(TOPIC_RULE_KINDS[0])] | Annotated[PrefixRuleConfig, Tag(TOPIC_RULE_KINDS[1])],
+    Annotated[NamedTopic, Tag(_NAMED)] | Annotated[PrefixRuleConfig, Tag(_BY_PREFIX)],
     Discriminator(
         _kind_of_rule,
         custom_error_type="topic_rule",
@@ -242,9 +256,35 @@ class PoolTargetConfig(Model):
     pool: PoolConfig = Field(description="Share records between the members of each group.")
 
 
-TargetConfig: TypeAlias = PoolTargetConfig
+class RelayTargetConfig(Model):
+    """A relay behind a virtual cluster."""
+
+    relay: RelayConfig = Field(description="Pass everything on to one cluster, and its answers back.")
+
+
+def _kind_of_target(value: object) -> str | None:
+    kinds = [kind for key, kind in (("pool", _POOL), ("relay", _RELAY)) if key in _keys_of(value)]
+    return kinds[0] if len(kinds) == 1 else None
+
+
+TargetConfig: TypeAlias = Annotated[
+    Annotated[PoolTargetConfig, Tag(_POOL)] | Annotated[RelayTargetConfig, Tag(_RELAY)],
+    Discriminator(
+        _kind_of_target,
+        custom_error_type="target",
+        custom_error_message="a mapping with exactly one of the keys pool, relay",
+    ),
+]
 """What a virtual cluster does with its clients' requests: a union of models of one key each, so that exactly one is
 given. `mesh.app.targets` makes a target of each."""
+
+KINDS: Mapping[str, type[Model]] = {
+    _NAMED: NamedTopic,
+    _BY_PREFIX: PrefixRuleConfig,
+    _POOL: PoolTargetConfig,
+    _RELAY: RelayTargetConfig,
+}
+"""How pydantic's error locations name the kinds of topic rules and targets; no key has these names."""
 
 
 class Advertise(Model):
@@ -263,6 +303,7 @@ class ClientLimits(Model):
 
     connections: Count = Field(default=10_000, description="Connections at the same time.")
     connections_per_address: Count = Field(default=5_000, description="The same, from one address.")
+    request: Size | None = Field(default=None, description="Bytes of the largest request.")
     idle_timeout: Duration = Field(default=600.0, description="After which a silent connection is closed.")
     frame_timeout: Duration = Field(default=30.0, description="How long a request may take to arrive.")
     write_timeout: Duration = Field(default=60.0, description="How long a client may read nothing of its answers.")
@@ -282,12 +323,22 @@ class VirtualClusterConfig(Model):
     coordinator: Endpoint = Field(
         default_factory=_next_port, validate_default=True, description="Address of the group coordinator."
     )
+    nodes: NodesConfig | None = Field(default=None, description="Where clients reach each node of a relay.")
     advertise: Advertise = Field(default=Advertise(), description="Addresses that clients can reach.")
     limits: ClientLimits = Field(default=ClientLimits(), description="How much its clients may use.")
     tls: ListenerTls | None = Field(default=None, description="Encryption, on both addresses.")
     sasl: SaslConfig | None = Field(default=None, description="Authentication, on both addresses.")
     authorization: Authorization | None = Field(default=None, description="Who may use which topic and group.")
     target: TargetConfig = Field(description="What is behind it.")
+
+    @model_serializer(mode="wrap")
+    def _only_what_belongs_to_it(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        shown: dict[str, object] = serialize(self)
+        if isinstance(self.target, RelayTargetConfig):
+            shown.pop("coordinator", None)
+        if self.nodes is None:
+            shown.pop("nodes", None)
+        return shown
 
     @property
     def advertised_listen(self) -> Address:

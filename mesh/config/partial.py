@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from mesh.config.mistakes import KeyPath
-from mesh.config.model import TOPIC_RULE_KINDS, Config
+from mesh.config.model import KINDS, Config
 
 _STAND_INS: Final[dict[str, Any]] = {
     "bootstrap_servers": "-:1",
@@ -21,7 +21,7 @@ _STAND_INS: Final[dict[str, Any]] = {
     "listen": "-:1",
     "name": "0",
     "pool": {},
-    "target": {},
+    "target": {"pool": {}},
     "topic": "-",
     "topics": [],
     "virtual_clusters": [],
@@ -72,8 +72,8 @@ class PartialConfig:
 
 
 def path_of(details: ErrorDetails) -> KeyPath:
-    """Where an error of pydantic's is, without the names pydantic gives to the kinds of topic rule."""
-    return tuple(part for part in details["loc"] if part not in TOPIC_RULE_KINDS)
+    """Where an error of pydantic's is, without the names pydantic gives to the kinds of topic rules and targets."""
+    return tuple(part for part in details["loc"] if part not in KINDS)
 
 
 def is_of_its_own(details: ErrorDetails) -> bool:

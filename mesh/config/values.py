@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -140,6 +140,49 @@ def matching(pattern: str, allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """Whole numbers from first to last, both included."""
+
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.last + 1))
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def number_range(highest: int, allowed: str) -> Callable[[object], NumberRange]:
+    """A parser of NUMBER or FIRST-LAST, up to `highest`."""
+
+    def parse(value: object) -> NumberRange:
+        if isinstance(value, NumberRange):
+            return value
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(text, str) and (found := re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", text.strip())):
+            first, last = int(found[1]), int(found[2] or found[1])
+            if first <= last <= highest:
+                return NumberRange(first, last)
+        raise PydanticCustomError("range", "{allowed}", {"allowed": allowed})
+
+    return parse
+
+
+PortRange = Annotated[
+    NumberRange,
+    BeforeValidator(number_range(65535, "FIRST-LAST, ports from 1 to 65535")),
+    PlainSerializer(str, return_type=str),
+]
+NodeIdRange = Annotated[
+    NumberRange,
+    BeforeValidator(number_range(2**31 - 1, "a node id, or FIRST-LAST")),
+    PlainSerializer(str, return_type=str),
+]
 Endpoint = Annotated[Address, BeforeValidator(parse_address), PlainSerializer(str)]
 Duration = Annotated[
     float, Field(gt=0, le=86_400), BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)

@@ -101,6 +101,11 @@ class ClientTransport:
         return self._connection.is_busy
 
     @property
+    def is_ending(self) -> bool:
+        """Whether it is being closed, or is gone: no request is taken up any more."""
+        return self._is_stopped or not self.is_open
+
+    @property
     def may_be_served(self) -> bool:
         """Whether its next request may be taken up: it reads its answers, and is within its quota."""
         return self.is_open and not (self._is_stopped or self.is_writing_paused) and self._resting is None

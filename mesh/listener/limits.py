@@ -46,6 +46,8 @@ class Limits:
 
     connections: int = 10_000
     connections_per_address: int = 5_000
+    request: int | None = None
+    """The largest request; None: what is usual for the target."""
     idle_timeout: float = 600.0
     frame_timeout: float = 30.0
     write_timeout: float = 60.0

@@ -55,6 +55,9 @@ class Handler(Protocol):
 
     def context(self, pending: PendingRequest, fields: RequestFields) -> RequestContext: ...
 
+    def advertised(self, pending: PendingRequest) -> Mapping[ApiKey, Versions] | None:
+        """What ApiVersions lists; None for what is served by the handlers of the target and of its listener."""
+
     def carry_out(self, pending: PendingRequest, effects: Sequence[Any]) -> None:
         """What its handler returned."""
 
@@ -127,7 +130,7 @@ class Requests:
         message = request.decode()
         is_own = request.api_key in LISTENER_TABLE
         fields = (
-            self.served,
+            self._handler.advertised(pending) or self.served,
             client.id,
             request.client_id or "",
             client.client_host,

@@ -13,7 +13,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import anyio.abc
@@ -40,6 +40,7 @@ OUT_OF_FILES_DELAY: Final = 0.2
 def server_context(config: TlsConfig) -> ssl.SSLContext:
     """OSError (ssl.SSLError is one) or ValueError if the files cannot be used; the message says which file, and why."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = _remember_name
     context.minimum_version = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}[
         config.minimum_version
     ]
@@ -60,6 +61,15 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
         modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
         context.verify_mode = modes[config.client_authentication]
     return context
+
+
+def _remember_name(connection: Any, name: str | None, context: ssl.SSLContext) -> None:
+    connection.requested_name = name
+
+
+def requested_name(transport: asyncio.BaseTransport) -> str | None:
+    """The host that a client named in its handshake (SNI); None without TLS, or where it named none."""
+    return getattr(transport.get_extra_info("ssl_object"), "requested_name", None)
 
 
 class TlsListener:

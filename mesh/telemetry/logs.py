@@ -48,6 +48,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "offset": "an upstream offset",
     "offsets": "a number of offsets",
     "operation": "what a client wanted to do, in Kafka's words",
+    "node": "a broker of an upstream cluster, by its id",
     "partition": "number of a partition, or cluster/topic-number of an upstream one",
     "partitions": "a number of partitions",
     "path": "of a file",

@@ -9,11 +9,15 @@ from typing import Final, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """A gauge whose samples are collected at scrape time."""
+    """A gauge whose samples are collected at scrape time; a counter if its name ends so."""
 
     name: str
     help: str
     labels: tuple[str, ...]
+
+    @property
+    def is_counter(self) -> bool:
+        return self.name.endswith("_total")
 
 
 CONNECTIONS: Final = MetricDefinition(
@@ -21,6 +25,28 @@ CONNECTIONS: Final = MetricDefinition(
 )
 UNREAD_BYTES: Final = MetricDefinition(
     "kafka_mesh_unread_bytes", "Bytes of answers that wait for clients to read them.", ("virtual_cluster",)
+)
+RELAY_LEGS: Final = MetricDefinition(
+    "kafka_mesh_relay_legs", "Connections to a node of a relay, each for one client.", ("virtual_cluster", "node")
+)
+RELAY_REQUESTS: Final = MetricDefinition(
+    "kafka_mesh_relay_requests_total", "Requests that passed and were answered.", ("virtual_cluster", "node", "api")
+)
+RELAY_REQUEST_SECONDS: Final = MetricDefinition(
+    "kafka_mesh_relay_request_seconds_total",
+    "Time from passing a request on until its answer had passed.",
+    ("virtual_cluster", "node", "api"),
+)
+RELAY_REQUEST_BYTES: Final = MetricDefinition(
+    "kafka_mesh_relay_request_bytes_total", "Bytes of requests that were answered.", ("virtual_cluster", "node", "api")
+)
+RELAY_RESPONSE_BYTES: Final = MetricDefinition(
+    "kafka_mesh_relay_response_bytes_total", "Bytes of answers that passed.", ("virtual_cluster", "node", "api")
+)
+RELAY_LEGS_LOST: Final = MetricDefinition(
+    "kafka_mesh_relay_legs_lost_total",
+    "Connections to a node that could not be made, or ended before their client left.",
+    ("virtual_cluster", "node", "reason"),
 )
 POOLS: Final = MetricDefinition("kafka_mesh_pools", "Pools, one for each group with members.", ("virtual_cluster",))
 MEMBERS: Final = MetricDefinition("kafka_mesh_members", "Members of a group.", ("virtual_cluster", "group"))
@@ -100,6 +126,12 @@ CONFIG_RELOADED_SECONDS: Final = MetricDefinition(
 )
 FAMILIES: Final = (
     CONNECTIONS,
+    RELAY_LEGS,
+    RELAY_LEGS_LOST,
+    RELAY_REQUESTS,
+    RELAY_REQUEST_SECONDS,
+    RELAY_REQUEST_BYTES,
+    RELAY_RESPONSE_BYTES,
     UNREAD_BYTES,
     REQUESTS_IN_WORK,
     POOLS,

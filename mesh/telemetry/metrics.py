@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
 from mesh.records.batch import Batch
@@ -20,6 +20,11 @@ from mesh.telemetry.metric_definitions import FAMILIES, Collect, MetricDefinitio
 from mesh.wire.errors import ErrorCode
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+def _family(definition: MetricDefinition) -> CounterMetricFamily | GaugeMetricFamily:
+    kind = CounterMetricFamily if definition.is_counter else GaugeMetricFamily
+    return kind(definition.name, definition.help, labels=definition.labels)
 
 
 class Metrics:
@@ -191,7 +196,7 @@ class Metrics:
     # States
 
     def _collected(self) -> Iterator[Metric]:
-        families = {family: GaugeMetricFamily(family.name, family.help, labels=family.labels) for family in FAMILIES}
+        families = {family: _family(family) for family in FAMILIES}
         totals: dict[tuple[MetricDefinition, tuple[str, ...]], float] = {}
         seen: dict[str, set[tuple[Scope, str]]] = {name: set() for name in self._passing}
         for collect in self._collectors:
@@ -293,4 +298,4 @@ class _States:
         self.collect = collect
 
     def describe(self) -> Iterable[Metric]:
-        return [GaugeMetricFamily(family.name, family.help, labels=family.labels) for family in FAMILIES]
+        return [_family(family) for family in FAMILIES]

@@ -80,6 +80,11 @@ WORDS: Final[Mapping[UpstreamProblem, _Words]] = {
         "the engine is made anew; what its group had not acknowledged is delivered again, all else goes on",
         "an engine works again",
     ),
+    UpstreamProblem.NODE_WITHOUT_ADDRESS: _Words(
+        "clients cannot reach a node of an upstream cluster",
+        "clients see neither that node nor its partitions' leaders; all other nodes go on",
+        "clients can reach every node of an upstream cluster",
+    ),
 }
 
 

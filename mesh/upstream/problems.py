@@ -22,6 +22,7 @@ class UpstreamProblem(Enum):
     COMMITS = "commits"
     UNREADABLE = "unreadable"
     ENGINE_FAILED = "engine_failed"
+    NODE_WITHOUT_ADDRESS = "node_without_address"
 
 
 CONNECTION = frozenset(

@@ -25,7 +25,7 @@ class SchemaField:
 
     name: kio's; message_name: the one it has in our messages.
     kafka_type: the name of a primitive type, None if the item is a struct.
-    is_tagged: left out on the wire where it has its default.
+    tag: its number, of a field that is left out on the wire where it has its default; None for any other.
     is_required: kio has no default for it.
     """
 
@@ -33,8 +33,12 @@ class SchemaField:
     message_name: str
     kafka_type: str | None
     type: FieldType
-    is_tagged: bool
+    tag: int | None
     is_required: bool
+
+    @property
+    def is_tagged(self) -> bool:
+        return self.tag is not None
 
 
 def schema_fields(schema: type) -> tuple[SchemaField, ...]:
@@ -82,7 +86,7 @@ def _schema_field(field: Field[Any], field_type: FieldType) -> SchemaField:
         message_name=f"{field.name}_ms" if is_duration else field.name,
         kafka_type=kafka_type,
         type=field_type,
-        is_tagged="tag" in field.metadata,
+        tag=field.metadata.get("tag"),
         is_required=not _has_default(field),
     )
 

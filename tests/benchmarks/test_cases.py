@@ -34,6 +34,7 @@ ENOUGH = (
         "java-zstd-100",
     ),
     *("confluent-s100", "confluent-x4-s100-60", "aiokafka-s1k", "engines-s100", "scale-out-s100", "journal-s100"),
+    *("relay-kcat-s1k", "relay-java-produce-1000-1", "relay-confluent-produce-100-all"),
     *("steady-x4", "late-joiner", "latency-100", "parked-200", "commits", "start", "redelivery"),
 )
 """Each client, topic, codec and kind once. The other cases are the same code with other names: `make bench-check`."""
@@ -73,7 +74,7 @@ def test_the_usual_cases_are_cases() -> None:
 
 def test_each_word_of_a_case_is_tried() -> None:
     def words(names: Iterable[str]) -> set[str]:
-        return {word for name in names for word in name.split("-")} - {"1000", "5000", "60", "lz4", "zstd"}
+        return {word for name in names for word in name.split("-")} - {"100", "1000", "5000", "60", "lz4", "zstd"}
 
     assert words(ENOUGH) == words(CASES)
 

@@ -106,6 +106,30 @@ def test_table() -> None:
     assert "idle: no group has members here" in done.output
 
 
+def test_a_relay_is_shown_by_its_nodes() -> None:
+    node = {
+        "address": "mesh:19101",
+        "upstream": "broker:9092",
+        "legs": 3,
+        "requests": 12,
+        "bytes_in": 5,
+        "bytes_out": 7,
+    }
+    nodes = [
+        {"node": 1, "versions": {"FETCH": [4, 18]}, "problem": "", **node},
+        {"node": 7, "versions": {}, "problem": "[red]refused", **node, "address": None},
+    ]
+    relay = {"name": "front", "connections": 3, "relay": {"cluster": "eu", "nodes": nodes}}
+    with io.StringIO() as out:
+        show({"virtual_clusters": [relay]}, Console(file=out, width=250))
+        text = out.getvalue()
+    assert "front / relay of eu: 3 connections" in text
+    first, second = text.splitlines()[2:4]
+    assert first.split()[:4] == ["1", "mesh:19101", "broker:9092", "3"]
+    assert second.split()[:2] == ["7", "none"]
+    assert "[red]refused" in second
+
+
 def test_what_is_not_known_is_not_shown_as_a_number() -> None:
     """Of a partition that is not this process's at the moment: its position and lag are not "-1" and "0"."""
     status = copy.deepcopy(STATUS)

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from mesh.config import Config, ConfigurationError, load
+from mesh.config.model import PoolConfig, PoolTargetConfig
 
 Tree = dict[str, Any]
 
@@ -67,6 +68,13 @@ def load_text(folder: Path, text: str, variables: Mapping[str, str] | None = Non
 
 def load_tree(folder: Path, tree: object, variables: Mapping[str, str] | None = None) -> Config:
     return load_text(folder, yaml.safe_dump(tree, sort_keys=False), variables)
+
+
+def pool_of(config: Config, index: int = 0) -> PoolConfig:
+    """The pool of one of its virtual clusters."""
+    target = config.virtual_clusters[index].target
+    assert isinstance(target, PoolTargetConfig)
+    return target.pool
 
 
 def mistakes(folder: Path, tree: object, variables: Mapping[str, str] | None = None) -> list[str]:

@@ -40,7 +40,9 @@ def modelled(model: type[Model] = Config, path: str = "") -> dict[str, Table]:
     for name, field in model.model_fields.items():
         inner = f"{path}.{field.alias or name}".lstrip(".")
         for each in models_in(field.annotation):
-            sections |= modelled(each, inner + ("[]" if typing.get_origin(field.annotation) is tuple else ""))
+            section_of = inner + ("[]" if typing.get_origin(field.annotation) is tuple else "")
+            for section, keys in modelled(each, section_of).items():
+                sections[section] = sections.get(section, {}) | keys  # kinds of target share one
     return sections
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mesh.config import Address, ConfigurationError, NamedTopic, PrefixRuleConfig, load
 from mesh.config.mistakes import format_path
 from mesh.pool.common.settings import Acknowledge, Policy
-from tests.config.files import load_text, load_tree, mistakes, pool, small
+from tests.config.files import load_text, load_tree, mistakes, pool, pool_of, small
 
 
 def test_defaults(tmp_path: Path) -> None:
@@ -20,8 +20,8 @@ def test_defaults(tmp_path: Path) -> None:
     assert virtual_cluster.coordinator == Address("127.0.0.1", 19093)
     assert virtual_cluster.advertised_listen == virtual_cluster.listen
     assert virtual_cluster.advertised_coordinator == virtual_cluster.coordinator
-    assert virtual_cluster.target.pool.fairness.policy is Policy.LEAST_LOADED
-    assert virtual_cluster.target.pool.budgets.partition == 4 << 20
+    assert pool_of(config).fairness.policy is Policy.LEAST_LOADED
+    assert pool_of(config).budgets.partition == 4 << 20
 
 
 def test_all_kinds_of_values(tmp_path: Path) -> None:
@@ -41,10 +41,10 @@ def test_all_kinds_of_values(tmp_path: Path) -> None:
     virtual_cluster = config.virtual_clusters[0]
     assert virtual_cluster.advertised_listen == Address("mesh", 2)
     assert virtual_cluster.advertised_coordinator == Address("127.0.0.1", 1)
-    assert virtual_cluster.target.pool.acknowledge[0].mode is Acknowledge.RECEIPT
-    assert virtual_cluster.target.pool.group_less is None
-    assert virtual_cluster.target.pool.join_delay == pytest.approx(0.1)
-    named, by_prefix = virtual_cluster.target.pool.topics
+    assert pool_of(config).acknowledge[0].mode is Acknowledge.RECEIPT
+    assert pool_of(config).group_less is None
+    assert pool_of(config).join_delay == pytest.approx(0.1)
+    named, by_prefix = pool_of(config).topics
     assert isinstance(named, NamedTopic)
     assert [source.cluster for source in named.sources] == ["eu", "us"]
     assert isinstance(by_prefix, PrefixRuleConfig)
@@ -241,4 +241,4 @@ def test_values_from_the_environment(tmp_path: Path) -> None:
     )
     assert config.budget == 1 << 20
     assert config.clusters[0].bootstrap_servers == "kafka:9092"
-    assert config.virtual_clusters[0].target.pool.max_pools == 7
+    assert pool_of(config).max_pools == 7

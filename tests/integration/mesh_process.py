@@ -32,65 +32,22 @@ class StandIn(Protocol):
         ...
 
 
-class Mesh:
-    """`kafka-mesh run` with one virtual cluster, whose topics are each fed by the topic of the same name on every
-    cluster."""
+class MeshProcess:
+    """`kafka-mesh run` with any configuration."""
 
-    def __init__(
-        self,
-        clusters: Sequence[KafkaCluster],
-        topics: Sequence[str],
-        folder: Path,
-        pool: Mapping[str, object],
-        upstream: Mapping[str, Mapping[str, object]] | None = None,
-        name: str = "mesh",
-        relay: StandIn | None = None,
-        listener: Mapping[str, object] = MappingProxyType({}),
-        process: Mapping[str, object] = MappingProxyType({"process_id": "mesh-1"}),
-    ) -> None:
-        """pool: further keys of the pool target; upstream: keys of clusters, which go before the usual ones; name: of
-        its files; relay: what clients connect to instead; listener: further keys of the virtual cluster; process:
-        further keys of the file. Returns when /readyz says so."""
-        port, coordinator, self._admin = free_port(), free_port(), free_port()
-        listen = {"listen": f"127.0.0.1:{port}", "coordinator": f"127.0.0.1:{coordinator}"}
-        advertise = {each: relay.stand_in_for(address) for each, address in listen.items()} if relay else listen
-        self.bootstrap_servers = advertise["listen"]
+    def __init__(self, folder: Path, name: str, configuration: Mapping[str, object]) -> None:
+        """name: of its files. configuration: without `admin`. Returns when /readyz says so."""
+        self._admin = free_port()
         self._file = folder / f"{name}.yaml"
         self._log = folder / f"{name}.log"
-        target = {
-            "topics": [
-                {"name": topic, "from": [{"cluster": cluster.name, "topic": topic} for cluster in clusters]}
-                for topic in topics
-            ],
-            "groups": ["*"],
-            "start": "earliest",
-            **pool,
-        }
-        configuration = {
-            **process,
-            "admin": {"listen": f"127.0.0.1:{self._admin}"},
-            "clusters": [
-                {
-                    "name": each.name,
-                    "bootstrap_servers": each.bootstrap_servers,
-                    "engine": ENGINE,
-                    **(upstream or {}).get(each.name, {}),
-                }
-                for each in clusters
-            ],
-            "virtual_clusters": [
-                {
-                    "name": "tested",
-                    **listen,
-                    "advertise": advertise,
-                    "target": {"pool": target},
-                    **listener,
-                }
-            ],
-        }
-        self._file.write_text(yaml.safe_dump(configuration, sort_keys=False))
+        self.configure(configuration)
         self._process = self._launched()
         self._until_ready()
+
+    def configure(self, configuration: Mapping[str, object]) -> None:
+        """Write its file anew; it takes effect at a restart or a reload."""
+        whole = {"admin": {"listen": f"127.0.0.1:{self._admin}"}, **configuration}
+        self._file.write_text(yaml.safe_dump(whole, sort_keys=False))
 
     @property
     def admin_url(self) -> str:
@@ -199,3 +156,59 @@ class Mesh:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._admin}{path}", timeout=5) as response:
             body: bytes = response.read()
             return body.decode()
+
+
+class Mesh(MeshProcess):
+    """`kafka-mesh run` with one virtual cluster, whose topics are each fed by the topic of the same name on every
+    cluster."""
+
+    def __init__(
+        self,
+        clusters: Sequence[KafkaCluster],
+        topics: Sequence[str],
+        folder: Path,
+        pool: Mapping[str, object],
+        upstream: Mapping[str, Mapping[str, object]] | None = None,
+        name: str = "mesh",
+        relay: StandIn | None = None,
+        listener: Mapping[str, object] = MappingProxyType({}),
+        process: Mapping[str, object] = MappingProxyType({"process_id": "mesh-1"}),
+    ) -> None:
+        """pool: further keys of the pool target; upstream: keys of clusters, which go before the usual ones; name: of
+        its files; relay: what clients connect to instead; listener: further keys of the virtual cluster; process:
+        further keys of the file. Returns when /readyz says so."""
+        port, coordinator = free_port(), free_port()
+        listen = {"listen": f"127.0.0.1:{port}", "coordinator": f"127.0.0.1:{coordinator}"}
+        advertise = {each: relay.stand_in_for(address) for each, address in listen.items()} if relay else listen
+        self.bootstrap_servers = advertise["listen"]
+        target = {
+            "topics": [
+                {"name": topic, "from": [{"cluster": cluster.name, "topic": topic} for cluster in clusters]}
+                for topic in topics
+            ],
+            "groups": ["*"],
+            "start": "earliest",
+            **pool,
+        }
+        configuration = {
+            **process,
+            "clusters": [
+                {
+                    "name": each.name,
+                    "bootstrap_servers": each.bootstrap_servers,
+                    "engine": ENGINE,
+                    **(upstream or {}).get(each.name, {}),
+                }
+                for each in clusters
+            ],
+            "virtual_clusters": [
+                {
+                    "name": "tested",
+                    **listen,
+                    "advertise": advertise,
+                    "target": {"pool": target},
+                    **listener,
+                }
+            ],
+        }
+        super().__init__(folder, name, configuration)

@@ -101,6 +101,17 @@ def free_port() -> int:
                 return port
 
 
+def free_ports(count: int) -> range:
+    """So many of them, one behind the other."""
+    with _PORTS_LOCK:
+        while True:
+            first = random.SystemRandom().randrange(20_000, 32_000 - count)
+            ports = range(first, first + count)
+            if all(port not in _PORTS and _reserve(port) and _is_free(port) for port in ports):
+                _PORTS.update(ports)
+                return ports
+
+
 def _reserve(port: int) -> bool:
     """Makes it ours, if it is nobody's: a lock on the byte of that number of a file that all test processes have, which
     ends with the process."""

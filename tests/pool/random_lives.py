@@ -448,14 +448,18 @@ class LivesMachine(RuleBasedStateMachine):
         self.advance(2.5)
         world.do(world.cluster.serve_again(GROUP, world.now))
 
-    @rule(cluster=CLUSTER, comes_back=st.booleans())
-    def rebalance(self, cluster: ClusterName, comes_back: bool) -> None:
+    @rule(cluster=CLUSTER, comes_back=st.booleans(), is_anew=st.booleans())
+    def rebalance(self, cluster: ClusterName, comes_back: bool, is_anew: bool) -> None:
+        """is_anew: the topic is made anew meanwhile."""
         world = self.world
         if cluster in world.cluster.topics.withheld or cluster not in world.upstreams[GROUP].subscribed:
             return
         indexes = [index for index in range(4) if source(index).cluster == cluster]
         world.upstream(lambda pool: pool.intake.revoked([source(index) for index in indexes]))
         world.check()
+        if is_anew:
+            self.make_anew(cluster)
+            world.check()
         world.assign(cluster, resumed=True, indexes=indexes if comes_back else indexes[:1])
 
     @rule(cluster=CLUSTER)

@@ -189,6 +189,26 @@ def test_offsets_that_begin_anew_void_what_was_known_with_one_warning() -> None:
     world.check()
 
 
+def test_offsets_that_begin_anew_while_they_are_revoked_wait_for_the_rebalance() -> None:
+    world = World()
+    consumer = member(world)
+    world.produce(0, 6)
+    consumer.fetch()
+    world.upstream(lambda pool: pool.intake.revoked([source(0)]))
+    world.upstream(lambda pool: pool.intake.position_reset(source(0), 0, "made anew", world.now))
+    assert world.pool.partitions[source(0)].ownership is Ownership.REVOKED
+    assert world.stored == {}, "nothing is stored of what is not ours"
+    world.upstream(lambda pool: pool.intake.received(source(0), [batch_of(source(0), 0, 2)], world.now))
+    consumer.fetch(partitions=[0], wait=30.0)
+    assert len(consumer.received) == 6
+    world.check()
+    world.ends[source(0)] = 3
+    world.assign(EU, resumed=True)
+    assert values(consumer)[-3:] == [value_of(source(0), offset) for offset in range(3)]
+    assert world.stored == {source(0): 0}
+    world.check()
+
+
 def test_control_records_aborted_data_and_gaps_count_as_acknowledged() -> None:
     world = World()
     consumer = member(world)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.integration.raw import Endpoint
 from tests.integration.relay import Relay
+from tests.integration.relay_mesh import RelayMesh
 from tests.relay.cluster import SeveralBrokers
 
 BETWEEN_BROKERS = frozenset({83, 84, 85, 86, 87})
@@ -40,5 +41,14 @@ def tcp_front(cluster: SeveralBrokers, _folder: Path) -> Iterator[Front]:
     relay.close()
 
 
-FRONTS: Mapping[str, Callable[[SeveralBrokers, Path], AbstractContextManager[Front]]] = {"tcp": tcp_front}
-"""What is compared with the brokers themselves, by name: started before a cluster, in an empty folder, and ended."""
+@contextmanager
+def relayed(cluster: SeveralBrokers, folder: Path) -> Iterator[Front]:
+    """kafka-mesh with a relay of the cluster."""
+    nodes = list(cluster.addresses)
+    mesh = RelayMesh(folder, ",".join(map(str, cluster.addresses.values())), nodes)
+    try:
+        doors = {node: Endpoint.of(mesh.address_of(node)) for node in nodes}
+        advertised = {own: doors[node] for node, own in cluster.addresses.items()}
+        yield Front(Endpoint.of(mesh.bootstrap_servers), doors, advertised, BETWEEN_BROKERS)
+    finally:
+        mesh.kill()

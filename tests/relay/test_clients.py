@@ -20,7 +20,7 @@ from tests.integration.members import KcatMember, Member
 from tests.integration.processes import ChildProcess, eventually
 from tests.integration.records import Stored, View, account
 from tests.relay.cluster import NODES, SeveralBrokers
-from tests.relay.front import FRONTS, Front
+from tests.relay.front import Front, relayed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
 
@@ -28,11 +28,9 @@ COUNT = 500
 PRODUCERS = [client for client in Client if client is not Client.KCAT]
 
 
-@pytest.fixture(scope="module", params=FRONTS)
-def front(
-    cluster: SeveralBrokers, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Front]:
-    with FRONTS[request.param](cluster, tmp_path_factory.mktemp("front")) as front:
+@pytest.fixture(scope="module")
+def front(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    with relayed(cluster, tmp_path_factory.mktemp("relay")) as front:
         yield front
 
 

@@ -11,7 +11,11 @@ from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.processes import eventually
 from tests.relay.cluster import NODES, SeveralBrokers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.kafka,
+    pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}"),
+]
 
 TOPIC = "led-in-turn"
 

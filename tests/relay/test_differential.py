@@ -15,7 +15,7 @@ from tests.integration.raw import Endpoint
 from tests.relay.advertised import OF_4_3, asked
 from tests.relay.cluster import SeveralBrokers
 from tests.relay.differential import Differential
-from tests.relay.front import FRONTS, tcp_front
+from tests.relay.front import relayed, tcp_front
 from tests.relay.normal import PLACES
 from tests.relay.questions import shared
 from tests.relay.requests import KEYS
@@ -29,11 +29,9 @@ NOT_PROVOKED = {"share_acknowledge"}
 afterwards no such partition."""
 
 
-@pytest.fixture(scope="module", params=FRONTS)
-def differential(
-    cluster: SeveralBrokers, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Differential]:
-    with FRONTS[request.param](cluster, tmp_path_factory.mktemp("front")) as front:
+@pytest.fixture(scope="module")
+def differential(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Differential]:
+    with relayed(cluster, tmp_path_factory.mktemp("relay")) as front:
         differential = Differential.before(cluster, shared(cluster), front)
         yield differential
         differential.close()

@@ -10,7 +10,7 @@ from tests.integration.jars import NEWEST_BROKERS, kafka_jars, missing_programs
 from tests.relay.advertised import OF_4_3, OF_4_4, asked
 from tests.relay.cluster import SeveralBrokers
 from tests.relay.differential import Differential
-from tests.relay.front import FRONTS
+from tests.relay.front import relayed
 from tests.relay.questions import PROPERTIES, shared
 from tests.relay.requests import KEYS, KNOWN
 from tests.relay.scripts.newer import NEWER
@@ -27,11 +27,9 @@ def newest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]
     cluster.end()
 
 
-@pytest.fixture(scope="module", params=FRONTS)
-def differential(
-    newest: SeveralBrokers, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Differential]:
-    with FRONTS[request.param](newest, tmp_path_factory.mktemp("front")) as front:
+@pytest.fixture(scope="module")
+def differential(newest: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Differential]:
+    with relayed(newest, tmp_path_factory.mktemp("relay")) as front:
         differential = Differential.before(newest, shared(newest), front)
         yield differential
         differential.close()

@@ -12,8 +12,9 @@ from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, Us
 
 from mesh.records.spans import CommitPosition
 from mesh.upstream.engine import Received
-from mesh.upstream.links.connection import BrokerLink, Unreachable
+from mesh.upstream.links.connection import BrokerLink
 from mesh.upstream.links.connection_settings import access_of
+from mesh.upstream.links.handshake import Unreachable
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import free_port

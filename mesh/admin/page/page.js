@@ -132,6 +132,14 @@ function poolOf(cluster, pool, now) {
     membersOf(pool), foldable(key, `${pool.partitions.length} partitions`, partitionsOf(pool)));
 }
 
+function relayOf(cluster, now) {
+  const per = (name, node) => rate(now, name, { virtual_cluster: cluster.name, node: String(node.node) });
+  const rows = cluster.relay.nodes.map((node) => [String(node.node), node.address === null ? element("b", { class: "bad" }, "none") : node.address, node.upstream, short(node.legs),
+    short(per("kafka_mesh_relay_requests_total", node)), bytes(per("kafka_mesh_relay_request_bytes_total", node) || 0), bytes(per("kafka_mesh_relay_response_bytes_total", node) || 0), node.problem]);
+  const columns = [["node", "number"], ["address", "name"], ["upstream", "name wide"], ["connections", "number"], ["requests/s", "number"], ["in/s", "number wide"], ["out/s", "number wide"], ["problem", ""]];
+  return [element("h2", {}, `Nodes of ${cluster.name}, a relay of ${cluster.relay.cluster}`), element("article", { class: "pool" }, table(columns, rows))];
+}
+
 function problemsOf(ready) {
   return [...ready.problems.map((problem) => element("p", { class: "notice bad" }, problem)), ...ready.degraded.map((each) => {
     const where = ["cluster", "virtual_cluster", "group", "topic"].filter((key) => each[key]).map((key) => `${key.replace("_", " ")} ${each[key]}`).join(", ");
@@ -159,7 +167,7 @@ function errorsOf(now) {
 }
 
 function tilesOf(status, now) {
-  const pools = status.virtual_clusters.flatMap((cluster) => cluster.pools);
+  const pools = status.virtual_clusters.flatMap((cluster) => cluster.pools || []);
   const ages = pools.flatMap((pool) => pool.members).map((member) => member.oldest_held_seconds || 0);
   return [tile("records/s out", short(rate(now, "kafka_mesh_records_out_total"))), tile("groups", pools.length),
     tile("members", pools.reduce((sum, pool) => sum + pool.member_count, 0)), tile("lag", short(pools.reduce((sum, pool) => sum + pool.lag, 0))),
@@ -196,7 +204,7 @@ function show(status, ready, now) {
   byId("problems").replaceChildren(...problemsOf(ready));
   byId("tiles").replaceChildren(...tilesOf(status, now));
   byId("clusters").replaceChildren(...clustersOf(now));
-  byId("pools").replaceChildren(...status.virtual_clusters.flatMap((cluster) => [element("h2", {}, `Groups of ${cluster.name}`),
+  byId("pools").replaceChildren(...status.virtual_clusters.flatMap((cluster) => cluster.relay ? relayOf(cluster, now) : [element("h2", {}, `Groups of ${cluster.name}`),
     ...(cluster.pools.length ? cluster.pools.map((pool) => poolOf(cluster, pool, now)) : [element("p", { class: "quiet" }, "no group has members here")])]));
   byId("errors").replaceChildren(errorsOf(now));
   document.body.dataset.shown = String(Number(document.body.dataset.shown || 0) + 1);

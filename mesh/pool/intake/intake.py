@@ -291,13 +291,15 @@ class Intake:
         fields = {"partition": str(source), "start": start, "reason": reason}
         self._outbox.report("an upstream partition begins anew", fields, "warning")
         self._backpressure.begin_anew(partition)
+        ownership = partition.ownership
         self._lose(partition, DeliveryEventType.RESET)
         partition.ledger, partition.end = Ledger(start), start
         self._topic_ids.pop((source.cluster, source.topic), None)
         partition.live_on(Shared(0, is_certain=True), None)
         self._serving.delivery_events.began(source, start, ())
-        partition.ownership = Ownership.ASSIGNED
-        self._serving.activate(partition, now)
+        partition.ownership = ownership
+        if partition.is_active:
+            self._serving.activate(partition, now)
 
     def truncated(self, source: UpstreamPartition, offset: int, now: float) -> None:
         """The log is the one that was read, or that the stored leader epoch speaks of, only up to `offset`."""

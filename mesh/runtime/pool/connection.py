@@ -98,7 +98,7 @@ class PoolConnection(asyncio.Protocol):
     def established(self) -> None:
         assert self.client.session.principal is not None
         self._core.authenticated(self.client.id, self.client.session.principal)
-        self._wire.limit_frames(MAX_REQUEST_BYTES)
+        self._wire.limit_frames(self._listener.admission.limits.request or MAX_REQUEST_BYTES)
 
     def resumed(self) -> None:
         self._step_loop.take_up(self)

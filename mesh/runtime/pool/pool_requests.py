@@ -39,6 +39,9 @@ class PoolRequests:
         self._violations = self._core.violations
         return PoolContext(*fields, self._core, self.endpoint, pending.connection.empty_answer)
 
+    def advertised(self, pending: PendingRequest) -> None:
+        """Nothing but what it has handlers for."""
+
     def carry_out(self, pending: PendingRequest, effects: Sequence[Effect]) -> None:
         self._step_loop.carry_out(effects)
         if self._core.violations > self._violations and not any(_answers(effect, pending) for effect in effects):

@@ -18,7 +18,7 @@ from confluent_kafka import ConsumerGroupState, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from mesh.records.spans import TopicName
-from mesh.upstream.links.connection import Unreachable
+from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes
 from mesh.wire.client import groups
 from mesh.wire.client.groups import (

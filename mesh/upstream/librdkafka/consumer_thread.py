@@ -131,8 +131,8 @@ class ConsumerThread(threading.Thread):
         self._pausing.resume(self._consumer, partitions)
 
     def advance(self, positions: Mapping[UpstreamPartition, int]) -> None:
-        for source in positions.keys() & self._assignment.positions.keys():
-            self._assignment.positions[source] = positions[source]
+        for source, position in positions.items():
+            self._assignment.move(source, position)
 
     def read(self, source: UpstreamPartition, position: int) -> None:
         if self._consumer is not None and source in self._assignment.positions:

@@ -100,6 +100,7 @@ class MessageReader:
         that is, to the beginning: below, the log is the same one, or there is none. It does the same with a topic that
         was made anew and is shorter; that it is another one its id tells soon, unless it is read from 0 anyway."""
         self._put_together()
+        self._assignment.move(source, start)
         if start > 0:
             self._put(Truncated(source, start))
         else:

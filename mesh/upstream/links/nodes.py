@@ -9,8 +9,9 @@ from typing import Final, TypeVar
 import structlog
 
 from mesh.records.spans import ClusterName, TopicName
-from mesh.upstream.links.connection import Allocate, BrokerLink, Unreachable
+from mesh.upstream.links.connection import BrokerLink
 from mesh.upstream.links.connection_settings import ConnectionSettings
+from mesh.upstream.links.handshake import Allocate, Unreachable
 from mesh.wire.client import messages
 from mesh.wire.client.connection import ClientRequest, ClientResponse
 from mesh.wire.client.messages import Broker, ClusterLayout, VersionRange

@@ -158,7 +158,7 @@ class RawEngine:
             case Revoked(sources):
                 for source in sources:
                     if (reading := self._readings.get(source)) is not None:
-                        reading.suspended = True
+                        reading.revoked = True
             case Lost(sources):
                 for source in sources:
                     self._readings.pop(source, None)
@@ -168,20 +168,21 @@ class RawEngine:
         return event
 
     def _assigned(self, partition: AssignedPartition) -> AssignedPartition:
-        source, start = partition.partition, partition.start
-        known = self._readings.get(source)
-        if partition.resumed and known is not None and known.anew:
+        """What is resumed goes on where we are, and not where librdkafka's side believes us to be: that may be told of
+        a log that was cut, or began anew, after it has told of the assignment."""
+        source = partition.partition
+        known = self._readings.get(source) if partition.resumed else None
+        if known is None:
+            reading = Reading(source, partition.start)
+            if partition.committed.metadata and partition.committed.leader_epoch >= 0:
+                reading.log_epoch, reading.unchecked = partition.committed.leader_epoch, True
+        elif known.anew:
+            known.revoked = known.paused = False
             return partition  # where it begins is being asked, and will be told
-        if partition.resumed and known is not None and known.position >= start:
-            start = known.position
-        epoch = known.last_epoch if known is not None and known.position == start else -1
-        reading = self._readings[source] = Reading(source, start, last_epoch=epoch)
-        if partition.resumed and known is not None:
-            reading.log_epoch, reading.unchecked = known.log_epoch, known.unchecked
-            reading.topic_id = known.topic_id  # if that is another by now, it is noticed
-        elif partition.committed.metadata and partition.committed.leader_epoch >= 0:
-            reading.log_epoch, reading.unchecked = partition.committed.leader_epoch, True
-        return AssignedPartition(source, start, partition.committed, partition.resumed, partition.end)
+        else:
+            reading = known.again(partition.start if known.delegated else known.position)
+        self._readings[source] = reading
+        return replace(partition, start=reading.position)
 
     # Ours
 
@@ -190,7 +191,7 @@ class RawEngine:
         if isinstance(event, PositionReset | Truncated):
             self._noticed_logs += 1
             self._group.forget_ends(self._noticed_logs)
-            # Or the next assignment would have it resumed at a position of the log before.
+            # What it finds committed above that is of the log before, and no other member's.
             self._advance_group(event.partition)
         if isinstance(event, PositionReset):
             self._noticed_topics += 1

@@ -22,7 +22,8 @@ from mesh.records.batch import CorruptBatch
 from mesh.records.spans import Gap, UpstreamPartition
 from mesh.upstream.engine import EndReached, EngineEvent, Received, Together
 from mesh.upstream.links.buffers import ReceiveBuffers
-from mesh.upstream.links.connection import BrokerLink, Unreachable
+from mesh.upstream.links.connection import BrokerLink
+from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes
 from mesh.upstream.problems import UpstreamProblem, name_of
 from mesh.upstream.raw.health import Health
@@ -287,7 +288,7 @@ class Fetching:
 
     def _is_current(self, reading: Reading, position: int) -> bool:
         known = self._readings.get(reading.source)
-        return known is reading and not reading.suspended and reading.position == position
+        return known is reading and not reading.is_stopped and reading.position == position
 
     def _apply(self, reading: Reading, outcome: Outcome, events: list[Received | EndReached]) -> None:
         match outcome:

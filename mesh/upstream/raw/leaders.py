@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from mesh.records.spans import TopicName, UpstreamPartition
-from mesh.upstream.links.connection import Unreachable
+from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes
 from mesh.upstream.problems import UpstreamProblem
 from mesh.upstream.raw.health import Health

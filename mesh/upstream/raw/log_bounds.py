@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from mesh.records.spans import UpstreamPartition
-from mesh.upstream.links.connection import Unreachable
+from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Node
 from mesh.wire.client import messages
 from mesh.wire.errors import ProtocolError

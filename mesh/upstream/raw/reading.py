@@ -29,7 +29,8 @@ class Reading:
     log_epoch: no record that was read, or is stored as settled, is of a later one; -1 if that is not known. unchecked:
     it is to be asked first whether the log is still the one that this epoch speaks of.
 
-    suspended: revoked, and may come back. anew: it is another topic than before, and is asked where it begins.
+    revoked: a rebalance goes on, and it may come back. suspended: it is asked where its log goes on. anew: since it is
+    another topic than before.
     resting_until: in the loop's time. served: when it last brought something; who waits longest stands first in the
     next request, since a broker fills an answer from the front.
     told_end: the last end that was told.
@@ -45,6 +46,7 @@ class Reading:
     replica_until: float = 0.0
     flight: object | None = None
     paused: bool = False
+    revoked: bool = False
     suspended: bool = False
     anew: bool = False
     delegated: bool = False
@@ -73,7 +75,24 @@ class Reading:
 
     @property
     def is_asked_for(self) -> bool:
-        return not (self.paused or self.suspended or self.delegated or self.unchecked)
+        return not (self.paused or self.is_stopped or self.delegated or self.unchecked)
+
+    @property
+    def is_stopped(self) -> bool:
+        """What answers bring of it does not count."""
+        return self.revoked or self.suspended
+
+    def again(self, position: int) -> Reading:
+        """It goes on there, and nothing counts that was asked before. That its topic is another one by now will be
+        noticed by the id."""
+        return Reading(
+            self.source,
+            position,
+            self.topic_id,
+            last_epoch=self.last_epoch if position == self.position else -1,
+            log_epoch=self.log_epoch,
+            unchecked=self.unchecked,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from mesh.records.batch import Batch, CorruptBatch
 from mesh.records.runs import fitting, split
 from mesh.records.spans import Span, UpstreamPartition
 from mesh.upstream.engine import EngineEvent, Reread, RereadToken
-from mesh.upstream.links.connection import Unreachable
+from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Node, Nodes
 from mesh.upstream.raw.log_bounds import EARLIEST, LATEST, offset_of
 from mesh.upstream.raw.reading import NotTheLeader, OutOfRange, Progress, Reading, outcome_of

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from mesh.records.spans import Gap, UpstreamPartition
 from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Truncated
-from mesh.upstream.links.connection import Unreachable
+from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes
 from mesh.upstream.raw.leaders import Leaders
 from mesh.upstream.raw.log_bounds import EARLIEST, LATEST, end_of_epoch, offset_of, topic_id_of
@@ -48,7 +48,8 @@ class Resets:
     def begin_anew(self, source: UpstreamPartition, leader: int, topic_id: UUID | None) -> None:
         """Its topic is another one than before."""
         self._made_anew(source)
-        reading = self._readings[source] = Reading(source, 0, topic_id, leader)
+        is_revoked = self._readings[source].revoked
+        reading = self._readings[source] = Reading(source, 0, topic_id, leader, revoked=is_revoked)
         reading.suspended = reading.anew = True
         self._tasks.create_task(self._from_beginning(reading))
 
@@ -77,7 +78,7 @@ class Resets:
         try:
             while self._readings.get(reading.source) is reading:
                 end = await self._end_of_epoch(reading)
-                if self._readings.get(reading.source) is not reading or reading.suspended:
+                if self._readings.get(reading.source) is not reading or reading.is_stopped:
                     return  # who is assigned it next asks again
                 if end is not None:
                     reading.unchecked = False

@@ -12,6 +12,7 @@ import pytest
 
 from mesh.config import NamedTopic, load
 from mesh.demo.processes.endpoint import MeshEndpoint, Readings
+from tests.config.files import pool_of
 
 METRICS = """\
 # TYPE kafka_mesh_in_flight_records gauge
@@ -62,7 +63,7 @@ def test_the_configuration_is_one_that_the_mesh_takes(tmp_path: Path) -> None:
     }
     (virtual_cluster,) = config.virtual_clusters
     assert str(virtual_cluster.listen) == endpoint.bootstrap_servers
-    (topic,) = virtual_cluster.target.pool.topics
+    (topic,) = pool_of(config).topics
     assert isinstance(topic, NamedTopic)
     assert [(source.cluster, source.topic) for source in topic.sources] == [("eu", "orders"), ("us", "orders")]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from confluent_kafka import KafkaError
 
 from mesh.records.spans import TopicName, UpstreamPartition
-from mesh.upstream.engine import EndReached, EngineEvent, PositionReset, Received, Together, Truncated
+from mesh.upstream.engine import Assigned, EndReached, EngineEvent, PositionReset, Received, Together, Truncated
 from mesh.upstream.librdkafka.message_reader import MessageReader
 from mesh.upstream.librdkafka.positions.assigned_positions import AssignedPositions
 from mesh.upstream.librdkafka.positions.bounds import LogBounds
-from tests.upstream.fakes import FakeAdmin, message
+from tests.upstream.fakes import FakeAdmin, FakeConsumer, message, place
 from tests.upstream.harness import CLUSTER, one_by_one, source
 
 END = KafkaError(KafkaError._PARTITION_EOF)
@@ -20,6 +20,7 @@ class Bed:
         self.events: list[EngineEvent] = []
         self.complaints: list[tuple[int, TopicName]] = []
         self.fallen: list[UpstreamPartition] = []
+        self.fake = FakeConsumer()
         admin = FakeAdmin().lazy
         self.assignment = AssignedPositions(
             CLUSTER, "earliest", False, self.events.append, lambda: LogBounds(admin, "read_committed"), lambda *_: None
@@ -97,6 +98,18 @@ def test_a_lower_offset() -> None:
     bed.intake.take([message(3), message(4)])
     assert bed.told() == [("cut", 0, 3), ("records", 0, [(3, 4)])], "what lies below is there still, or never was"
     assert bed.fallen == [], "if it is another topic, its id has to tell"
+
+
+def test_a_lower_offset_is_resumed_though_more_is_committed() -> None:
+    """What the group has committed above it is of the log before, and no other member's."""
+    bed = Bed(p0=500)
+    bed.intake.take([message(3), message(4)])
+    bed.fake.stored[0] = place(0, 400)
+    bed.assignment.on_revoke(bed.fake.consumer, [place(0)])
+    bed.assignment.on_assign(bed.fake.consumer, [place(0)])
+    bed.assignment.open(bed.fake.consumer, 1.0)
+    (assigned,) = [event for event in bed.events if isinstance(event, Assigned)]
+    assert [(each.start, each.resumed) for each in assigned.partitions] == [(5, True)]
 
 
 def test_a_lower_offset_behind_higher_ones() -> None:

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mesh.upstream.links.connection import BrokerLink, Unreachable
+from mesh.upstream.links.connection import BrokerLink
 from mesh.upstream.links.connection_settings import ConnectionSettings
+from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.client.connection import ClientRequest
 from tests.upstream.harness import run
 from tests.upstream.scripted_broker import Answer, Conversation, ScriptedBroker, scripted_broker

@@ -9,8 +9,8 @@ import pytest
 
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.links import nodes as module
-from mesh.upstream.links.connection import Unreachable
 from mesh.upstream.links.connection_settings import ConnectionSettings
+from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes, _address
 from tests.upstream.harness import run
 from tests.upstream.raw.fake_broker import TOPIC, FakeCluster, fake_cluster

@@ -102,8 +102,45 @@ def test_what_was_asked_before_a_reset_is_not_told() -> None:
     run(test)
 
 
-def test_a_truncated_log_is_not_resumed_where_it_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """librdkafka's side, which reads nothing, is told how far we are; else a rebalance would go on from before."""
+@pytest.mark.parametrize("told", [700, 30])
+def test_what_is_resumed_goes_on_where_it_is_read(told: int) -> None:
+    """librdkafka's side has told of the assignment before it heard of the reset; or how far we are, long ago."""
+
+    async def test() -> None:
+        running = RunningEngine("localhost:1", "group", reads_with="raw")
+        assert isinstance(running.engine, RawEngine)
+        orders = source("orders")
+        read = running.engine._readings[orders] = Reading(orders, 700, UUID(int=2), last_epoch=4, log_epoch=4)
+        running.engine._from_group(Revoked((orders,)))
+        assert not read.is_asked_for
+        read.position = 50
+        running.engine._from_group(Assigned((AssignedPartition(orders, told, CommitPosition(0), resumed=True),)))
+        again = running.engine._readings[orders]
+        assert again is not read, "what was asked before does not count"
+        assert (again.position, again.topic_id, again.last_epoch, again.log_epoch) == (50, UUID(int=2), 4, 4)
+        assert again.is_asked_for
+        assert running.events[-1] == Assigned((AssignedPartition(orders, 50, CommitPosition(0), resumed=True),))
+        await running.engine.close({})
+
+    run(test)
+
+
+def test_what_librdkafka_reads_goes_on_where_it_says() -> None:
+    async def test() -> None:
+        running = RunningEngine("localhost:1", "group", reads_with="raw")
+        assert isinstance(running.engine, RawEngine)
+        orders = source("orders")
+        running.engine._readings[orders] = Reading(orders, 50, delegated=True, last_epoch=4)
+        running.engine._from_group(Assigned((AssignedPartition(orders, 700, CommitPosition(0), resumed=True),)))
+        again = running.engine._readings[orders]
+        assert (again.position, again.last_epoch, again.delegated) == (700, -1, False)
+        await running.engine.close({})
+
+    run(test)
+
+
+def test_librdkafkas_side_is_told_where_a_log_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it finds committed above that is no other member's."""
 
     async def test() -> None:
         running = RunningEngine("localhost:1", "group", reads_with="raw")
@@ -127,10 +164,15 @@ def test_a_topic_that_begins_anew_does_so_through_a_rebalance(resumed: bool) -> 
         assert isinstance(running.engine, RawEngine)
         orders = source("orders")
         asked = running.engine._readings[orders] = Reading(orders, 0, UUID(int=2), anew=True, suspended=True)
+        running.engine._from_group(Revoked((orders,)))
+        running.engine.pause(frozenset([orders]))
+        running.events.clear()
         assigned = AssignedPartition(orders, 700, CommitPosition(600), resumed)
         running.engine._from_group(Assigned((assigned,)))
         reading = running.engine._readings[orders]
         assert (reading is asked, reading.suspended) == (resumed, resumed)
+        assert not reading.revoked
+        assert not reading.paused, "an assignment begins with nothing paused"
         assert running.events == [Assigned((assigned,))]
         await running.engine.close({})
 

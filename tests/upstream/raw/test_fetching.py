@@ -349,6 +349,26 @@ def test_a_topic_that_was_made_anew_is_noticed_by_its_id() -> None:
     run(test)
 
 
+def test_what_begins_anew_while_it_is_revoked_is_read_when_it_comes_back() -> None:
+    async def test() -> None:
+        async with fake_cluster(1) as cluster, reading(cluster) as reader:
+            await cluster.append(0, 3)
+            await reader.until_read(0, 3)
+            reader.readings[source(0)].revoked = True
+            cluster.topic_id = UUID(int=2)
+            cluster.logs, cluster.ends = [[]], [0]
+            await cluster.append(0, 2)
+            reader.fetching.lost(reader.readings[source(0)])
+            await reader.until(lambda: any(isinstance(event, PositionReset) for event in reader.events))
+            anew = reader.readings[source(0)]
+            assert not anew.is_asked_for
+            anew.revoked = False
+            reader.fetching.wake()
+            await reader.until(lambda: reader.offsets(0) == [0, 1, 2, 0, 1])
+
+    run(test)
+
+
 def test_throttling_is_kept_to() -> None:
     async def test() -> None:
         async with fake_cluster(1) as cluster:
@@ -533,7 +553,7 @@ def test_who_is_revoked_meanwhile_is_asked_again_when_it_comes_back(monkeypatch:
 
             async def end_of_epoch(*_: object) -> tuple[int, int]:
                 asked.append(reader.readings[source(0)])
-                asked[0].suspended = True
+                asked[0].revoked = True
                 reader._told.set()
                 return 0, 3
 

@@ -65,6 +65,9 @@ class AssignedPositions:
         """When offsets of a partition fell back."""
         self._kept: dict[UpstreamPartition, int] = {}
         """Positions of what an eager rebalance has revoked."""
+        self._reached: dict[UpstreamPartition, int] = {}
+        """How far partitions were read before their logs were cut or began anew. What the group has committed may be of
+        that time still, and is no other member's."""
 
     # What librdkafka calls
 
@@ -90,7 +93,7 @@ class AssignedPositions:
 
     def on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         gone = {*self.positions, *self._kept, *self._opening.unopened}
-        self._kept = {}
+        self._kept, self._reached = {}, {}
         self._renewal.keep_only(())
         self._drop(consumer, gone)
         self._tell_unopened()
@@ -130,7 +133,9 @@ class AssignedPositions:
         assign = consumer.incremental_assign if self.cooperative else consumer.assign
         assign([topic_partition(each.partition, each.start) for each in new])
         self.positions = {each.partition: each.start for each in assigned}
-        self._renewal.keep_only({each.partition for each in assigned if each.resumed})
+        resumed = {each.partition for each in assigned if each.resumed}
+        self._renewal.keep_only(resumed)
+        self._reached = {source: at for source, at in self._reached.items() if source in resumed}
         self._committed = {source: self._committed[source] for source in whole if source in self._committed}
         self._kept = {}
         self._put(Assigned(tuple(assigned)))
@@ -140,7 +145,7 @@ class AssignedPositions:
         stored = self._committed.get(source, CommitPosition(position or 0))
         # Whoever had it in between has committed further: what we know of it is old. Nobody had what stayed open.
         is_ours = not tried.is_first and source in self.positions
-        resumed = position is not None and (is_ours or stored.offset <= position)
+        resumed = position is not None and (is_ours or stored.offset <= max(position, self._reached.get(source, 0)))
         start = position if resumed and position is not None else stored.offset
         return AssignedPartition(source, start, stored, resumed, tried.ends.get(source))
 
@@ -149,6 +154,15 @@ class AssignedPositions:
         if self._told != self._opening.failed:
             self._told = self._opening.failed
             self._put(Unopened(self._told))
+
+    def move(self, source: UpstreamPartition, position: int) -> None:
+        """It is read up to there, by whomever; also back, where its log was cut or began anew."""
+        before = self.positions.get(source)
+        if before is None:
+            return
+        if position < before:
+            self._reached[source] = max(before, self._reached.get(source, 0))
+        self.positions[source] = position
 
     def rewind(self, consumer: Consumer) -> None:
         """Read on from the positions: messages that were taken out of librdkafka have got lost."""
@@ -171,7 +185,7 @@ class AssignedPositions:
     def renew(self, consumer: Consumer, now: float) -> None:
         """Read those from their beginning for which `begin_anew` was called, as soon as it is known where that is."""
         for source, start in self._renewal.begins(self.positions, now).items():
-            self.positions[source] = start
+            self.move(source, start)
             consumer.seek(topic_partition(source, start))
             self._put(PositionReset(source, start, "the topic was deleted and made anew"))
 
@@ -179,7 +193,7 @@ class AssignedPositions:
         """The consumer is gone."""
         if gone := {*self.positions, *self._kept}:
             self._put(Lost(tuple(sorted(gone))))
-        self.positions, self._kept = {}, {}
+        self.positions, self._kept, self._reached = {}, {}, {}
         self._opening.forget()
         self._renewal.keep_only(())
         self._tell_unopened()

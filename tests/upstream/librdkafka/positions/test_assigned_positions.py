@@ -171,6 +171,57 @@ def test_positions_outlive_a_rebalance_that_follows_before_they_are_used() -> No
     assert bed.last() == {0: (50, 10, True)}
 
 
+def test_a_log_that_went_back_is_resumed_though_more_of_it_is_committed() -> None:
+    """It was cut, or its topic made anew, and what the group has committed is of the time before that."""
+    bed = Bed()
+    bed.store(0, 50)
+    bed.assign(0)
+    bed.open()
+    orders = source("orders", 0)
+    bed.assignment.move(orders, 80)
+    bed.assignment.move(orders, 0)
+    bed.assignment.move(orders, 7)
+    bed.revoke(0)
+    bed.assign(0)
+    bed.open()
+    assert bed.last() == {0: (7, 50, True)}
+    bed.revoke(0)
+    bed.store(0, 60)
+    bed.assign(0)
+    bed.open()
+    assert bed.last() == {0: (7, 60, True)}, "nothing of the new log is committed yet"
+    bed.revoke(0)
+    bed.store(0, 81)
+    bed.assign(0)
+    bed.open()
+    assert bed.last() == {0: (81, 81, False)}, "another member's"
+    bed.assignment.move(orders, 90)
+    bed.revoke(0)
+    bed.store(0, 100)
+    bed.assign(0)
+    bed.open()
+    assert bed.last() == {0: (100, 100, False)}
+
+
+def test_what_went_back_is_forgotten_with_what_is_lost() -> None:
+    bed = Bed()
+    bed.store(0, 50)
+    bed.assign(0)
+    bed.open()
+    bed.assignment.move(source("orders", 0), 0)
+    bed.assignment.on_lost(bed.fake.consumer, [place(0)])
+    bed.store(0, 20)
+    bed.assign(0)
+    bed.open()
+    assert bed.last() == {0: (20, 20, False)}
+    bed.assignment.move(source("orders", 0), 30)
+    bed.revoke(0)
+    bed.store(0, 40)
+    bed.assign(0)
+    bed.open()
+    assert bed.last() == {0: (40, 40, False)}, "it was read to 30, and not to 50, since it came back"
+
+
 def test_what_is_lost_is_forgotten() -> None:
     bed = Bed()
     bed.store(0, 10)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from itertools import count
 from types import NoneType, UnionType
@@ -36,6 +36,7 @@ _PRIMITIVES: Mapping[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "int8": st.integers(-(2**7), 2**7 - 1),
     "int16": st.integers(-(2**15), 2**15 - 1),
+    "uint16": st.integers(0, 2**16 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
     "timedelta_i32": st.integers(-(2**31), 2**31 - 1).map(lambda value: timedelta(milliseconds=value)),
@@ -45,7 +46,8 @@ _PRIMITIVES: Mapping[str, st.SearchStrategy[Any]] = {
     "records": st.binary(max_size=8),
     "uuid": st.uuids().filter(lambda value: value.int != 0),
     "error_code": st.sampled_from(ErrorCode).map(lambda code: KioErrorCode(code.value)),
-    "datetime_i64": st.none(),
+    "datetime_i64": st.integers(0, 2**32).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
+    "float64": st.floats(allow_nan=False),
 }
 
 
@@ -160,6 +162,8 @@ _OLDER: Mapping[ApiKey, tuple[Callable[[Mapping[str, Any]], Mapping[str, Any]], 
 def _values(metadata: Mapping[str, Any], annotation: Any) -> st.SearchStrategy[Any]:
     item, is_array, is_nullable = unfold(annotation)
     kafka_type = metadata.get("kafka_type")
+    if kafka_type == "datetime_i64" and is_nullable:
+        return st.none()  # the time of the append, which our messages lack
     drawn = entities(item) if kafka_type is None else _PRIMITIVES[kafka_type]
     if is_array:
         drawn = st.lists(drawn, max_size=3).map(tuple)
@@ -188,6 +192,10 @@ def _sample_value(kafka_type: str | None, item: type, numbers: Iterator[int]) ->
             return number % 2 == 0
         case "timedelta_i32" | "timedelta_i64":
             return timedelta(milliseconds=number)
+        case "int8":
+            return number % 100
+        case "datetime_i64":
+            return datetime.fromtimestamp(number, UTC)
         case "error_code":
             return KioErrorCode.none
         case _:

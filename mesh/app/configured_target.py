@@ -1,0 +1,58 @@
+"""What the process makes of the target in a configuration: it serves, and may be configured otherwise while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from mesh.app.clusters import Clusters
+from mesh.config.model import VirtualClusterConfig
+from mesh.config.values import Address
+from mesh.listener.target import Target
+from mesh.memory import MemoryBudget
+from mesh.records.spans import ClusterName, TopicName
+from mesh.telemetry.journal import Journal
+from mesh.telemetry.metric_definitions import Sample
+from mesh.telemetry.upstream_health import UpstreamHealth
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What targets use of the process. journal: None where none is kept."""
+
+    clusters: Clusters
+    memory: MemoryBudget
+    upstream_health: UpstreamHealth
+    journal: Journal | None
+
+
+class ConfiguredTarget(Protocol):
+    """A target that may be configured otherwise while it runs."""
+
+    @property
+    def target(self) -> Target: ...
+
+    def samples(self) -> Iterator[Sample]:
+        """Its state, at the time of a scrape."""
+
+    def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
+        """What an upstream cluster has now, each with its partitions."""
+
+    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+        """Which clusters it has to leave, perhaps to come back, when it is configured so and those are connected to
+        anew; None if it has to begin anew itself."""
+
+    async def leave(self, cluster: ClusterName, grace: float) -> None: ...
+
+    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+        """left: clusters that were left before. grace: seconds that members have to commit."""
+
+
+class ListenAddress(NamedTuple):
+    """An address that a virtual cluster listens on. key: of the configuration. node: as Metadata calls it; None for one
+    that is no node's."""
+
+    key: str
+    address: Address
+    node: int | None

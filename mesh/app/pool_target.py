@@ -1,0 +1,118 @@
+"""A pool as it is configured."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+
+from mesh.app.configured_target import ListenAddress, Services
+from mesh.app.from_config import clusters_of, rules_of, settings_of, topics_of
+from mesh.config.model import PoolConfig, PoolTargetConfig, VirtualClusterConfig
+from mesh.listener.listener import Listener
+from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE, Endpoint, HostAndPort
+from mesh.pool.common.ids import GroupId
+from mesh.pool.core import PoolCore
+from mesh.records.spans import ClusterName, TopicName
+from mesh.runtime.pool.administration import UpstreamAdministration
+from mesh.runtime.pool.dead_letters import DeadLetterForwarder, WriteDeadLetter, no_dead_letters
+from mesh.runtime.pool.pool_samples import samples_of
+from mesh.runtime.pool.runtime import PoolRuntime
+from mesh.telemetry.metric_definitions import Sample
+from mesh.upstream.engine import Engine, EngineEvent
+
+
+def addresses_of_pool(configured: VirtualClusterConfig) -> tuple[ListenAddress, ...]:
+    """Two: as some clients would let heartbeats wait behind a Fetch, the coordinator has one of its own."""
+    return (
+        ListenAddress("listen", configured.listen, BROKER_NODE),
+        ListenAddress("coordinator", configured.coordinator, COORDINATOR_NODE),
+    )
+
+
+class PoolTarget:
+    """A pool as it is configured. Implements `ConfiguredTarget`."""
+
+    def __init__(
+        self, configured: VirtualClusterConfig, pool: PoolConfig, listener: Listener, services: Services
+    ) -> None:
+        self._configured = configured
+        self._pool = pool
+        self._clusters = clusters = services.clusters
+        core = PoolCore(
+            configured.name,
+            topics_of(configured.name, pool),
+            rules_of(pool),
+            settings_of(pool, time.time() - asyncio.get_running_loop().time(), services.journal is not None),
+            services.memory,
+            random.Random(),
+        )
+        for name, topics in clusters.known().items():
+            core.topics_changed(name, topics, asyncio.get_running_loop().time())
+        write_dead_letter: WriteDeadLetter = no_dead_letters
+        if (dead := pool.dead_letters) is not None:
+            writer = partial(clusters.writer, create=dead.create)
+            write_dead_letter = DeadLetterForwarder(dead.topic, writer).write_dead_letter
+        self.target = PoolRuntime(
+            core,
+            listener,
+            _endpoint(configured),
+            self._engine,
+            lambda: clusters.refresh(clusters_of(self._pool)),
+            services.upstream_health,
+            self._administration(),
+            write_dead_letter,
+            services.journal,
+            pool.isolation.value,
+        )
+
+    def samples(self) -> Iterator[Sample]:
+        return samples_of(self.target)
+
+    def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
+        self.target.topics_changed(cluster, topics)
+
+    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+        pool = _pool_of(configured)
+        difference = self.target.core.topics.compare(topics_of(configured.name, pool))
+        used = clusters_of(self._pool) | clusters_of(pool)
+        return None if difference.moves else difference.left | (used & frozenset(anew))
+
+    async def leave(self, cluster: ClusterName, grace: float) -> None:
+        self.target.step(lambda core, now: core.leave_cluster(cluster, grace, now))
+        await self.target.until(lambda: self.target.core.has_left(cluster))
+
+    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+        runtime, self._configured, self._pool = self.target, configured, _pool_of(configured)
+        pool = self._pool
+        runtime.change_endpoint(_endpoint(configured))
+        runtime.tool_queries.change(self._administration())
+        runtime.step(lambda core, now: core.change_rules(rules_of(pool), grace, now))
+        runtime.step(lambda core, now: core.change_topics(topics_of(configured.name, pool), now))
+        for name, topics in self._clusters.known().items():
+            runtime.topics_changed(name, topics)
+        for name in left:
+            runtime.step(lambda core, now, name=name: core.come_back_to(name, now))  # type: ignore[misc]
+
+    def _engine(self, group: GroupId, name: ClusterName, deliver: Callable[[EngineEvent], None]) -> Engine:
+        return self._clusters.engine(self._configured.name, self._pool, name, group, deliver)
+
+    def _administration(self) -> UpstreamAdministration:
+        pool = self._pool
+        return UpstreamAdministration(self._clusters.properties(clusters_of(pool)), pool.upstream_group_prefix)
+
+
+def _pool_of(configured: VirtualClusterConfig) -> PoolConfig:
+    assert isinstance(configured.target, PoolTargetConfig), "another kind of target begins anew"
+    return configured.target.pool
+
+
+def _endpoint(configured: VirtualClusterConfig) -> Endpoint:
+    listen, coordinator = configured.advertised_listen, configured.advertised_coordinator
+    return Endpoint(
+        f"kafka-mesh.{configured.name}",
+        HostAndPort(listen.host, listen.port),
+        HostAndPort(coordinator.host, coordinator.port),
+    )

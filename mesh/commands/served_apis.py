@@ -1,0 +1,107 @@
+"""What each virtual cluster of a configuration serves, API by API, and why not more: `kafka-mesh check --apis`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.app.from_config import properties_of
+from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
+from mesh.config.relay import RelayConfig
+from mesh.pool.apis.table import TABLE
+from mesh.records.spans import ClusterName
+from mesh.upstream.links.connection_settings import own_access
+from mesh.upstream.links.handshake import Unreachable
+from mesh.upstream.links.nodes import Nodes
+from mesh.wire.apis import KNOWN_APIS, ApiKey
+from mesh.wire.client.connection import ClientRequest, ClientResponse
+from mesh.wire.client.messages import VersionRange, api_versions_request, decode_api_versions
+from mesh.wire.relayed_apis import ADVERTISED_APIS
+
+Row = tuple[str, str, str, str]
+"""API, what the cluster serves, what is served here, and why not more."""
+
+
+class ClusterUnavailable(Exception):
+    """A cluster that does not say what it serves."""
+
+
+def show(config: Config, console: Console) -> None:
+    """Raises ClusterUnavailable."""
+    clusters = {cluster.name: cluster for cluster in config.clusters}
+    for each in config.virtual_clusters:
+        table = Table(title=_title(each), title_justify="left", box=None, pad_edge=False)
+        for column in ("API", "cluster", "here", "why not more"):
+            table.add_column(column, overflow="fold")
+        match each.target:
+            case PoolTargetConfig():
+                rows = _of_a_pool()
+            case RelayTargetConfig(relay=relay):
+                rows = of_a_relay(relay, versions_of(clusters[ClusterName(relay.cluster)]))
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+
+
+def versions_of(cluster: Cluster) -> Mapping[int, VersionRange]:
+    """What one broker of the cluster serves. Raises ClusterUnavailable."""
+    access = own_access(properties_of(cluster))
+    if isinstance(access, str):
+        raise ClusterUnavailable(f"{cluster.name}: {access}")
+
+    def request_for(_served: Mapping[int, VersionRange]) -> ClientRequest:
+        return api_versions_request()
+
+    def decode(response: ClientResponse) -> Mapping[int, VersionRange]:
+        return decode_api_versions(response)
+
+    async def ask() -> Mapping[int, VersionRange]:
+        nodes = Nodes(cluster.name, cluster.bootstrap_servers, access)
+        try:
+            return await nodes.anywhere(request_for, decode)
+        finally:
+            nodes.close()
+
+    try:
+        return asyncio.run(ask())
+    except Unreachable as problem:
+        raise ClusterUnavailable(f"{cluster.name} does not say what it serves: {problem}") from problem
+
+
+def of_a_relay(relay: RelayConfig, theirs: Mapping[int, VersionRange]) -> Iterator[Row]:
+    """theirs: what a broker of its cluster serves."""
+    for number in sorted({*theirs, *KNOWN_APIS}):
+        name = ApiKey(number).name if number in KNOWN_APIS else str(number)
+        served = theirs.get(number)
+        if served is None:
+            if number in ADVERTISED_APIS:
+                yield name, "-", "-", "the cluster does not serve it"
+            continue
+        shown = f"{served.lowest}-{served.highest}"
+        if name in relay.refuse:
+            yield name, shown, "-", "refuse"
+        elif number not in ADVERTISED_APIS:
+            known = number in KNOWN_APIS
+            yield name, shown, "-", "it is between servers" if known else "this version of kafka-mesh does not know it"
+        else:
+            lowest, highest = ADVERTISED_APIS[ApiKey(number)]
+            here = f"{max(lowest, served.lowest)}-{min(highest, served.highest)}"
+            why = "" if here == shown else "this version of kafka-mesh knows no others"
+            yield name, shown, here, why
+
+
+def _of_a_pool() -> Iterator[Row]:
+    for key, api in sorted({**LISTENER_TABLE, **TABLE}.items()):
+        yield key.name, "", f"{api.versions.lowest}-{api.versions.highest}", ""
+
+
+def _title(each: VirtualClusterConfig) -> str:
+    match each.target:
+        case PoolTargetConfig():
+            return f"{each.name}: a pool, whatever its clusters serve"
+        case RelayTargetConfig(relay=relay):
+            return f"{each.name}: a relay of {relay.cluster}"

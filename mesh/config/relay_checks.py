@@ -1,0 +1,100 @@
+"""What the values of a relay must be together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mesh.config.finding import Finding
+from mesh.config.mistakes import KeyPath
+from mesh.config.model import Config, RelayTargetConfig, VirtualClusterConfig
+from mesh.config.relay import NodesConfig, RelayAuthentication, RelayConfig
+from mesh.security.client_properties import reason_against
+from mesh.wire.apis import ApiKey
+
+_NEVER_REFUSED = frozenset({ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+
+
+def relays(config: Config) -> Iterator[tuple[KeyPath, VirtualClusterConfig, RelayConfig]]:
+    """Every relay, behind the path of its virtual cluster."""
+    for index, each in enumerate(config.virtual_clusters):
+        if isinstance(each.target, RelayTargetConfig):
+            yield ("virtual_clusters", index), each, each.target.relay
+
+
+def check_relays(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Finding]:
+    """cluster_names: of all upstream clusters of the file, None if not all are known."""
+    for path, virtual_cluster, relay in relays(config):
+        at = (*path, "target", "relay")
+        if cluster_names is not None and relay.cluster not in cluster_names:
+            allowed = f"one of the clusters defined: {', '.join(sorted(cluster_names))}"
+            yield Finding((*at, "cluster"), relay.cluster, allowed)
+        yield from _refused(relay, at)
+        yield from _properties(config, relay, at)
+        yield from _authentication(virtual_cluster, relay, path)
+        if "coordinator" in virtual_cluster.model_fields_set:
+            allowed = "left out: the coordinators of a relay are nodes of its cluster"
+            yield Finding((*path, "coordinator"), str(virtual_cluster.coordinator), allowed)
+        if virtual_cluster.nodes is None:
+            allowed = "required for a relay: {ports: FIRST-LAST}, one for each node, or {hosts: NAME} with {node} in it"
+            yield Finding((*path, "nodes"), None, allowed)
+    for index, each in enumerate(config.virtual_clusters):
+        if each.nodes is not None:
+            yield from _nodes(each, each.nodes, ("virtual_clusters", index, "nodes"))
+
+
+def _properties(config: Config, relay: RelayConfig, path: KeyPath) -> Iterator[Finding]:
+    """Its connections are the mesh's own, not librdkafka's."""
+    for index, cluster in enumerate(config.clusters):
+        reason = reason_against(cluster.properties) if cluster.name == relay.cluster else None
+        if reason is not None:
+            allowed = f"properties that a relay can honour: {reason}"
+            yield Finding(("clusters", index, "properties"), {}, allowed, ((*path, "cluster"),))
+
+
+def _refused(relay: RelayConfig, path: KeyPath) -> Iterator[Finding]:
+    for index, name in enumerate(relay.refuse):
+        if name not in ApiKey.__members__:
+            allowed = "the name of an API of Kafka, such as CREATE_TOPICS or DELETE_ACLS"
+            yield Finding((*path, "refuse", index), name, allowed)
+        elif ApiKey[name] in _NEVER_REFUSED:
+            yield Finding((*path, "refuse", index), name, "an API that clients can do without")
+
+
+def _authentication(virtual_cluster: VirtualClusterConfig, relay: RelayConfig, path: KeyPath) -> Iterator[Finding]:
+    if virtual_cluster.authorization is not None:
+        allowed = "left out: a relay has no rules yet. authentication: upstream leaves them to the cluster's ACLs"
+        yield Finding((*path, "authorization"), {}, allowed)
+    if relay.authentication is RelayAuthentication.UPSTREAM and virtual_cluster.sasl is not None:
+        allowed = "mesh, where kafka-mesh itself authenticates clients (sasl)"
+        where = (*path, "target", "relay", "authentication")
+        yield Finding(where, relay.authentication.value, allowed, ((*path, "sasl"),))
+
+
+def _nodes(virtual_cluster: VirtualClusterConfig, nodes: NodesConfig, path: KeyPath) -> Iterator[Finding]:
+    if not isinstance(virtual_cluster.target, RelayTargetConfig):
+        yield Finding(path, {}, "left out: a pool has no nodes but its own two addresses")
+        return
+    if (nodes.ports is None) is (nodes.hosts is None):
+        yield Finding(path, {}, "exactly one of ports, hosts")
+        return
+    if nodes.hosts is not None:
+        if virtual_cluster.tls is None:
+            allowed = "with tls: clients name the node in their handshake"
+            yield Finding((*path, "hosts"), nodes.hosts, allowed, ((*path[:-1], "tls"),))
+        if nodes.ids:
+            yield Finding((*path, "ids"), nodes.ids, "left out with hosts: every node has a name")
+        return
+    yield from _ids(nodes, path)
+
+
+def _ids(nodes: NodesConfig, path: KeyPath) -> Iterator[Finding]:
+    ports, seen, declared = len(nodes.ports or ()), set[int](), 0
+    for index, each in enumerate(nodes.ids):
+        declared += len(each)
+        if declared > ports:
+            allowed = f"no more ids than there are ports, which are {ports}"
+            yield Finding((*path, "ids", index), str(each), allowed, ((*path, "ports"),))
+            return
+        if not seen.isdisjoint(each):
+            yield Finding((*path, "ids", index), str(each), "ids that stand there once")
+        seen.update(each)

@@ -1,0 +1,127 @@
+"""A relay behind a virtual cluster: every API of one cluster, through the addresses of the mesh."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from mesh.listener.client_transport import ClientTransport
+from mesh.listener.listener import Listener
+from mesh.listener.requests import Requests
+from mesh.runtime.relay.connection import RelayConnection
+from mesh.runtime.relay.local_requests import LocalRequests
+from mesh.runtime.relay.nodes import RelayNodes
+from mesh.runtime.relay.services import RelayServices
+from mesh.runtime.relay.status import status_of
+from mesh.runtime.relay.traffic import Traffic
+from mesh.telemetry.logs import get_logger
+from mesh.upstream.links.chunks import Chunks
+from mesh.wire.apis import ApiKey
+from mesh.wire.relayed_apis import ADVERTISED_APIS, RELAYED_APIS
+
+log = get_logger(__name__)
+
+LARGEST_REQUEST = 100 << 20
+"""Bytes, unless it is configured; socket.request.max.bytes of a broker."""
+
+
+class RelayRuntime:
+    """One virtual cluster with a relay behind it. Implements `mesh.listener.target.Target`.
+
+    refused: APIs that are not served. is_bare: clients authenticate at the cluster itself. node_of: the node that a
+    client named in its TLS handshake.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        nodes: RelayNodes,
+        refused: Collection[ApiKey],
+        node_of: Callable[[asyncio.BaseTransport], int | None],
+        *,
+        is_bare: bool,
+    ) -> None:
+        self.name = listener.name
+        self.listener = listener
+        self.nodes = nodes
+        self.traffic = Traffic()
+        self._services = RelayServices(
+            listener,
+            nodes,
+            self.traffic,
+            Chunks(),
+            Requests(listener, LocalRequests()),
+            served_without(refused, is_bare=is_bare),
+            advertised_without(refused),
+            lambda: listener.admission.limits.request or LARGEST_REQUEST,
+            is_bare,
+            node_of,
+            self._settled,
+        )
+        self._grace = 0.0
+        self._all_gone = asyncio.Event()
+        self._watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {self.name}")
+
+    def accept(self, node: int | None = None) -> RelayConnection:
+        return RelayConnection(self._services, node)
+
+    def status(self) -> dict[str, Any]:
+        return status_of(self.nodes, self.traffic)
+
+    def refuse(self, refused: Collection[ApiKey]) -> None:
+        """Connections that begin from now on are not served these."""
+        services = self._services
+        services.served = served_without(refused, is_bare=services.is_bare)
+        services.advertised = advertised_without(refused)
+
+    # The end
+
+    def begin_stop(self, grace: float) -> None:
+        """Connections that wait for nothing are closed at once, others when they have their answers."""
+        self._services.is_stopping, self._grace = True, grace
+        self.listener.begin_stop()
+        for client in list(self.listener.connections.values()):
+            if not client.is_busy:
+                client.close()
+        self._check_gone()
+
+    async def drained(self) -> None:
+        try:
+            async with asyncio.timeout(self._grace):
+                await self._all_gone.wait()
+        except TimeoutError:
+            waiting = len(self.listener.connections)
+            log.info("clients of a relay still wait for answers", virtual_cluster=self.name, connections=waiting)
+
+    def drain(self) -> None:
+        """Nothing is kept here that could be let go of before the connections are."""
+
+    def close_connections(self) -> None:
+        self.listener.close()
+
+    async def closed(self) -> None:
+        self._watching.cancel()
+        await asyncio.wait([self._watching])
+
+    def _settled(self, client: ClientTransport) -> None:
+        if self._services.is_stopping:
+            client.close()
+            self._check_gone()
+
+    def _check_gone(self) -> None:
+        if not self.listener.connections:
+            self._all_gone.set()
+
+
+def served_without(refused: Collection[ApiKey], *, is_bare: bool) -> Mapping[ApiKey, tuple[int, int]]:
+    """What passes through a relay that refuses these."""
+    served = {key: (each.lowest, each.highest) for key, each in RELAYED_APIS.items() if key not in refused}
+    if is_bare:  # the tokens that follow a handshake of version 0 are no requests
+        served[ApiKey.SASL_HANDSHAKE] = (1, RELAYED_APIS[ApiKey.SASL_HANDSHAKE].highest)
+    return served
+
+
+def advertised_without(refused: Collection[ApiKey]) -> Mapping[ApiKey, tuple[int, int]]:
+    """What ApiVersions lists at most, through a relay that refuses these."""
+    return {key: each for key, each in ADVERTISED_APIS.items() if key not in refused}

@@ -1,0 +1,39 @@
+"""What the connections of a relay share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mesh.listener.client_transport import ClientTransport
+from mesh.listener.listener import Listener
+from mesh.listener.requests import Requests
+from mesh.runtime.relay.nodes import RelayNodes
+from mesh.runtime.relay.traffic import Traffic
+from mesh.upstream.links.chunks import Chunks
+from mesh.wire.apis import ApiKey
+
+
+@dataclass(slots=True, eq=False)
+class RelayServices:
+    """What the connections of a relay share.
+
+    served: the versions of each API that pass; advertised: those that ApiVersions lists at most. Both may be replaced.
+    limit: bytes of the largest request. is_bare: clients authenticate at the cluster itself. node_of: the node that a
+    client named in its TLS handshake. settled: told of a connection that waits for nothing, or is gone. is_stopping:
+    no more is read of what clients ask, but the rest of a request that has begun.
+    """
+
+    listener: Listener
+    nodes: RelayNodes
+    traffic: Traffic
+    chunks: Chunks
+    requests: Requests
+    served: Mapping[ApiKey, tuple[int, int]]
+    advertised: Mapping[ApiKey, tuple[int, int]]
+    limit: Callable[[], int]
+    is_bare: bool
+    node_of: Callable[[asyncio.BaseTransport], int | None]
+    settled: Callable[[ClientTransport], None]
+    is_stopping: bool = False

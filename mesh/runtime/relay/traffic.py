@@ -1,0 +1,55 @@
+"""What has passed through a relay, by node and API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mesh.wire.apis import ApiKey
+from mesh.wire.relaying import RelayedRequest
+
+
+@dataclass(slots=True, eq=False)
+class Passed:
+    """Requests of one API to one node that were answered. Sizes in bytes, with the four of their lengths."""
+
+    requests: int = 0
+    request_bytes: int = 0
+    answer_bytes: int = 0
+    seconds: float = 0.0
+
+
+class NodeTraffic:
+    """What has passed to one node, None while a connection has none yet, and back."""
+
+    __slots__ = ("apis",)
+
+    def __init__(self) -> None:
+        self.apis: dict[ApiKey, Passed] = {}
+
+    def add(self, request: RelayedRequest, now: float) -> None:
+        passed = self.apis.get(request.api_key)
+        if passed is None:
+            passed = self.apis[request.api_key] = Passed()
+        passed.requests += 1
+        passed.request_bytes += request.size + 4
+        passed.answer_bytes += request.answer_size + 4
+        passed.seconds += now - request.began
+
+
+class Traffic:
+    """What has passed to all nodes of a relay, and which connections to them were lost."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, NodeTraffic] = {}
+        self.lost: dict[tuple[int, str], int] = {}
+        """Legs that ended by themselves, by node and reason."""
+
+    def of(self, node: int) -> NodeTraffic:
+        return self._nodes.setdefault(node, NodeTraffic())
+
+    def __iter__(self) -> Iterator[tuple[int, NodeTraffic]]:
+        yield from sorted(self._nodes.items())
+
+    def leg_lost(self, node: int, reason: str) -> None:
+        self.lost[node, reason] = self.lost.get((node, reason), 0) + 1

@@ -1,0 +1,179 @@
+"""Our own connections to brokers until they may be used: TLS, SASL and versions, as a cluster's properties ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from mesh.security.client_properties import PLAIN, SCRAM
+from mesh.security.scram_client import ScramClient, ScramRefused
+from mesh.upstream.links.connection_settings import ConnectionSettings
+from mesh.wire.client import messages
+from mesh.wire.client.connection import ClientConnection, ClientRequest, ClientResponse
+from mesh.wire.client.messages import VersionRange
+from mesh.wire.errors import ProtocolError
+
+Allocate = Callable[[int], bytearray]
+_NONCE_BYTES: Final = 24
+CLOSED: Final = "the connection was closed here"
+_SESSION: Final = (0.75, 0.9)
+"""The part of a SASL session's lifetime after which another connection is made."""
+
+
+class Unreachable(Exception):
+    """A broker cannot be reached, refuses us, does not answer, or answers what is not Kafka's protocol."""
+
+
+class RequestConnection(asyncio.BufferedProtocol):
+    """One connection for requests of our own. Everything under way fails with it. ends_at: when its session had better
+    not be used any more, in the loop's time."""
+
+    def __init__(self, client_id: str, allocate: Allocate) -> None:
+        self._wire = ClientConnection(client_id, allocate)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[ClientRequest, asyncio.Future[ClientResponse]] = {}
+        self._failure: Unreachable | None = None
+        self._is_retired = False
+        self.ends_at = math.inf
+        self.versions: Mapping[int, VersionRange] = {}
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and self._failure is None
+
+    def send(self, request: ClientRequest) -> asyncio.Future[ClientResponse]:
+        future: asyncio.Future[ClientResponse] = asyncio.get_running_loop().create_future()
+        if self._transport is None or self._failure is not None:
+            future.set_exception(self._failure or Unreachable("the connection is closed"))
+            return future
+        self._waiting[request] = future
+        self._transport.writelines(self._wire.send(request))
+        return future
+
+    def retire(self) -> None:
+        """Close when what is under way is answered."""
+        self._is_retired = True
+        self._close_if_done()
+
+    def fail(self, reason: str) -> None:
+        """Close, and tell everybody who waits."""
+        if self._failure is None:
+            self._failure = Unreachable(reason)
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(Unreachable(reason))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def hand_over(self, protocol: asyncio.BufferedProtocol) -> None:
+        """Another protocol has the transport from now on; nothing is under way."""
+        transport, self._transport = self._transport, None
+        if transport is None or self._failure is not None or self._waiting:
+            raise self._failure or Unreachable(CLOSED)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._wire.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            response = self._wire.received(nbytes)
+        except ProtocolError as problem:
+            self.fail(str(problem))
+            return
+        if response is not None:
+            future = self._waiting.pop(response.request, None)
+            if future is not None and not future.done():
+                future.set_result(response)
+            self._close_if_done()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(f"the connection was closed: {exc}" if exc else "the broker closed the connection")
+        self._transport = None
+
+    def _close_if_done(self) -> None:
+        if self._is_retired and not self._waiting:
+            self.fail(CLOSED)
+
+
+async def connect(
+    host: str, port: int, access: ConnectionSettings, allocate: Allocate = bytearray, *, is_bare: bool = False
+) -> RequestConnection:
+    """A connection that may be used. is_bare: nobody asks for versions or authenticates, there is but TLS. Raises
+    Unreachable."""
+    connection = RequestConnection(access.client_id, allocate)
+    reason = CLOSED
+    try:
+        async with asyncio.timeout(access.setup_timeout):
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection,
+                host,
+                port,
+                ssl=access.tls,
+                server_hostname=host if access.tls is not None else None,
+                family=access.family,
+            )
+            if not is_bare:
+                await _prepare(connection, access)
+            reason = ""
+    except TimeoutError:
+        reason = f"no connection within {access.setup_timeout:g} s"
+    # SSLError is an OSError. A host that is no name is a ValueError, a port beyond 65535 an OverflowError.
+    except (OSError, ValueError, OverflowError, ProtocolError, ScramRefused) as problem:
+        reason = str(problem) or repr(problem)
+    except Unreachable as problem:
+        reason = str(problem)
+    finally:
+        if reason:
+            connection.fail(reason)
+    if reason:
+        raise Unreachable(reason)
+    return connection
+
+
+async def _prepare(connection: RequestConnection, access: ConnectionSettings) -> None:
+    answer = await connection.send(messages.api_versions_request())
+    connection.versions = messages.decode_api_versions(answer)
+    if access.mechanism is not None:
+        await _authenticate(connection, access, access.mechanism)
+
+
+async def _authenticate(connection: RequestConnection, access: ConnectionSettings, mechanism: str) -> None:
+    answer = await connection.send(messages.sasl_handshake_request(mechanism))
+    error, known = messages.decode_sasl_handshake(answer)
+    if error:
+        raise Unreachable(f"the broker does not know the SASL mechanism {mechanism}; it has {', '.join(known)}")
+    name, password = access.username, access.password
+    if mechanism == PLAIN:
+        await _token(connection, f"\0{name}\0{password}".encode())
+        return
+    client = ScramClient(SCRAM[mechanism], name, password, secrets.token_urlsafe(_NONCE_BYTES))
+    challenge = await _token(connection, client.first())
+    proof = await asyncio.to_thread(client.final, challenge)
+    client.check(await _token(connection, proof))
+
+
+async def _token(connection: RequestConnection, token: bytes) -> bytes:
+    served = connection.versions.get(messages.SASL_AUTHENTICATE)
+    request = messages.sasl_authenticate_request(token, min(served.highest if served else 0, 1))
+    answer = messages.decode_sasl_authenticate(await connection.send(request))
+    if answer.error_code:
+        raise Unreachable(f"SASL authentication was refused: {answer.message or f'error {answer.error_code}'}")
+    if answer.lifetime_ms > 0:
+        part = random.uniform(*_SESSION)
+        connection.ends_at = asyncio.get_running_loop().time() + part * answer.lifetime_ms / 1_000
+    return answer.token

@@ -1,0 +1,264 @@
+"""Hides the addresses of brokers in Fetch and ShareFetch answers that are passed on before they have come whole.
+
+A broker that is no longer the leader of a partition says who is (KIP-951): in PartitionData a node id, and at the end
+of the answer, in NodeEndpoints, the address of that node. Behind a mesh that address is wrong. But when the end comes,
+the frame's length has left, so nothing may change its size. There one tagged field takes the place of all that remains,
+with a tag that no version knows. A client skips it (KIP-482), sees a leader without an address, and asks for Metadata.
+
+* Fetch v16 to v18: NodeEndpoints is tag 0 of the answer, which has no other. Its tag becomes 127, and that is all that
+  changes. Should a broker send tags that no version has yet, they go into the same field: behind tag 127 they would not
+  ascend, as KIP-482 demands. Without NodeEndpoints they stay.
+* ShareFetch v1 and v2: NodeEndpoints is an array in front of the answer's tagged fields. An empty array, one tagged
+  field and its size are written over its first bytes; the rest of it, and the tags, are what is in that field.
+
+The layouts are those of FetchResponse.json and ShareFetchResponse.json of Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from mesh.wire.apis import ApiKey
+from mesh.wire.chunk_walker import ChunkWalker, Walk
+from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import Buffer
+from mesh.wire.reader import MAX_VARINT_BYTES
+from mesh.wire.writer import encode_unsigned_varint
+
+VERSIONS: Final[Mapping[ApiKey, range]] = MappingProxyType(
+    {ApiKey.FETCH: range(16, 19), ApiKey.SHARE_FETCH: range(1, 3)}
+)
+"""The answers with records that have addresses. Those of Fetch below v16 have none, and need no walker."""
+
+_CORRELATION_ID: Final = 4
+_FETCH_START: Final = 10
+"""throttle_time_ms, error_code, session_id."""
+_FETCH_PARTITION_START: Final = 30
+"""partition_index, error_code, high_watermark, last_stable_offset, log_start_offset; aborted transactions follow."""
+_PREFERRED_REPLICA: Final = 4
+_ABORTED: Final = 16
+"""producer_id, first_offset; tagged fields follow."""
+_FETCH_PARTITION: Final = _FETCH_PARTITION_START + 1 + _PREFERRED_REPLICA + 2
+"""The least that a partition has."""
+_NODE_ENDPOINTS_TAG: Final = 0
+
+_SHARE_START: Final = 6
+"""throttle_time_ms, error_code; error_message follows."""
+_LOCK_TIMEOUT: Final = 4
+_SHARE_PARTITION_START: Final = 6
+"""partition_index, error_code; error_message follows."""
+_ERROR_CODE: Final = 2
+_LEADER: Final = 8
+"""leader_id, leader_epoch; tagged fields follow."""
+_ACQUIRED: Final = 18
+"""first_offset, last_offset, delivery_count; tagged fields follow."""
+_SHARE_PARTITION: Final = _SHARE_PARTITION_START + 1 + _ERROR_CODE + 1 + _LEADER + 1 + 3
+_NODE_ID: Final = 4
+_PORT: Final = 4
+_NODE_ENDPOINT: Final = _NODE_ID + 1 + _PORT + 2
+
+_TOPIC_ID: Final = 16
+_TOPIC: Final = _TOPIC_ID + 2
+
+_EMPTY_ARRAY: Final = b"\x01"
+_ONE_FIELD: Final = b"\x01"
+_UNKNOWN_TAGS: Final = (b"\x7f", b"\x80\x01")
+"""127, and 128 for the few sizes that no encoded size can make up with the first."""
+
+_NOWHERE: Final = -1
+
+
+class AnswerWalker(ChunkWalker):
+    """Follows a Fetch or ShareFetch answer that streams, and hides the addresses at its end.
+
+    Records are neither copied nor looked at. Each length and count is checked against what is left of the frame. A
+    chunk is kept no longer than the call of `feed` that it was given to, except for a few bytes that are held back.
+
+    is_done: the whole answer has been fed, and was whole.
+    """
+
+    __slots__ = ("_held", "_held_from", "_patch", "_walk")
+
+    def __init__(self, api_key: ApiKey, version: int, length: int) -> None:
+        """length: bytes of the frame, which begins with the correlation id. The version is one of `VERSIONS`."""
+        if version not in VERSIONS.get(api_key, ()):
+            raise ValueError(f"answers of {api_key.name} v{version} are not walked")
+        super().__init__(length)
+        self._held_from = _NOWHERE
+        """Where in the chunk those bytes are that may have to be changed."""
+        self._held: Final = bytearray()
+        """Those of earlier chunks."""
+        self._patch: bytes | None = None
+        """What takes their place, in the beginning; None until it is known."""
+        self._walk: Final = self._fetch() if api_key is ApiKey.FETCH else self._share_fetch()
+
+    def feed(self, chunk: memoryview) -> Sequence[Buffer]:
+        """What may be sent now that these bytes of the frame have come: slices of the chunk, some bytes held back.
+
+        chunk: the next bytes, of this frame only; addresses are patched in it, so it is writable. Raises ProtocolError
+        if it is not the answer that was announced; the walker is of no use then.
+        """
+        size = len(chunk)
+        self._expect(size)
+        if size < self._skip and self._held_from == _NOWHERE:
+            self._skip -= size
+            return (chunk,)
+        self._walk_over(chunk, self._walk)
+        return (chunk,) if self._held_from == _NOWHERE else self._release(chunk)
+
+    def _release(self, chunk: memoryview) -> Sequence[Buffer]:
+        """Patches what has to be changed, if all of it is there; else holds it back."""
+        start, held, patch = self._held_from, self._held, self._patch
+        if patch is None or len(held) + len(chunk) - start < len(patch):
+            held += chunk[start:]
+            self._held_from = 0
+            return (chunk[:start],) if start else ()
+        self._held_from = _NOWHERE
+        if not held:
+            if patch:
+                chunk[start : start + len(patch)] = patch
+            return (chunk,)
+        more = max(len(patch) - len(held), 0)
+        held += chunk[:more]
+        held[: len(patch)] = patch
+        return (held, chunk[more:]) if more < len(chunk) else (held,)
+
+    def _fetch(self) -> Walk:
+        yield from self._pass(_CORRELATION_ID)
+        yield from self._tagged_fields()
+        yield from self._pass(_FETCH_START)
+        for _ in range((yield from self._count(_TOPIC))):
+            yield from self._pass(_TOPIC_ID)
+            left = yield from self._count(_FETCH_PARTITION)
+            while left:
+                left -= self._pass_usual_partitions(left)
+                if self._skip:
+                    yield
+                    yield from self._tagged_fields()
+                elif left:
+                    left -= 1
+                    yield from self._fetch_partition()
+            yield from self._tagged_fields()
+        yield from self._fetch_end()
+        self._finish()
+
+    def _pass_usual_partitions(self, most: int) -> int:
+        """How many partitions it has passed: those in the chunk without aborted transactions and tagged fields, up to
+        the first other one. The records of the last may go on behind the chunk; its tagged fields are yet to come then.
+        """
+        chunk, position, size = self._chunk, self._position, len(self._chunk)
+        passed = 0
+        try:
+            while passed < most:
+                at = position + _FETCH_PARTITION_START
+                if chunk[at] > 1:
+                    break
+                at += 1 + _PREFERRED_REPLICA
+                length = chunk[at]
+                if length > 0x7F:  # a varint of two bytes
+                    at += 1
+                    length += (chunk[at] - 1) << 7
+                    if length > 0x3FFF:  # or of three; those of four are rare
+                        at += 1
+                        length += (chunk[at] - 1) << 14
+                        if length > 0x1FFFFF:
+                            break
+                at += length or 1
+                if at > size:
+                    self._position = size
+                    self._skip = self._affordable(at - size, 1)
+                    return passed + 1
+                if chunk[at]:
+                    break
+                position = at + 1
+                passed += 1
+        except IndexError:
+            pass  # the chunk ends within the numbers of this partition
+        self._position = position
+        return passed
+
+    def _fetch_partition(self) -> Walk:
+        yield from self._pass(_FETCH_PARTITION_START)
+        yield from self._array(_ABORTED)
+        yield from self._pass(_PREFERRED_REPLICA)
+        yield from self._byte_string()
+        yield from self._tagged_fields()
+
+    def _fetch_end(self) -> Walk:
+        """The tagged fields of the answer. NodeEndpoints can only be the first of them."""
+        size = self._left()
+        self._held_from = self._position
+        count = yield from self._field_count()
+        previous = _NOWHERE
+        for _ in range(count):
+            tag = yield from self._varint()
+            if tag <= previous:
+                raise ProtocolError("unexpected_response", f"tag {tag} behind {previous}: they must ascend (KIP-482)")
+            if previous == _NOWHERE:
+                self._patch = _hidden(_ONE_FIELD, size) if tag == _NODE_ENDPOINTS_TAG else b""
+            previous = tag
+            yield from self._pass((yield from self._varint()))
+        if not count:
+            self._patch = b""
+
+    def _share_fetch(self) -> Walk:
+        yield from self._pass(_CORRELATION_ID)
+        yield from self._tagged_fields()
+        yield from self._pass(_SHARE_START)
+        yield from self._byte_string()
+        yield from self._pass(_LOCK_TIMEOUT)
+        for _ in range((yield from self._count(_TOPIC))):
+            yield from self._pass(_TOPIC_ID)
+            for _ in range((yield from self._count(_SHARE_PARTITION))):
+                yield from self._share_partition()
+            yield from self._tagged_fields()
+        yield from self._node_endpoints()
+        yield from self._tagged_fields()
+        self._finish()
+
+    def _share_partition(self) -> Walk:
+        if not self._passes_usual_share_start():
+            yield from self._pass(_SHARE_PARTITION_START)
+            yield from self._byte_string()
+            yield from self._pass(_ERROR_CODE)
+            yield from self._byte_string()
+            yield from self._pass(_LEADER)
+            yield from self._tagged_fields()
+        yield from self._byte_string()
+        yield from self._array(_ACQUIRED)
+        yield from self._tagged_fields()
+
+    def _passes_usual_share_start(self) -> bool:
+        """Passes what a partition has in front of its records, if it is in the chunk, and without messages of errors
+        and tagged fields; else nothing."""
+        chunk, first_message = self._chunk, self._position + _SHARE_PARTITION_START
+        second_message = first_message + 1 + _ERROR_CODE
+        tagged_fields = second_message + 1 + _LEADER
+        if tagged_fields >= len(chunk) or chunk[first_message] > 1 or chunk[second_message] > 1 or chunk[tagged_fields]:
+            return False
+        self._position = tagged_fields + 1
+        return True
+
+    def _node_endpoints(self) -> Walk:
+        size = self._left()
+        self._held_from = self._position
+        count = yield from self._count(_NODE_ENDPOINT)
+        self._patch = _hidden(_EMPTY_ARRAY + _ONE_FIELD, size) if count else b""
+        for _ in range(count):
+            yield from self._pass(_NODE_ID)
+            yield from self._byte_string()
+            yield from self._pass(_PORT)
+            yield from self._byte_string()
+            yield from self._tagged_fields()
+
+
+def _hidden(start: bytes, size: int) -> bytes:
+    """What makes of `size` bytes `start` and one field with a tag that nobody knows, if written over the first."""
+    for tag in _UNKNOWN_TAGS:
+        for width in range(1, MAX_VARINT_BYTES + 1):
+            content = size - len(start) - len(tag) - width
+            if content >= 0 and len(encoded := encode_unsigned_varint(content)) == width:
+                return start + tag + encoded
+    raise AssertionError(f"{size} bytes are too few for a tagged field")

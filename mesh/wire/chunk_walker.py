@@ -1,0 +1,133 @@
+"""Goes forward through a frame that comes in chunks, without keeping any: Kafka's compact types, passed over.
+
+Each length and count is checked against what is left of the frame, and no memory is taken for any. Bytes that are
+passed need not be there: what is behind the chunk of them is counted down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final, TypeAlias
+
+from mesh.wire.errors import ProtocolError
+from mesh.wire.reader import MAX_VARINT_BYTES
+
+Walk: TypeAlias = Generator[None, None, None]
+"""Goes on until the chunk has been walked over, and again with each further one."""
+WalkToNumber: TypeAlias = Generator[None, None, int]
+
+_NOTHING: Final = memoryview(b"")
+_MAX_UINT32: Final = 2**32 - 1
+
+
+class ChunkWalker:
+    """What the walkers over frames of one kind have in common; every step raises ProtocolError where it does not fit.
+
+    length: bytes of the frame, the four of its length not counted. is_done: all of it has come, and it was whole.
+
+    A step is a generator, which yields where the chunk ends. None keeps the chunk in a variable over a yield: a buffer
+    is free when nobody refers to it.
+    """
+
+    __slots__ = ("_behind", "_chunk", "_length", "_position", "_skip", "is_done")
+
+    def __init__(self, length: int) -> None:
+        self.is_done = False
+        self._length: Final = length
+        self._behind = length
+        """Bytes of the frame behind the chunk."""
+        self._chunk = _NOTHING
+        self._position = 0
+        """Of the next byte, in the chunk."""
+        self._skip = 0
+        """Bytes at the beginning of the next chunks that are passed."""
+
+    def _expect(self, size: int) -> None:
+        """So many bytes of the frame have come. Call it before `_walk_over`."""
+        if size > self._behind:
+            raise ValueError(f"{size} bytes, and {self._behind} are left of the frame")
+        self._behind -= size
+
+    def _walk_over(self, chunk: memoryview, walk: Walk) -> None:
+        self._position = min(self._skip, len(chunk))
+        self._skip -= self._position
+        if not self._skip:
+            self._chunk = chunk
+            next(walk, None)
+            self._chunk = _NOTHING
+
+    def _array(self, element_size: int) -> Walk:
+        """A compact array whose elements have a fixed size and tagged fields."""
+        left = yield from self._count(element_size + 1)
+        while left:
+            left -= self._pass_usual_elements(element_size, left)
+            if left:
+                left -= 1
+                yield from self._pass(element_size)
+                yield from self._tagged_fields()
+
+    def _pass_usual_elements(self, element_size: int, most: int) -> int:
+        """How many elements it has passed: those without tagged fields, whole in the chunk, up to the first other."""
+        chunk, last = self._chunk, self._position + element_size
+        passed = 0
+        while passed < most and last < len(chunk) and not chunk[last]:
+            last += element_size + 1
+            passed += 1
+        self._position = last - element_size
+        return passed
+
+    def _byte_string(self) -> Walk:
+        """Compact bytes, records or a string; null is as long as empty."""
+        yield from self._pass((yield from self._count(1)))
+
+    def _tagged_fields(self) -> Walk:
+        if self._position < len(self._chunk) and not self._chunk[self._position]:
+            self._position += 1  # there are hardly ever any
+            return
+        for _ in range((yield from self._field_count())):
+            yield from self._varint()
+            yield from self._pass((yield from self._varint()))
+
+    def _field_count(self) -> WalkToNumber:
+        return self._affordable((yield from self._varint()), 2)
+
+    def _count(self, element_size: int) -> WalkToNumber:
+        """The length of a compact array whose elements have at least so many bytes each."""
+        return self._affordable(max((yield from self._varint()) - 1, 0), element_size)
+
+    def _varint(self) -> WalkToNumber:
+        value = 0
+        for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
+            while self._position >= len(self._chunk):
+                self._affordable(1, 1)
+                yield
+            byte = self._chunk[self._position]
+            self._position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value & _MAX_UINT32
+        at = self._length - self._left()
+        raise ProtocolError("invalid_varint", f"a varint of more than {MAX_VARINT_BYTES} bytes at {at}")
+
+    def _pass(self, size: int) -> Walk:
+        self._position += size
+        beyond = self._position - len(self._chunk)
+        if beyond > 0:
+            self._position -= size
+            self._affordable(size, 1)
+            self._skip = beyond
+            yield
+
+    def _affordable(self, count: int, element_size: int) -> int:
+        if count * element_size > (left := self._left()):
+            at = self._length - left
+            raise ProtocolError("truncated", f"{count * element_size} bytes announced at {at}, {left} left")
+        return count
+
+    def _left(self) -> int:
+        return len(self._chunk) - self._position + self._behind
+
+    def _finish(self) -> None:
+        if left := self._left():
+            raise ProtocolError("trailing_bytes", f"{left} bytes after the end of the answer")
+        self.is_done = True

@@ -1,0 +1,121 @@
+"""The messages of Kafka 4.4 that kio 0.6.5 lacks: how each differs from the version before it, or all of it.
+
+Written after clients/src/main/resources/common/message; tests hold it to the definitions in Kafka's own jar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from mesh.wire.apis import ApiKey
+from mesh.wire.entities.fields import Field
+from mesh.wire.entities.kinds import Kind, Side
+
+Fields: TypeAlias = tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A version that says what an earlier one says, and more.
+
+    of: the earlier one. instead: new fields for those at a path of names. behind: new fields that follow a path.
+    """
+
+    of: int
+    instead: Mapping[str, Fields] = field(default_factory=dict)
+    behind: Mapping[str, Fields] = field(default_factory=dict)
+
+    def applied(self, fields: Fields, path: str = "") -> Fields:
+        """The fields of the later version."""
+        result: list[Field] = []
+        for old in fields:
+            place = f"{path}{old.name}"
+            if place in self.instead:
+                result += self.instead[place]
+            else:
+                result.append(replace(old, fields=self.applied(old.fields, f"{place}.")))
+            result += self.behind.get(place, ())
+        return tuple(result)
+
+
+def _struct(name: str, fields: Fields, *, is_array: bool = False, is_nullable: bool = False) -> Field:
+    return Field(name, "struct", is_array=is_array, is_nullable=is_nullable, fields=fields)
+
+
+_ERROR_MESSAGE: Final = Field("error_message", "string", is_nullable=True)
+_THROTTLE: Final = Field("throttle_time", "int32", Kind.NONE)
+_ERROR_CODE: Final = Field("error_code", "int16")
+
+_TOPOLOGY_NODE: Final = (
+    Field("name", "string"),
+    Field("node_type", "int8"),
+    Field("source_topics", "string", Kind.TOPIC, is_array=True),
+    Field("sink_topic", "string", Kind.TOPIC, is_nullable=True),
+    Field("stores", "string", is_array=True),
+    Field("successors", "string", is_array=True),
+)
+_TOPOLOGY_DESCRIPTION: Final = (
+    _struct(
+        "subtopologies",
+        (Field("subtopology_id", "string"), _struct("nodes", _TOPOLOGY_NODE, is_array=True)),
+        is_array=True,
+    ),
+    _struct("global_stores", (_struct("source", _TOPOLOGY_NODE), _struct("processor", _TOPOLOGY_NODE)), is_array=True),
+)
+_TOPIC_ID: Final = {"topics.name": (Field("topic_id", "uuid"),)}
+
+SUPPLEMENT: Final[Mapping[tuple[ApiKey, int, Side], Later | Fields]] = MappingProxyType(
+    {
+        # KIP-1242: the cluster and the node that the client means to talk to.
+        (ApiKey.API_VERSIONS, 5, Side.REQUEST): Later(
+            4,
+            behind={
+                "client_software_version": (
+                    Field("cluster_id", "string", is_nullable=True),
+                    Field("node_id", "int32", Kind.NODE),
+                )
+            },
+        ),
+        (ApiKey.API_VERSIONS, 5, Side.RESPONSE): Later(4),
+        # KIP-1319
+        (ApiKey.TXN_OFFSET_COMMIT, 6, Side.REQUEST): Later(5, instead=_TOPIC_ID),
+        (ApiKey.TXN_OFFSET_COMMIT, 6, Side.RESPONSE): Later(5, instead=_TOPIC_ID),
+        # KIP-1331, as all that follows but the last.
+        (ApiKey.DELETE_GROUPS, 3, Side.REQUEST): Later(2),
+        (ApiKey.DELETE_GROUPS, 3, Side.RESPONSE): Later(2, behind={"results.error_code": (_ERROR_MESSAGE,)}),
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, 1, Side.REQUEST): Later(0),
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, 1, Side.RESPONSE): Later(
+            0,
+            instead={"acceptable_recovery_lag": ()},
+            behind={
+                "task_offset_interval": (Field("acceptable_recovery_lag", "int64"),),
+                "warmup_tasks": (Field("topology_description_required", "bool"),),
+            },
+        ),
+        (ApiKey.STREAMS_GROUP_DESCRIBE, 1, Side.REQUEST): Later(
+            0, behind={"include_authorized_operations": (Field("include_topology_description", "bool"),)}
+        ),
+        (ApiKey.STREAMS_GROUP_DESCRIBE, 1, Side.RESPONSE): Later(
+            0,
+            behind={
+                "groups.authorized_operations": (
+                    _struct("topology_description", _TOPOLOGY_DESCRIPTION, is_nullable=True),
+                    Field("topology_description_status", "int8"),
+                    Field("assignor_name", "string", is_nullable=True),
+                )
+            },
+        ),
+        (ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0, Side.REQUEST): (
+            Field("group_id", "string", Kind.GROUP),
+            Field("member_id", "string"),
+            Field("topology_epoch", "int32"),
+            _struct("topology_description", _TOPOLOGY_DESCRIPTION),
+        ),
+        (ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0, Side.RESPONSE): (_THROTTLE, _ERROR_CODE, _ERROR_MESSAGE),
+        (ApiKey.UNREGISTER_CONTROLLER, 0, Side.REQUEST): (Field("controller_id", "int32", Kind.NODE),),
+        (ApiKey.UNREGISTER_CONTROLLER, 0, Side.RESPONSE): (_THROTTLE, _ERROR_CODE, _ERROR_MESSAGE),
+    }
+)

@@ -1,0 +1,328 @@
+"""The wire side of one client whose requests are passed on to a broker, and of the broker's answers. No IO, no clock.
+
+Bytes pass unchanged, whatever API they are of, but for answers in which a broker's address stands (`addresses`) and for
+ApiVersions, which lists nothing that is not served here. An answer that is whole in one chunk is rewritten with its
+length. Fetch and ShareFetch answers that are not stream through `AnswerWalker`; others are collected, up to
+`LARGEST_COLLECTED`.
+
+Some requests are answered here (authentication, say). They are handed out whole, in `local`; nothing that follows one
+is passed on before it is answered, and its answer waits for those of the requests before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from struct import Struct
+from typing import Final
+
+from mesh.wire.addresses import NodeAddresses, carries_addresses, with_addresses
+from mesh.wire.answer_walker import AnswerWalker
+from mesh.wire.api_versions_filter import limited
+from mesh.wire.apis import KNOWN_APIS, ApiKey
+from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import Buffer
+from mesh.wire.passed_authentication import OF_AUTHENTICATION, PassedAuthentication
+from mesh.wire.passing import AnswerCutter, AnswerHead, Piece, RequestCutter, RequestHead
+from mesh.wire.produce_head import acks_of
+
+LARGEST_COLLECTED: Final = 128 << 20
+"""Bytes of an answer that is rewritten, and so collected first."""
+LARGEST_ANSWER: Final = (1 << 31) - 1
+"""Bytes of an answer that passes: nothing of it is kept."""
+LARGEST_LOCAL: Final = 64 << 10
+"""Bytes of a request that is answered here: the largest holds a token."""
+LARGEST_PRODUCE_HEAD: Final = 128 << 10
+"""Bytes in front of a Produce request's acks: two texts of at most 32 KiB, and tagged fields."""
+_LENGTH: Final = 4
+_FRAME_LENGTH: Final = Struct(">i")
+_STREAMED: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
+
+
+class RelayedRequest:
+    """A request that waits for its answer. began: when it was passed on, by the clock of the caller. size: bytes of the
+    request, and of the answer as soon as its length is known."""
+
+    __slots__ = ("answer", "answer_size", "api_key", "api_version", "began", "correlation_id", "is_local", "size")
+
+    def __init__(self, head: RequestHead, began: float, *, is_local: bool) -> None:
+        self.api_key = ApiKey(head.api_key)
+        self.api_version = head.api_version
+        self.correlation_id = head.correlation_id
+        self.size = head.length
+        self.began = began
+        self.is_local = is_local
+        self.answer: list[Buffer] | None = None
+        self.answer_size = 0
+
+
+class RelayedConnection:
+    """The requests of one client on their way to a broker, and the answers on their way back.
+
+    served: the versions of each API that is passed on. advertised: those that ApiVersions lists at most. local: APIs
+    that are answered here. answered: told of each answer that has left. limit: bytes of the largest request. guard:
+    told of the API of each request that is to be passed on; raises ProtocolError if its client may not ask yet, or any
+    more. authentication: takes note of one that passes; its requests and answers are whole when they do.
+    """
+
+    def __init__(
+        self,
+        served: Mapping[ApiKey, tuple[int, int]],
+        advertised: Mapping[ApiKey, tuple[int, int]],
+        local: Collection[ApiKey],
+        addresses: NodeAddresses,
+        answered: Callable[[RelayedRequest], None],
+        limit: int,
+        guard: Callable[[int], None] | None = None,
+        authentication: PassedAuthentication | None = None,
+    ) -> None:
+        self._served = served
+        self._advertised = advertised
+        self._local = local
+        self._addresses = addresses
+        self._answered = answered
+        self._guard = guard
+        self._authentication = authentication
+        self._watched: Collection[ApiKey] = OF_AUTHENTICATION if authentication is not None else ()
+        self.problem: ProtocolError | None = None
+        """What ended the stream of requests. Those before it are answered; then the connection is to be closed."""
+        self._requests = RequestCutter(limit)
+        self._answers = AnswerCutter(LARGEST_ANSWER)
+        self._expected: deque[RelayedRequest] = deque()
+        self.local: list[bytes] = []
+        """Frames, with their lengths, that are to be answered here; taken out by the caller."""
+        self._waiting: deque[Piece[RequestHead]] = deque()
+        """What came behind a request that is answered here and is not yet."""
+        self._unanswered: RelayedRequest | None = None
+        self._held: bytearray | None = None
+        """A local request that is not whole yet, or the beginning of a Produce request whose acks have not come."""
+        self._produce: RequestHead | None = None
+        self._is_local = False
+        self._answering: RelayedRequest | None = None
+        self._walker: AnswerWalker | None = None
+        self._collected: list[memoryview] | None = None
+
+    # State
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._expected)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a request has to be answered here before anything is passed on again."""
+        return self._unanswered is not None
+
+    @property
+    def has_unfinished_frame(self) -> bool:
+        return self._requests.is_unfinished
+
+    @property
+    def has_unfinished_answer(self) -> bool:
+        return self._answers.is_unfinished
+
+    def change(self, *, local: Collection[ApiKey] | None = None, limit: int | None = None) -> None:
+        """From the next request on."""
+        if local is not None:
+            self._local = local
+        if limit is not None:
+            self._requests.limit = limit
+
+    def end(self) -> None:
+        """Nothing passes any more, and nobody is told of anything: no cycle may stay."""
+        self._answered, self._guard = _told_to_nobody, None
+        self._waiting.clear()
+
+    # From the client
+
+    def receive_requests(self, chunk: memoryview, now: float) -> list[Buffer]:
+        """What is to be passed on of these bytes. `problem` tells what ended the stream behind that."""
+        self._waiting += self._requests.cut(chunk)
+        return self.pass_on(now)
+
+    def pass_on(self, now: float) -> list[Buffer]:
+        """What may be passed on now, of what has come; as `receive_requests`."""
+        passed: list[Buffer] = []
+        try:
+            self._pass_on(now, passed)
+        except ProtocolError as problem:
+            self.problem = problem
+            self._waiting.clear()
+        if not self._waiting:
+            self.problem = self.problem or self._requests.problem
+        return passed
+
+    def _pass_on(self, now: float, passed: list[Buffer]) -> None:
+        waiting = self._waiting
+        while waiting and self._unanswered is None:
+            piece = waiting.popleft()
+            if piece.head is not None:
+                self._begin_request(piece.head, now)
+            if self._held is None:
+                passed.append(piece.buffer)
+            else:
+                self._hold(piece, now, passed)
+
+    def _begin_request(self, head: RequestHead, now: float) -> None:
+        served = self._served.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals its number
+        if head.api_key in self._local:
+            if head.length > LARGEST_LOCAL:
+                raise ProtocolError("frame_size", f"a frame of {head.length} bytes; up to {LARGEST_LOCAL} are allowed")
+            self._held, self._is_local = bytearray(), True
+            self._expected.append(RelayedRequest(head, now, is_local=True))
+            return
+        if self._guard is not None:
+            self._guard(head.api_key)
+        if served is None:
+            raise ProtocolError("unknown_api", _not_served(head.api_key))
+        if not served[0] <= head.api_version <= served[1] and head.api_key != ApiKey.API_VERSIONS:
+            name, (lowest, highest) = ApiKey(head.api_key).name, served
+            raise ProtocolError("unsupported_version", f"{name} v{head.api_version} is not in v{lowest}-{highest}")
+        if head.api_key == ApiKey.PRODUCE:
+            self._held, self._produce = bytearray(), head
+        else:
+            self._expected.append(RelayedRequest(head, now, is_local=False))
+            if head.api_key in self._watched:
+                self._held = bytearray()
+
+    def _hold(self, piece: Piece[RequestHead], now: float, passed: list[Buffer]) -> None:
+        held = self._held
+        assert held is not None
+        if self._is_local:
+            held += piece.buffer
+            if piece.is_last:
+                self.local.append(bytes(held))
+                self._unanswered = self._expected[-1]
+                self._held, self._is_local = None, False
+            return
+        head = self._produce
+        if head is None:
+            self._hold_authentication(piece, passed)
+            return
+        begin = piece.buffer if not held else held + piece.buffer
+        acks = acks_of(head.api_version, begin)
+        if acks is None:
+            if piece.is_last or len(begin) > LARGEST_PRODUCE_HEAD:
+                raise ProtocolError("truncated", "a Produce request that ends before its acks")
+            self._held = bytearray(begin)
+            return
+        if acks:
+            self._expected.append(RelayedRequest(head, now, is_local=False))
+        self._held = self._produce = None
+        passed.append(begin)
+
+    def _hold_authentication(self, piece: Piece[RequestHead], passed: list[Buffer]) -> None:
+        held, request = self._held, self._expected[-1]
+        assert held is not None and self._authentication is not None
+        held += piece.buffer
+        if len(held) > LARGEST_LOCAL:
+            raise ProtocolError("frame_size", f"a frame of {request.size} bytes; up to {LARGEST_LOCAL} are allowed")
+        if piece.is_last:
+            self._authentication.requested(request.api_key, request.api_version, bytes(held))
+            self._held = None
+            passed.append(held)
+
+    def answer(self, answer: list[Buffer]) -> list[Buffer]:
+        """The answer to the request of `local` that was handed out last, with its length; what may leave now."""
+        request, self._unanswered = self._unanswered, None
+        assert request is not None
+        request.answer = answer
+        return self._leave()
+
+    # From the broker
+
+    def receive_answers(self, chunk: memoryview) -> list[Buffer]:
+        """What the client is to be sent of these bytes. Raises ProtocolError."""
+        sent: list[Buffer] = []
+        pieces = self._answers.cut(chunk)
+        for piece in pieces:
+            if piece.head is not None:
+                self._begin_answer(piece.head)
+            self._continue_answer(piece, sent)
+            if piece.is_last:
+                self._end_answer()
+                sent += self._leave()
+        if self._answers.problem is not None:
+            raise self._answers.problem
+        return sent
+
+    def _begin_answer(self, head: AnswerHead) -> None:
+        if not self._expected:
+            raise ProtocolError("unexpected_response", f"response {head.correlation_id}, and no request waits")
+        request = self._expected[0]
+        if request.correlation_id != head.correlation_id or request.is_local:
+            detail = f"response {head.correlation_id}, {request.correlation_id} is expected"
+            raise ProtocolError("unexpected_response", detail)
+        request.answer_size = head.length
+        self._answering = request
+
+    def _continue_answer(self, piece: Piece[AnswerHead], sent: list[Buffer]) -> None:
+        request = self._answering
+        assert request is not None
+        if self._walker is not None:
+            sent += self._walker.feed(piece.buffer)
+        elif self._collected is not None:
+            self._collect(piece, request, sent)
+        elif piece.head is None or not self._is_looked_at(request):
+            sent.append(piece.buffer)
+        elif piece.is_whole:
+            sent += self._rewritten(request, piece.buffer[_LENGTH:])
+        elif request.api_key in _STREAMED:
+            self._walker = AnswerWalker(request.api_key, request.api_version, request.answer_size)
+            sent.append(piece.buffer[:_LENGTH])
+            sent += self._walker.feed(piece.buffer[_LENGTH:])
+        else:
+            if request.answer_size > LARGEST_COLLECTED:
+                raise ProtocolError("frame_size", f"a {request.api_key.name} answer of {request.answer_size} bytes")
+            self._collected = []
+            self._collect(piece, request, sent)
+
+    def _collect(self, piece: Piece[AnswerHead], request: RelayedRequest, sent: list[Buffer]) -> None:
+        assert self._collected is not None
+        self._collected.append(memoryview(bytes(piece.buffer)))  # a chunk that waits would hold all of its memory
+        if piece.is_last:
+            whole = memoryview(b"".join(self._collected))
+            self._collected = None
+            sent += self._rewritten(request, whole[_LENGTH:])
+
+    def _is_looked_at(self, request: RelayedRequest) -> bool:
+        key = request.api_key
+        return key is ApiKey.API_VERSIONS or key in self._watched or carries_addresses(key, request.api_version)
+
+    def _rewritten(self, request: RelayedRequest, answer: memoryview) -> Sequence[Buffer]:
+        if request.api_key in self._watched:
+            assert self._authentication is not None
+            frame = _FRAME_LENGTH.pack(len(answer)) + bytes(answer)
+            self._authentication.answered(request.api_key, request.api_version, frame)
+            return [frame]
+        if request.api_key is ApiKey.API_VERSIONS:
+            return limited(request.api_version, answer, self._advertised)
+        return with_addresses(request.api_key, request.api_version, answer, self._addresses)
+
+    def _end_answer(self) -> None:
+        if self._walker is not None and not self._walker.is_done:
+            raise ProtocolError("truncated", "a Fetch answer that ends before its end")
+        self._walker = None
+        request, self._answering = self._expected.popleft(), None
+        if self._authentication is not None and request.api_key not in self._watched:
+            self._authentication.answered_other(request.api_key)
+        self._answered(request)
+
+    def _leave(self) -> list[Buffer]:
+        """Answers made here for which no earlier one is missing."""
+        sent: list[Buffer] = []
+        expected = self._expected
+        while expected and expected[0].answer is not None:
+            request = expected.popleft()
+            sent += request.answer or ()
+            request.answer = None
+            self._answered(request)
+        return sent
+
+
+def _told_to_nobody(request: RelayedRequest) -> None: ...
+
+
+def _not_served(key: int) -> str:
+    return f"{ApiKey(key).name} is not served here" if key in KNOWN_APIS else f"API {key} is not known"

@@ -1,0 +1,165 @@
+"""One frame that is read once, and passed on in spans with something else in place of some of them. No span is copied.
+
+It takes for a value what `mesh.wire.reader` takes for it, and bounds it the same way: by the bytes that are left,
+before anything is done for a length or a count. Elements are not counted: none costs memory, unless it is replaced.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import Buffer
+from mesh.wire.reader import INT8, INT16, INT32, INT64, MAX_VARINT_BYTES
+from mesh.wire.writer import encode_unsigned_varint
+
+MAX_REPLACED: Final = 1_000_000
+"""Spans of one frame that are replaced; the lists of replicas of as many partitions."""
+
+MAX_TEXT_BYTES: Final = 2**15 - 1
+"""Of a string in any of Kafka's encodings."""
+
+_MAX_INT32: Final = 2**31 - 1
+_MAX_UINT32: Final = 2**32 - 1
+
+
+class Spans:
+    """A frame, and where in it reading goes on; what reads raises ProtocolError where the bytes do not fit.
+
+    end: where the bytes end that may be read.
+    replaced: start, end and new content of what is replaced, in the order of the frame.
+    """
+
+    __slots__ = ("end", "frame", "position", "replaced")
+
+    def __init__(self, frame: memoryview, position: int) -> None:
+        self.frame: Final = frame
+        self.position = position
+        self.end = len(frame)
+        self.replaced: Final[list[tuple[int, int, Buffer]]] = []
+
+    def pieces(self) -> list[Buffer]:
+        """The whole frame, also what has not been read of it."""
+        pieces: list[Buffer] = []
+        position = 0
+        for start, end, content in self.replaced:
+            if start > position:
+                pieces.append(self.frame[position:start])
+            if len(content):
+                pieces.append(content)
+            position = end
+        if position < len(self.frame):
+            pieces.append(self.frame[position:])
+        return pieces
+
+    def replace(self, start: int, end: int, content: Buffer) -> None:
+        """Puts something in place of a span behind all that have been replaced."""
+        self.insert(len(self.replaced), start, end, content)
+
+    def insert(self, place: int, start: int, end: int, content: Buffer) -> None:
+        """Puts something in place of a span in front of those that were replaced from this place on."""
+        if len(self.replaced) >= MAX_REPLACED:
+            raise ProtocolError("too_many_elements", f"more than {MAX_REPLACED} spans of one frame to replace")
+        self.replaced.insert(place, (start, end, content))
+
+    def grown_by(self, place: int) -> int:
+        """How many bytes more there are by what was replaced from this place on."""
+        return sum(len(content) - (end - start) for start, end, content in self.replaced[place:])
+
+    def skip(self, size: int) -> None:
+        position = self.position + size
+        if size < 0 or position > self.end:
+            raise self._unfit(size)
+        self.position = position
+
+    def int8(self) -> int:
+        return self._integer(INT8)
+
+    def int16(self) -> int:
+        return self._integer(INT16)
+
+    def int32(self) -> int:
+        return self._integer(INT32)
+
+    def int64(self) -> int:
+        return self._integer(INT64)
+
+    def unsigned_varint(self) -> int:
+        """Its lowest 32 bits, as a number that is not negative."""
+        frame, position, end = self.frame, self.position, self.end
+        value = 0
+        for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
+            if position >= end:
+                raise self._unfit(1)
+            byte = frame[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self.position = position
+                return value & _MAX_UINT32
+        raise ProtocolError("invalid_varint", f"a varint of more than {MAX_VARINT_BYTES} bytes at {self.position}")
+
+    def compact_length(self) -> int:
+        """A length or count of the flexible encoding; -1 is null."""
+        position = self.position
+        if position < self.end and (byte := self.frame[position]) < 0x80:
+            self.position = position + 1
+            return byte - 1
+        value = self.unsigned_varint()
+        return value - 1 if value <= _MAX_INT32 + 1 else -1
+
+    def count(self, element_size: int, is_flexible: bool) -> int:
+        """The length of an array whose elements have at least `element_size` bytes each; negative is null."""
+        count = self.compact_length() if is_flexible else self.int32()
+        if count * element_size > self.end - self.position:
+            raise self._unfit(count * element_size)
+        return count
+
+    def text(self, length: int) -> str:
+        """Bytes that are not UTF-8 are replaced in it, in the frame they stay."""
+        start = self.position
+        self.skip(length)
+        return str(self.frame[start : self.position], errors="replace")
+
+    def tag_count(self) -> int:
+        """How many tagged fields follow; each has two bytes at least."""
+        count = self.unsigned_varint()
+        if count > _MAX_INT32:
+            return 0
+        if 2 * count > self.end - self.position:
+            raise self._unfit(2 * count)
+        return count
+
+    def skip_tagged_fields(self) -> None:
+        for _ in range(self.tag_count()):
+            self.unsigned_varint()
+            self.skip(self.unsigned_varint())
+
+    def _integer(self, layout: Struct) -> int:
+        position = self.position + layout.size
+        if position > self.end:
+            raise self._unfit(layout.size)
+        (value,) = layout.unpack_from(self.frame, self.position)
+        self.position = position
+        return int(value)
+
+    def _unfit(self, size: int) -> ProtocolError:
+        if size < 0:
+            return ProtocolError("invalid_length", f"length {size} at {self.position}")
+        return ProtocolError("truncated", f"{size} bytes announced at {self.position}, {self.end - self.position} left")
+
+
+def encoded_text(text: str, is_flexible: bool) -> bytes:
+    """A string with its length. Raises ValueError for one that is too long for Kafka."""
+    content = text.encode()
+    if len(content) > MAX_TEXT_BYTES:
+        raise ValueError(f"a string of {len(content)} bytes; Kafka has room for {MAX_TEXT_BYTES}")
+    if is_flexible:
+        return encode_unsigned_varint(len(content) + 1) + content
+    return INT16.pack(len(content)) + content
+
+
+def encoded_count(count: int, is_flexible: bool) -> bytes:
+    """The length of an array, or of bytes."""
+    return encode_unsigned_varint(count + 1) if is_flexible else INT32.pack(count)

@@ -1,0 +1,59 @@
+"""`kafka-mesh check --apis`: what is served, and why not more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from mesh.commands.served_apis import of_a_relay
+from mesh.config.relay import RelayConfig
+from mesh.records.spans import ClusterName
+from mesh.wire.client.messages import VersionRange
+from tests.app.running import MockCluster
+from tests.integration.processes import free_port
+
+
+def test_every_reason_has_its_words() -> None:
+    relay = RelayConfig(cluster=ClusterName("eu"), refuse=("CREATE_TOPICS",))
+    theirs = {0: (0, 13), 1: (4, 99), 19: (2, 7), 86: (0, 0), 999: (0, 1)}
+    rows = {name: rest for name, *rest in of_a_relay(relay, {key: VersionRange(*each) for key, each in theirs.items()})}
+    assert rows["PRODUCE"] == ["0-13", "0-13", ""]
+    assert rows["FETCH"] == ["4-99", "4-18", "this version of kafka-mesh knows no others"]
+    assert rows["CREATE_TOPICS"] == ["2-7", "-", "refuse"]
+    assert rows["DELETE_SHARE_GROUP_STATE"] == ["0-0", "-", "it is between servers"]
+    assert rows["999"] == ["0-1", "-", "this version of kafka-mesh does not know it"]
+    assert rows["METADATA"] == ["-", "-", "the cluster does not serve it"]
+
+
+def check(folder: Path, address: str) -> subprocess.CompletedProcess[str]:
+    relay = {"relay": {"cluster": "eu"}}
+    pool = {"pool": {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"]}}
+    nodes = {"ports": free_port(), "ids": [1]}
+    file = folder / "mesh.yaml"
+    virtual_clusters = [
+        {"name": "front", "listen": f"127.0.0.1:{free_port()}", "nodes": nodes, "target": relay},
+        {"name": "shared", "listen": "127.0.0.1:1", "target": pool},
+    ]
+    tree = {"clusters": [{"name": "eu", "bootstrap_servers": address}], "virtual_clusters": virtual_clusters}
+    file.write_text(yaml.safe_dump(tree))
+    command = [sys.executable, "-m", "mesh.cli", "check", "--apis", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_cluster_is_asked(tmp_path: Path) -> None:
+    cluster = MockCluster()
+    done = check(tmp_path, cluster.address)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "front: a relay of eu" in done.stdout
+    assert "shared: a pool, whatever its clusters serve" in done.stdout
+    assert "CONSUMER_GROUP_DESCRIBE" in done.stdout
+
+
+def test_a_cluster_does_not_answer(tmp_path: Path) -> None:
+    done = check(tmp_path, f"127.0.0.1:{free_port()}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("kafka-mesh: eu does not say what it serves: ")
+    assert "Traceback" not in done.stderr

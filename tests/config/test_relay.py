@@ -1,0 +1,107 @@
+"""Relays in a configuration: their nodes, and what they may not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesh.app.targets import addresses_of
+from mesh.config.values import Address
+from tests.config.files import load_tree, mistakes
+
+
+def relay(nodes: object = None, relay: object = None, **keys: object) -> dict[str, Any]:
+    return {
+        "clusters": [{"name": "eu", "bootstrap_servers": "127.0.0.1:1"}],
+        "virtual_clusters": [
+            {
+                "name": "front",
+                "listen": "127.0.0.1:19092",
+                "nodes": {"ports": "19100-19102"} if nodes is None else nodes,
+                "target": {"relay": relay or {"cluster": "eu"}},
+                **keys,
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ports"),
+    [
+        ({"ports": "19100-19102"}, {0: 19100, 1: 19101, 2: 19102}),
+        ({"ports": "19100-19104", "ids": ["0-1", 101, 1_000_000]}, {0: 19100, 1: 19101, 101: 19102, 1_000_000: 19103}),
+        ({"ports": 19100, "ids": [7]}, {7: 19100}),
+    ],
+)
+def test_the_place_in_the_list_says_the_port(tmp_path: Path, nodes: object, ports: dict[int, int]) -> None:
+    config = load_tree(tmp_path, relay(nodes))
+    addresses = {each.node: each.address for each in addresses_of(config.virtual_clusters[0])}
+    assert addresses.pop(None) == Address("127.0.0.1", 19092)
+    assert addresses == {id: Address("127.0.0.1", at) for id, at in ports.items()}
+
+
+def test_nodes_by_name_share_one_address(tmp_path: Path) -> None:
+    tls = {"certificate_file": "a", "key_file": "b"}
+    config = load_tree(tmp_path, relay({"hosts": "b{node}.example.com"}, tls=tls))
+    assert [each.node for each in addresses_of(config.virtual_clusters[0])] == [None]
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        (relay({}), "virtual_clusters[0].nodes: (a mapping): exactly one of ports, hosts"),
+        (
+            relay({"ports": "19100-19101", "ids": ["0-1", 5]}),
+            "virtual_clusters[0].nodes.ids[1]: '5': no more ids than there are ports, which are 2",
+        ),
+        (
+            relay({"ports": "19100-19105", "ids": ["0-1", 1]}),
+            "virtual_clusters[0].nodes.ids[1]: '1': ids that stand there once",
+        ),
+        (relay({"ports": "19102-19100"}), "virtual_clusters[0].nodes.ports: '19102-19100': FIRST-LAST, ports"),
+        (relay({"ports": "19090-19093"}), "virtual_clusters[0].nodes.ports: '127.0.0.1:19092': an address of its own"),
+        (relay({"hosts": "b{node}.example.com"}), "virtual_clusters[0].nodes.hosts: 'b{node}.example.com': with tls"),
+        (relay({"hosts": "b.example.com"}), "virtual_clusters[0].nodes.hosts: 'b.example.com': a host name in which"),
+        (relay(relay={"cluster": "us"}), "virtual_clusters[0].target.relay.cluster: 'us': one of the clusters defined"),
+        (
+            relay(relay={"cluster": "eu", "refuse": ["FETCHX"]}),
+            "virtual_clusters[0].target.relay.refuse[0]: 'FETCHX': the name of an API",
+        ),
+        (
+            relay(relay={"cluster": "eu", "refuse": ["METADATA"]}),
+            "virtual_clusters[0].target.relay.refuse[0]: 'METADATA': an API that clients can do without",
+        ),
+        (relay(coordinator="127.0.0.1:5"), "virtual_clusters[0].coordinator: '127.0.0.1:5': left out"),
+        (relay(authorization={}), "virtual_clusters[0].authorization"),
+    ],
+)
+def test_what_does_not_go_together(tmp_path: Path, tree: dict[str, Any], expected: str) -> None:
+    assert any(each.startswith(expected) for each in mistakes(tmp_path, tree)), mistakes(tmp_path, tree)
+
+
+def test_a_relay_needs_nodes_and_a_pool_has_none(tmp_path: Path) -> None:
+    tree = relay()
+    del tree["virtual_clusters"][0]["nodes"]
+    assert [each.split(":")[0] for each in mistakes(tmp_path, tree)] == ["virtual_clusters[0].nodes"]
+    tree = relay()
+    topics = [{"name": "orders", "from": [{"cluster": "eu", "topic": "orders"}]}]
+    tree["virtual_clusters"][0]["target"] = {"pool": {"topics": topics, "groups": ["*"]}}
+    assert [each.split(":")[0] for each in mistakes(tmp_path, tree)] == ["virtual_clusters[0].nodes"]
+
+
+@pytest.mark.parametrize("target", [{}, {"pool": {}, "relay": {}}, {"mirror": {}}])
+def test_there_is_exactly_one_target(tmp_path: Path, target: object) -> None:
+    tree = relay()
+    tree["virtual_clusters"][0]["target"] = target
+    found = [each for each in mistakes(tmp_path, tree) if each.startswith("virtual_clusters[0].target:")]
+    assert found == ["virtual_clusters[0].target: (a mapping): a mapping with exactly one of the keys pool, relay"]
+
+
+def test_properties_that_only_librdkafka_honours_are_refused(tmp_path: Path) -> None:
+    tree = relay()
+    tree["clusters"][0]["properties"] = {"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER"}
+    assert any(
+        each.startswith("clusters[0].properties: (a mapping): properties that a") for each in mistakes(tmp_path, tree)
+    )

@@ -1,0 +1,61 @@
+"""kafka-mesh with a relay of one cluster, as its users run it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from tests.integration.mesh_process import KAFKA_MESH, MeshProcess
+from tests.integration.processes import free_port, free_ports
+
+
+class RelayMesh(MeshProcess):
+    """`kafka-mesh run` with one virtual cluster, a relay."""
+
+    def __init__(
+        self,
+        folder: Path,
+        cluster: str,
+        nodes: Sequence[int] = (1,),
+        relay: Mapping[str, object] = MappingProxyType({}),
+        listener: Mapping[str, object] = MappingProxyType({}),
+        upstream: Mapping[str, object] = MappingProxyType({}),
+        name: str = "relay",
+        room: int = 4,
+    ) -> None:
+        """cluster: its bootstrap servers. nodes: ids that are declared. relay, listener, upstream: further keys of the
+        target, the virtual cluster and the cluster. room: how many more nodes may be declared later."""
+        self._cluster = {"name": "eu", "bootstrap_servers": cluster, **upstream}
+        self._ports = free_ports(len(nodes) + room)
+        self.bootstrap_servers = f"127.0.0.1:{free_port()}"
+        self._relay = relay
+        self._listener = listener
+        self.nodes: list[int] = list(nodes)
+        super().__init__(folder, name, self._configuration(nodes))
+
+    def address_of(self, node: int) -> str:
+        """Where clients reach it."""
+        return f"127.0.0.1:{self._ports[self.nodes.index(node)]}"
+
+    def declare(self, nodes: Collection[int]) -> str:
+        """These, too, while it runs; what the command says of it."""
+        self.nodes += nodes
+        self.configure(self._configuration(self.nodes))
+        done = subprocess.run(
+            [KAFKA_MESH, "reload", self.file], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _configuration(self, nodes: Sequence[int]) -> Mapping[str, object]:
+        ports = {"ports": f"{self._ports[0]}-{self._ports[-1]}", "ids": list(nodes)}
+        virtual_cluster = {
+            "name": "front",
+            "listen": self.bootstrap_servers,
+            "nodes": ports,
+            "target": {"relay": {"cluster": "eu", **self._relay}},
+            **self._listener,
+        }
+        return {"clusters": [self._cluster], "virtual_clusters": [virtual_cluster]}
