@@ -147,6 +147,7 @@ def read_brokers(relay: RelayMesh) -> set[str]:
     return {f"{each.host}:{each.port}" for each in brokers.values()}
 
 
+@pytest.mark.long
 def test_producers_outlive_a_broker_and_a_mesh_that_are_killed(cluster: KafkaCluster, relay: RelayMesh) -> None:
     cluster.create_topic("killed", 1)
     values = range(60_000)

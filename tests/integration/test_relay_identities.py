@@ -88,6 +88,7 @@ def test_the_cluster_authenticates_its_clients(secured: tuple[KafkaCluster, int]
         relay.kill()
 
 
+@pytest.mark.long
 def test_the_mesh_has_credentials_of_its_own(secured: tuple[KafkaCluster, int], tmp_path: Path) -> None:
     """Sessions at the broker end after five seconds; a client notices nothing of that."""
     cluster, port = secured

@@ -15,7 +15,11 @@ from tests.relay.questions import PROPERTIES, shared
 from tests.relay.requests import KEYS, KNOWN
 from tests.relay.scripts.newer import NEWER
 
-pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.kafka,
+    pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}"),
+]
 
 NEW = [each for each in asked(OF_4_4) if each not in asked(OF_4_3)]
 
@@ -50,7 +54,6 @@ def test_what_is_new_comes_unchanged(differential: Differential, api: str, versi
     assert not differences, "\n".join(differences)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("api", "version"), asked(OF_4_3), ids=str)
 def test_what_is_older_comes_unchanged(differential: Differential, api: str, version: int) -> None:
     differences = differential.compare(api, version)
