@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from mesh.config.model import ClientLimits, Cluster, NamedTopic, PrefixRuleConfig
 from mesh.config.model import PoolConfig as PoolConfig
+from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.listener.limits import Limits
 from mesh.pool.common import topics as pool_topics
 from mesh.pool.common.group_rules import GroupRules
@@ -14,6 +15,7 @@ from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
+from mesh.wire.apis import ApiKey
 
 
 def limits_of(limits: ClientLimits) -> Limits:
@@ -93,3 +95,19 @@ def settings_of(pool: PoolConfig, epoch: float, journal: bool = False) -> PoolSe
         epoch=epoch,
         journal=journal,
     )
+
+
+_TOKENS = (
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+)
+
+
+def refused_apis(relay: RelayConfig, *, has_credentials: bool) -> dict[ApiKey, str]:
+    """What a relay does not serve, and why. has_credentials: the mesh authenticates at the cluster, for its clients."""
+    refused = {ApiKey[name]: "refuse" for name in relay.refuse}
+    if has_credentials and relay.authentication is RelayAuthentication.MESH:
+        refused |= dict.fromkeys(_TOKENS, "a token would be the mesh's own principal's")
+    return refused

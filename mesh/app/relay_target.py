@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from mesh.app.configured_target import ListenAddress, Services
+from mesh.app.from_config import refused_apis
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.config.values import Address
@@ -41,15 +42,19 @@ class RelayTarget:
         self._node_of, place_of = _places(configured)
         self._health = _NodeHealth(services.upstream_health, relay.cluster, configured.name)
         address, access = services.clusters.access(relay.cluster)
+        self._has_credentials = access.mechanism is not None
         interval = services.clusters.interval
         nodes = RelayNodes(relay.cluster, address, access, place_of, interval, self._health.looked)
         self.target = RelayRuntime(
             listener,
             nodes,
-            _refused(relay),
+            self._refused(relay),
             lambda transport: self._node_of(transport),
             is_bare=relay.authentication is RelayAuthentication.UPSTREAM,
         )
+
+    def _refused(self, relay: RelayConfig) -> frozenset[ApiKey]:
+        return frozenset(refused_apis(relay, has_credentials=self._has_credentials))
 
     def samples(self) -> Iterator[Sample]:
         return samples_of(self.target)
@@ -67,7 +72,7 @@ class RelayTarget:
         assert isinstance(configured.target, RelayTargetConfig), "another kind of target begins anew"
         self._node_of, self.target.nodes.place_of = _places(configured)
         self.target.nodes.interval = self._clusters.interval
-        self.target.refuse(_refused(configured.target.relay))
+        self.target.refuse(self._refused(configured.target.relay))
 
 
 class _NodeHealth:
@@ -93,10 +98,6 @@ class _NodeHealth:
         elif self._undeclared:
             self._upstream_health.end(problem, self._cluster, virtual_cluster=self._virtual_cluster)
         self._undeclared = undeclared
-
-
-def _refused(relay: RelayConfig) -> frozenset[ApiKey]:
-    return frozenset(ApiKey[name] for name in relay.refuse)
 
 
 def _places(

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mesh.apis.listener_table import LISTENER_TABLE
-from mesh.app.from_config import properties_of
+from mesh.app.from_config import properties_of, refused_apis
 from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
-from mesh.config.relay import RelayConfig
 from mesh.pool.apis.table import TABLE
 from mesh.records.spans import ClusterName
 from mesh.upstream.links.connection_settings import own_access
@@ -41,7 +40,9 @@ def show(config: Config, console: Console) -> None:
             case PoolTargetConfig():
                 rows = _of_a_pool()
             case RelayTargetConfig(relay=relay):
-                rows = of_a_relay(relay, versions_of(clusters[ClusterName(relay.cluster)]))
+                cluster = clusters[ClusterName(relay.cluster)]
+                refused = refused_apis(relay, has_credentials=_has_credentials(cluster))
+                rows = of_a_relay(refused, versions_of(cluster))
         for row in rows:
             table.add_row(*row)
         console.print(table)
@@ -72,8 +73,8 @@ def versions_of(cluster: Cluster) -> Mapping[int, VersionRange]:
         raise ClusterUnavailable(f"{cluster.name} does not say what it serves: {problem}") from problem
 
 
-def of_a_relay(relay: RelayConfig, theirs: Mapping[int, VersionRange]) -> Iterator[Row]:
-    """theirs: what a broker of its cluster serves."""
+def of_a_relay(refused: Mapping[ApiKey, str], theirs: Mapping[int, VersionRange]) -> Iterator[Row]:
+    """refused: and why. theirs: what a broker of its cluster serves."""
     for number in sorted({*theirs, *KNOWN_APIS}):
         name = ApiKey(number).name if number in KNOWN_APIS else str(number)
         served = theirs.get(number)
@@ -82,16 +83,22 @@ def of_a_relay(relay: RelayConfig, theirs: Mapping[int, VersionRange]) -> Iterat
                 yield name, "-", "-", "the cluster does not serve it"
             continue
         shown = f"{served.lowest}-{served.highest}"
-        if name in relay.refuse:
-            yield name, shown, "-", "refuse"
+        if number in refused:
+            yield name, shown, "-", refused[ApiKey(number)]
         elif number not in ADVERTISED_APIS:
             known = number in KNOWN_APIS
             yield name, shown, "-", "it is between servers" if known else "this version of kafka-mesh does not know it"
         else:
             lowest, highest = ADVERTISED_APIS[ApiKey(number)]
-            here = f"{max(lowest, served.lowest)}-{min(highest, served.highest)}"
+            lowest, highest = max(lowest, served.lowest), min(highest, served.highest)
+            here = f"{lowest}-{highest}" if lowest <= highest else "-"
             why = "" if here == shown else "this version of kafka-mesh knows no others"
             yield name, shown, here, why
+
+
+def _has_credentials(cluster: Cluster) -> bool:
+    access = own_access(properties_of(cluster))
+    return not isinstance(access, str) and access.mechanism is not None
 
 
 def _of_a_pool() -> Iterator[Row]:

@@ -24,12 +24,13 @@ OF_AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENT
 class PassedAuthentication:
     """What has passed of a client's authentication. is_done: the broker has let the client in."""
 
-    __slots__ = ("_accepted", "_needed", "is_done")
+    __slots__ = ("_accepted", "_is_bearer", "_needed", "is_done")
 
     def __init__(self) -> None:
         self.is_done = False
         self._needed: int | None = None
         self._accepted = 0
+        self._is_bearer = False
 
     def requested(self, api_key: ApiKey, version: int, frame: bytes) -> None:
         """frame: of `OF_AUTHENTICATION`, with its length. Raises ProtocolError."""
@@ -38,7 +39,8 @@ class PassedAuthentication:
             cursor.nullable_string()
             if is_flexible(api_key, version):
                 cursor.skip_tagged_fields()
-            self._needed, self._accepted = TOKENS.get(cursor.nullable_string() or ""), 0
+            mechanism = cursor.nullable_string() or ""
+            self._needed, self._accepted, self._is_bearer = TOKENS.get(mechanism), 0, mechanism == "OAUTHBEARER"
 
     def answered(self, api_key: ApiKey, version: int, frame: bytes) -> None:
         """frame: the answer to a request of `OF_AUTHENTICATION`, with its length. Raises ProtocolError."""
@@ -48,6 +50,14 @@ class PassedAuthentication:
         if has_tagged_response_header(api_key, version):
             cursor.skip_tagged_fields()
         (error,) = cursor.unpack(INT16)
+        if is_flexible(api_key, version):
+            cursor.compact_nullable_string()
+            token = cursor.compact_byte_string()
+        else:
+            cursor.nullable_string()
+            token = cursor.byte_string()
+        if self._is_bearer and token:  # why the token is refused; the error comes with the next answer
+            return
         self._accepted += not error
         self.is_done = self.is_done or (self._needed is not None and not error and self._accepted >= self._needed)
 

@@ -80,7 +80,7 @@ class _Cutter(Generic[HeadT]):
         try:
             self._cut(chunk, pieces)
         except ProtocolError as problem:
-            self.problem = problem
+            self.problem = problem.with_traceback(None)  # whose frames have the chunk
         return pieces
 
     def _cut(self, chunk: memoryview, pieces: list[Piece[HeadT]]) -> None:

@@ -13,6 +13,8 @@ _INT16: Final = Struct(">h")
 _HEADER: Final = 4 + 2 + 2 + 4
 """Length, key, version and correlation id."""
 _LONGEST_VARINT: Final = 5
+MOST_TAGS: Final = 16
+"""In the header of a request; no version has any. They are gone through each time that more of the request has come."""
 
 
 class _Short(Exception):
@@ -65,6 +67,8 @@ def _after_compact_text(data: Buffer, at: int) -> int:
 
 def _after_tags(data: Buffer, at: int) -> int:
     count, at = _varint(data, at)
+    if count > MOST_TAGS:
+        raise ProtocolError("too_many_elements", f"{count} tagged fields in a header; up to {MOST_TAGS} are allowed")
     for _ in range(count):
         if at >= len(data):
             raise _Short

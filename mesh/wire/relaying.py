@@ -30,6 +30,8 @@ LARGEST_COLLECTED: Final = 128 << 20
 """Bytes of an answer that is rewritten, and so collected first."""
 LARGEST_ANSWER: Final = (1 << 31) - 1
 """Bytes of an answer that passes: nothing of it is kept."""
+MOST_IN_FLIGHT: Final = 1_000
+"""Requests of a connection that wait for their answers; beyond it nothing is passed on, until some are answered."""
 LARGEST_LOCAL: Final = 64 << 10
 """Bytes of a request that is answered here: the largest holds a token."""
 LARGEST_PRODUCE_HEAD: Final = 128 << 10
@@ -40,8 +42,8 @@ _STREAMED: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 
 
 class RelayedRequest:
-    """A request that waits for its answer. began: when it was passed on, by the clock of the caller. size: bytes of the
-    request, and of the answer as soon as its length is known."""
+    """A request that waits for its answer. began: when it was passed on, by the clock of the caller. size, answer_size:
+    bytes, without the four of their lengths; answer_size is None for one without an answer of its broker."""
 
     __slots__ = ("answer", "answer_size", "api_key", "api_version", "began", "correlation_id", "is_local", "size")
 
@@ -53,7 +55,7 @@ class RelayedRequest:
         self.began = began
         self.is_local = is_local
         self.answer: list[Buffer] | None = None
-        self.answer_size = 0
+        self.answer_size: int | None = None
 
 
 class RelayedConnection:
@@ -97,8 +99,11 @@ class RelayedConnection:
         self._held: bytearray | None = None
         """A local request that is not whole yet, or the beginning of a Produce request whose acks have not come."""
         self._produce: RequestHead | None = None
+        self._look_at = 0
+        """How much there has to be of its beginning before it is looked at again."""
         self._is_local = False
         self._answering: RelayedRequest | None = None
+        self._answer_size = 0
         self._walker: AnswerWalker | None = None
         self._collected: list[memoryview] | None = None
 
@@ -111,8 +116,8 @@ class RelayedConnection:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a request has to be answered here before anything is passed on again."""
-        return self._unanswered is not None
+        """Whether a request has to be answered, here or by the broker, before anything is passed on again."""
+        return self._unanswered is not None or bool(self._waiting)
 
     @property
     def has_unfinished_frame(self) -> bool:
@@ -133,6 +138,7 @@ class RelayedConnection:
         """Nothing passes any more, and nobody is told of anything: no cycle may stay."""
         self._answered, self._guard = _told_to_nobody, None
         self._waiting.clear()
+        self._held = self._walker = self._collected = None
 
     # From the client
 
@@ -147,7 +153,7 @@ class RelayedConnection:
         try:
             self._pass_on(now, passed)
         except ProtocolError as problem:
-            self.problem = problem
+            self.problem = problem.with_traceback(None)  # whose frames have the chunk
             self._waiting.clear()
         if not self._waiting:
             self.problem = self.problem or self._requests.problem
@@ -155,7 +161,7 @@ class RelayedConnection:
 
     def _pass_on(self, now: float, passed: list[Buffer]) -> None:
         waiting = self._waiting
-        while waiting and self._unanswered is None:
+        while waiting and self._unanswered is None and len(self._expected) <= MOST_IN_FLIGHT:
             piece = waiting.popleft()
             if piece.head is not None:
                 self._begin_request(piece.head, now)
@@ -167,8 +173,7 @@ class RelayedConnection:
     def _begin_request(self, head: RequestHead, now: float) -> None:
         served = self._served.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals its number
         if head.api_key in self._local:
-            if head.length > LARGEST_LOCAL:
-                raise ProtocolError("frame_size", f"a frame of {head.length} bytes; up to {LARGEST_LOCAL} are allowed")
+            self._check_size(head)
             self._held, self._is_local = bytearray(), True
             self._expected.append(RelayedRequest(head, now, is_local=True))
             return
@@ -180,11 +185,17 @@ class RelayedConnection:
             name, (lowest, highest) = ApiKey(head.api_key).name, served
             raise ProtocolError("unsupported_version", f"{name} v{head.api_version} is not in v{lowest}-{highest}")
         if head.api_key == ApiKey.PRODUCE:
-            self._held, self._produce = bytearray(), head
+            self._held, self._produce, self._look_at = bytearray(), head, 0
         else:
-            self._expected.append(RelayedRequest(head, now, is_local=False))
             if head.api_key in self._watched:
+                self._check_size(head)
                 self._held = bytearray()
+            self._expected.append(RelayedRequest(head, now, is_local=False))
+
+    def _check_size(self, head: RequestHead) -> None:
+        """Of a request that is kept until it is whole."""
+        if head.length > LARGEST_LOCAL:
+            raise ProtocolError("frame_size", f"a frame of {head.length} bytes; up to {LARGEST_LOCAL} are allowed")
 
     def _hold(self, piece: Piece[RequestHead], now: float, passed: list[Buffer]) -> None:
         held = self._held
@@ -201,25 +212,34 @@ class RelayedConnection:
             self._hold_authentication(piece, passed)
             return
         begin = piece.buffer if not held else held + piece.buffer
+        if len(begin) < self._look_at and not piece.is_last:
+            self._held = bytearray(begin)
+            return
+        self._look_at = 2 * len(begin)  # a beginning that comes byte by byte is not read as often
         acks = acks_of(head.api_version, begin)
         if acks is None:
             if piece.is_last or len(begin) > LARGEST_PRODUCE_HEAD:
                 raise ProtocolError("truncated", "a Produce request that ends before its acks")
             self._held = bytearray(begin)
             return
-        if acks:
-            self._expected.append(RelayedRequest(head, now, is_local=False))
+        request = RelayedRequest(head, now, is_local=False)
         self._held = self._produce = None
         passed.append(begin)
+        if acks:
+            self._expected.append(request)
+        else:
+            self._answered(request)
 
     def _hold_authentication(self, piece: Piece[RequestHead], passed: list[Buffer]) -> None:
         held, request = self._held, self._expected[-1]
         assert held is not None and self._authentication is not None
         held += piece.buffer
-        if len(held) > LARGEST_LOCAL:
-            raise ProtocolError("frame_size", f"a frame of {request.size} bytes; up to {LARGEST_LOCAL} are allowed")
         if piece.is_last:
-            self._authentication.requested(request.api_key, request.api_version, bytes(held))
+            try:
+                self._authentication.requested(request.api_key, request.api_version, bytes(held))
+            except ProtocolError:
+                self._expected.pop()  # it is not passed on, so nobody answers it
+                raise
             self._held = None
             passed.append(held)
 
@@ -254,7 +274,7 @@ class RelayedConnection:
         if request.correlation_id != head.correlation_id or request.is_local:
             detail = f"response {head.correlation_id}, {request.correlation_id} is expected"
             raise ProtocolError("unexpected_response", detail)
-        request.answer_size = head.length
+        request.answer_size = self._answer_size = head.length
         self._answering = request
 
     def _continue_answer(self, piece: Piece[AnswerHead], sent: list[Buffer]) -> None:
@@ -269,12 +289,12 @@ class RelayedConnection:
         elif piece.is_whole:
             sent += self._rewritten(request, piece.buffer[_LENGTH:])
         elif request.api_key in _STREAMED:
-            self._walker = AnswerWalker(request.api_key, request.api_version, request.answer_size)
+            self._walker = AnswerWalker(request.api_key, request.api_version, self._answer_size)
             sent.append(piece.buffer[:_LENGTH])
             sent += self._walker.feed(piece.buffer[_LENGTH:])
         else:
-            if request.answer_size > LARGEST_COLLECTED:
-                raise ProtocolError("frame_size", f"a {request.api_key.name} answer of {request.answer_size} bytes")
+            if self._answer_size > LARGEST_COLLECTED:
+                raise ProtocolError("frame_size", f"a {request.api_key.name} answer of {self._answer_size} bytes")
             self._collected = []
             self._collect(piece, request, sent)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from mesh.app.from_config import refused_apis
 from mesh.commands.served_apis import of_a_relay
 from mesh.config.relay import RelayConfig
 from mesh.records.spans import ClusterName
@@ -18,12 +19,17 @@ from tests.integration.processes import free_port
 
 def test_every_reason_has_its_words() -> None:
     relay = RelayConfig(cluster=ClusterName("eu"), refuse=("CREATE_TOPICS",))
-    theirs = {0: (0, 13), 1: (4, 99), 19: (2, 7), 86: (0, 0), 999: (0, 1)}
-    rows = {name: rest for name, *rest in of_a_relay(relay, {key: VersionRange(*each) for key, each in theirs.items()})}
+    refused = refused_apis(relay, has_credentials=True)
+    theirs = {0: (0, 13), 38: (1, 3), 2: (99, 100), 1: (4, 99), 19: (2, 7), 86: (0, 0), 999: (0, 1)}
+    rows = {
+        name: rest for name, *rest in of_a_relay(refused, {key: VersionRange(*each) for key, each in theirs.items()})
+    }
     assert rows["PRODUCE"] == ["0-13", "0-13", ""]
     assert rows["FETCH"] == ["4-99", "4-18", "this version of kafka-mesh knows no others"]
     assert rows["CREATE_TOPICS"] == ["2-7", "-", "refuse"]
     assert rows["DELETE_SHARE_GROUP_STATE"] == ["0-0", "-", "it is between servers"]
+    assert rows["CREATE_DELEGATION_TOKEN"] == ["1-3", "-", "a token would be the mesh's own principal's"]
+    assert rows["LIST_OFFSETS"][:2] == ["99-100", "-"]
     assert rows["999"] == ["0-1", "-", "this version of kafka-mesh does not know it"]
     assert rows["METADATA"] == ["-", "-", "the cluster does not serve it"]
 

@@ -14,7 +14,7 @@ from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.relayed_apis import RELAYED_APIS
-from mesh.wire.relaying import LARGEST_LOCAL, RelayedConnection, RelayedRequest
+from mesh.wire.relaying import LARGEST_LOCAL, MOST_IN_FLIGHT, RelayedConnection, RelayedRequest
 
 SERVED = {key: (each.lowest, each.highest) for key, each in RELAYED_APIS.items()}
 AUTHENTICATION = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -232,3 +232,30 @@ def test_no_bytes_break_it(chunks: list[bytes], are_answers: bool) -> None:
     bench.ask(request(ApiKey.METADATA, 9, 1), request(ApiKey.FETCH, 17, 2))
     with suppress(ProtocolError):
         (bench.reply if are_answers else bench.ask)(*chunks)
+
+
+def test_tagged_fields_without_end_are_not_gone_through() -> None:
+    bench = Bench()
+    bench.ask(request(ApiKey.PRODUCE, 9, 1, b"\xff\xff\x03" + bytes(100)))
+    assert bench.wire.problem is not None
+    assert bench.wire.problem.reason == "too_many_elements"
+
+
+def test_one_chunk_passes_no_more_than_may_be_in_flight() -> None:
+    bench = Bench()
+    frames = [request(ApiKey.HEARTBEAT, 3, id) for id in range(3 * MOST_IN_FLIGHT)]
+    bench.ask(b"".join(frames))
+    assert bench.wire.in_flight == MOST_IN_FLIGHT + 1
+    assert bench.wire.is_blocked
+    for id in range(3 * MOST_IN_FLIGHT):
+        bench.reply(answer(id))
+        bench.upstream += joined(bench.wire.pass_on(2.0))
+    assert bench.upstream == b"".join(frames)
+    assert not bench.wire.is_blocked
+
+
+def test_a_request_without_an_answer_is_told_too() -> None:
+    bench = Bench()
+    bench.ask(produce(1, 0))
+    (told,) = bench.answered
+    assert (told.api_key, told.answer_size) == (ApiKey.PRODUCE, None)

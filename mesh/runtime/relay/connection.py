@@ -67,6 +67,8 @@ class RelayConnection(asyncio.BufferedProtocol):
         )
         self._door: ServerConnection | None = None
         self._is_going_on = False
+        self._is_named = False
+        """Whether the client named the node, and did not come to its address."""
         self._leg: Leg | None = None
         self._reached: RelayNode | None = None
         self._traffic: NodeTraffic = services.traffic.of(-1)
@@ -84,6 +86,7 @@ class RelayConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if self._node is None:
             self._node = self._services.node_of(transport)
+            self._is_named = True
         self.client.open(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -187,6 +190,8 @@ class RelayConnection(asyncio.BufferedProtocol):
             return
         if self._unauthenticated is not None:
             self._check_authentication()
+        self._send(self._wire.pass_on(self._listener.now()))
+        self._go_on()
         self._pace()
         self._check_settled()
 
@@ -266,7 +271,7 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _check_problem(self) -> None:
         """What a client sent before that is answered first, as by a broker."""
-        if self._wire.problem is not None and not self._wire.in_flight:
+        if self._wire.problem is not None and not self._wire.in_flight and self.client.is_open:
             self.client.refuse(self._wire.problem)
 
     def _serve_here(self, frame: bytes) -> None:
@@ -279,8 +284,8 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _pace(self) -> None:
         wire = self._wire
-        is_full = self._is_leg_full or bool(self._unsent) or wire.is_blocked or wire.in_flight > MOST_IN_FLIGHT
-        is_last = self._services.is_stopping and not wire.has_unfinished_frame
+        is_full = self._is_leg_full or bool(self._unsent) or wire.is_blocked
+        is_last = (self._services.is_stopping or self._is_session_over) and not wire.has_unfinished_frame
         self.client.pace(has_read_ahead=is_full or is_last or wire.problem is not None)
 
     def _answered(self, request: RelayedRequest) -> None:
@@ -328,7 +333,9 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._reached = None
 
     def _lost(self, kind: str, reason: str) -> None:
-        node = self._reached.id if self._reached is not None else self._node if self._node is not None else -1
+        node = self._reached.id if self._reached is not None else self._node
+        if node is None or (self._is_named and node not in self._services.nodes.known):
+            node = -1  # clients may name any
         self._services.traffic.leg_lost(node, kind)
         log.debug(
             "a connection to a broker was lost",

@@ -28,12 +28,15 @@ class NodeTraffic:
         self.apis: dict[ApiKey, Passed] = {}
 
     def add(self, request: RelayedRequest, now: float) -> None:
+        if request.is_local:
+            return
         passed = self.apis.get(request.api_key)
         if passed is None:
             passed = self.apis[request.api_key] = Passed()
         passed.requests += 1
         passed.request_bytes += request.size + 4
-        passed.answer_bytes += request.answer_size + 4
+        if request.answer_size is not None:
+            passed.answer_bytes += request.answer_size + 4
         passed.seconds += now - request.began
 
 

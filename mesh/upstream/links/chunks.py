@@ -7,6 +7,8 @@ from typing import Final
 
 CHUNK: Final = 256 << 10
 """Bytes that are read at once."""
+SMALL: Final = 4096
+"""Bytes; less is copied, and holds no chunk while it waits."""
 MOST: Final = 64
 """Chunks that there are at most."""
 
@@ -56,7 +58,8 @@ class Chunks:
         """What was read into the chunk that was taken last."""
         assert self._view is not None
         view, self._view = self._view[:count], None
-        return view if view.obj is not self._spare else memoryview(bytearray(view))
+        is_kept = count >= SMALL and view.obj is not self._spare
+        return view if is_kept else memoryview(bytearray(view))
 
     def _another(self) -> bytearray:
         if len(self._chunks) < MOST:
