@@ -80,10 +80,12 @@ class Side:
         return 2**31 - 3 - len(self.exchanges)
 
     def open(self, cluster: SeveralBrokers) -> None:
-        """Make its topic."""
-        cluster.create_topic(self.topic, PARTITIONS, places=[[ASKED]] * PARTITIONS)
-        answer = self.until("metadata", 12, lambda answer: answer.topics[0].topic_id, topics=[{"name": self.topic}])
-        self.topic_id = answer.topics[0].topic_id  # known there, too
+        """Make its topics. The changelog is there before a streams group asks for it: else the answers say how far the
+        coordinator is with making it."""
+        for name in (self.name("changelog"), self.topic):
+            cluster.create_topic(name, PARTITIONS, places=[[ASKED]] * PARTITIONS)
+            answer = self.until("metadata", 12, lambda answer: answer.topics[0].topic_id, topics=[{"name": name}])
+            self.topic_id = answer.topics[0].topic_id  # known there, too
 
     def ask(self, api: str, version: int, at: int = ASKED, /, **given: Any) -> Any:
         """A question that is compared; the answer as kio reads it, None if there is none."""

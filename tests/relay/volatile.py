@@ -50,7 +50,6 @@ MAY_DIFFER: Mapping[str, Mapping[str, str]] = {
         "topics.partitions.observers.last_caught_up_timestamp": "a replica asks twice a second",
     },
     "api_versions": {"finalized_features_epoch": "grows twice a second"},
-    "streams_group_describe": {"groups.group_state": "whether the coordinator has seen yet that its topics are there"},
 }
 """The same, with the reason why it is equal at times."""
 
