@@ -102,14 +102,15 @@ class Clusters:
             for name, each in clusters.items()
         }
 
-    def access(self, name: ClusterName) -> tuple[str, ConnectionSettings]:
-        """Addresses of a cluster, and how connections of our own to it are made. The configuration was checked for
-        that."""
+    def access(self, name: ClusterName) -> tuple[Cluster, ConnectionSettings]:
+        """A cluster, and how connections of our own to it are made. Raises ConfigurationError if a file that they need
+        cannot be used; of anything else the configuration was checked."""
         cluster = self._by_name[name]
         access = own_access(properties_of(cluster))
         if isinstance(access, str):
-            raise ConfigurationError([Mistake(("clusters", name, "properties"), "", access)])
-        return cluster.bootstrap_servers, access
+            index = list(self._by_name).index(name)
+            raise ConfigurationError([Mistake(("clusters", index, "properties"), "", access)])
+        return cluster, access
 
     @property
     def interval(self) -> float:

@@ -15,6 +15,7 @@ from mesh.pool.common.ids import GroupId
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
+from mesh.upstream.links.connection_settings import ConnectionSettings
 from mesh.wire.apis import ApiKey
 
 
@@ -103,6 +104,11 @@ _TOKENS = (
     ApiKey.EXPIRE_DELEGATION_TOKEN,
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
 )
+
+
+def has_credentials(cluster: Cluster, access: ConnectionSettings) -> bool:
+    """Whether the cluster knows the mesh by a principal of its own: SASL's, or that of a certificate."""
+    return access.mechanism is not None or "ssl.certificate.location" in cluster.properties
 
 
 def refused_apis(relay: RelayConfig, *, has_credentials: bool) -> dict[ApiKey, str]:

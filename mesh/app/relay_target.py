@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from mesh.app.configured_target import ListenAddress, Services
-from mesh.app.from_config import refused_apis
+from mesh.app.from_config import has_credentials, refused_apis
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.config.values import Address
@@ -41,10 +41,11 @@ class RelayTarget:
         self._cluster = relay.cluster
         self._node_of, place_of = _places(configured)
         self._health = _NodeHealth(services.upstream_health, relay.cluster, configured.name)
-        address, access = services.clusters.access(relay.cluster)
-        self._has_credentials = access.mechanism is not None
+        cluster, access = services.clusters.access(relay.cluster)
+        self._has_credentials = has_credentials(cluster, access)
         interval = services.clusters.interval
-        nodes = RelayNodes(relay.cluster, address, access, place_of, interval, self._health.looked)
+        servers = cluster.bootstrap_servers
+        nodes = RelayNodes(relay.cluster, servers, access, place_of, interval, self._health.looked)
         self.target = RelayRuntime(
             listener,
             nodes,

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mesh.apis.listener_table import LISTENER_TABLE
-from mesh.app.from_config import properties_of, refused_apis
+from mesh.app.from_config import has_credentials, properties_of, refused_apis
 from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.pool.apis.table import TABLE
 from mesh.records.spans import ClusterName
@@ -98,7 +98,7 @@ def of_a_relay(refused: Mapping[ApiKey, str], theirs: Mapping[int, VersionRange]
 
 def _has_credentials(cluster: Cluster) -> bool:
     access = own_access(properties_of(cluster))
-    return not isinstance(access, str) and access.mechanism is not None
+    return not isinstance(access, str) and has_credentials(cluster, access)
 
 
 def _of_a_pool() -> Iterator[Row]:

@@ -27,18 +27,15 @@ from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer, ResponseMessage
-from mesh.wire.passed_authentication import PassedAuthentication
+from mesh.wire.passed_authentication import OF_AUTHENTICATION, PassedAuthentication
 from mesh.wire.relaying import LARGEST_LOCAL, RelayedConnection, RelayedRequest
 
 log = get_logger(__name__)
 
-MOST_IN_FLIGHT: Final = 1_000
-"""Requests of a connection that wait for their answers; beyond it nothing is read, until some are answered."""
 LINGER: Final = 10.0
 """Seconds in which a broker takes what its client had sent before it left."""
-AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 SERVED_HERE: Final = {key: (each.versions.lowest, each.versions.highest) for key, each in LISTENER_TABLE.items()}
-BEFORE_AUTHENTICATION: Final = AUTHENTICATION | {ApiKey.API_VERSIONS}
+BEFORE_AUTHENTICATION: Final = OF_AUTHENTICATION | {ApiKey.API_VERSIONS}
 UNCOUNTED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
 """Requests that carry records: they are the work itself, and no load beside it."""
 
@@ -58,7 +55,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._wire = RelayedConnection(
             services.served,
             services.advertised,
-            BEFORE_AUTHENTICATION if has_sasl else frozenset() if services.is_bare else AUTHENTICATION,
+            BEFORE_AUTHENTICATION if has_sasl else frozenset() if services.is_bare else OF_AUTHENTICATION,
             services.nodes,
             self._answered,
             LARGEST_LOCAL,
@@ -101,6 +98,8 @@ class RelayConnection(asyncio.BufferedProtocol):
         # Nothing is kept of a frame that is unfinished; so it may take its time, as long as something comes.
         self.client.received(whole=True, unfinished=self._wire.has_unfinished_frame)
         self._pace()
+        if self._is_session_over:
+            self._check_settled()  # the last request may be one without an answer
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.client.end()
@@ -123,7 +122,7 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def established(self) -> None:
         if self._authentication is None:
-            self._wire.change(local=AUTHENTICATION, limit=self._services.limit())
+            self._wire.change(local=OF_AUTHENTICATION, limit=self._services.limit())
         else:
             loop = asyncio.get_running_loop()
             self._unauthenticated = loop.call_later(AUTHENTICATION_TIMEOUT, self._close_unauthenticated)
@@ -190,8 +189,9 @@ class RelayConnection(asyncio.BufferedProtocol):
             return
         if self._unauthenticated is not None:
             self._check_authentication()
-        self._send(self._wire.pass_on(self._listener.now()))
-        self._go_on()
+        if self._wire.is_blocked:
+            self._send(self._wire.pass_on(self._listener.now()))
+            self._go_on()
         self._pace()
         self._check_settled()
 
@@ -213,7 +213,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         if not self._wire.in_flight:
             self._check_problem()
             self._services.settled(self.client)
-            if self._is_session_over:
+            if self._is_session_over and not self._wire.has_unfinished_frame:
                 self.client.close()
 
     async def _first_look(self) -> None:
@@ -319,10 +319,11 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _end_session(self) -> None:
         """The broker closes the connection at the next request after the session of our credentials has ended
-        (KIP-368); so it is closed before that, when its client waits for nothing."""
+        (KIP-368). So no further request is read from now on, and the connection is closed when those before are
+        answered."""
         self._is_session_over = True
-        if not self._wire.in_flight and not self._wire.has_unfinished_frame:
-            self.client.close()
+        self._pace()
+        self._check_settled()
 
     def _release_leg(self, *, is_orderly: bool) -> None:
         leg, self._leg = self._leg, None

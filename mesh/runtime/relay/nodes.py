@@ -51,7 +51,7 @@ class RelayNode:
 
     @property
     def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
 
 class RelayNodes:
@@ -236,6 +236,11 @@ async def _ask_versions(node: RelayNode, link: BrokerLink) -> None:
         node.versions = served_of(await link.versions())
     except (Unreachable, ProtocolError) as problem:
         node.reason = str(problem)
+
+
+def address_text(host: str, port: int) -> str:
+    """HOST:PORT, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def served_of(versions: Mapping[int, VersionRange]) -> dict[ApiKey, Versions]:

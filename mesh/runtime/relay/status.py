@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mesh.runtime.relay.nodes import RelayNode, RelayNodes
+from mesh.runtime.relay.nodes import RelayNode, RelayNodes, address_text
 from mesh.runtime.relay.traffic import Traffic
 
 
@@ -16,7 +16,7 @@ def status_of(nodes: RelayNodes, traffic: Traffic) -> dict[str, Any]:
         place, apis = nodes.place_of(node.id), passed[node.id].apis if node.id in passed else {}
         return {
             "node": node.id,
-            "address": None if place is None else f"{place[0]}:{place[1]}",
+            "address": None if place is None else address_text(*place),
             "upstream": node.address,
             "legs": node.legs,
             "problem": node.reason,

@@ -20,7 +20,7 @@ class Passed:
 
 
 class NodeTraffic:
-    """What has passed to one node, None while a connection has none yet, and back."""
+    """The requests and answers of one node, by API."""
 
     __slots__ = ("apis",)
 
