@@ -90,13 +90,13 @@ class RelayConnection(asyncio.BufferedProtocol):
         return self._services.chunks.take()
 
     def buffer_updated(self, nbytes: int) -> None:
-        chunk = self._services.chunks.read(nbytes)
-        if not self.client.is_open or self._wire.problem is not None:
+        chunk, wire = self._services.chunks.read(nbytes), self._wire
+        if not self.client.is_open or wire.problem is not None:
             return
-        self._send(self._wire.receive_requests(chunk, self._listener.now()))
+        self._send(wire.receive_requests(chunk, self._listener.now()))
         self._go_on()
         # Nothing is kept of a frame that is unfinished; so it may take its time, as long as something comes.
-        self.client.received(whole=True, unfinished=self._wire.has_unfinished_frame)
+        self.client.received(whole=True, unfinished=wire.has_unfinished_frame)
         self._pace()
         if self._is_session_over:
             self._check_settled()  # the last request may be one without an answer
@@ -256,6 +256,12 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Serve what is answered here, and pass on what waited for that."""
+        if self._wire.local:
+            self._serve_local()
+        if self._wire.problem is not None:
+            self._check_problem()
+
+    def _serve_local(self) -> None:
         self._is_going_on = True
         try:
             while self._wire.local and self.client.may_be_served and self._looking is None:
@@ -267,7 +273,6 @@ class RelayConnection(asyncio.BufferedProtocol):
             self.client.refuse(problem)
         finally:
             self._is_going_on = False
-        self._check_problem()
 
     def _check_problem(self) -> None:
         """What a client sent before that is answered first, as by a broker."""

@@ -46,7 +46,10 @@ class Skip:
     size: int
 
     def __call__(self, walk: Walk) -> None:
-        walk.skip(self.size)
+        position = walk.position + self.size
+        if position > walk.end:
+            raise walk.unfit(self.size)
+        walk.position = position
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +88,9 @@ class SkipCompact:
 
     def __call__(self, walk: Walk) -> None:
         length = walk.compact_length()
-        if length >= 0:
+        if length > 0:
             walk.skip(length)
-        elif not self.is_nullable:
+        elif length < 0 and not self.is_nullable:
             raise null(walk, "a string or bytes")
 
 
@@ -188,6 +191,8 @@ class Tags:
     is_last: bool
 
     def __call__(self, walk: Walk) -> None:
+        if walk.has_no_tags():
+            return
         known = self.known
         wanted = len(known)
         for _ in range(walk.tag_count()):
