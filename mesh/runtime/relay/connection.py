@@ -211,8 +211,10 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _check_settled(self) -> None:
         if not self._wire.in_flight:
-            self._check_problem()
-            self._services.settled(self.client)
+            if self._wire.problem is not None:
+                self._check_problem()
+            if self._services.is_stopping:
+                self._services.settled(self.client)
             if self._is_session_over and not self._wire.has_unfinished_frame:
                 self.client.close()
 

@@ -106,6 +106,26 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
+class OftenEmpty:
+    """Passes over fields that are empty most of the time, all at once then, and over so many bytes in front of them.
+
+    otherwise: what passes over all of it where one of them is not empty.
+    """
+
+    size: int
+    empty: bytes
+    otherwise: Step
+
+    def __call__(self, walk: Walk) -> None:
+        start = walk.position + self.size
+        end = start + len(self.empty)
+        if end <= walk.end and walk.frame[start:end] == self.empty:
+            walk.position = end
+        else:
+            self.otherwise(walk)
+
+
+@dataclass(frozen=True, slots=True)
 class NullableStruct:
     """A struct behind a byte that says whether it is there."""
 
@@ -120,18 +140,19 @@ class NullableStruct:
 class Array:
     """An array of elements that have so many bytes at least."""
 
-    element: Step
+    element: tuple[Step, ...]
     element_size: int
     is_flexible: bool
     is_nullable: bool
 
     def __call__(self, walk: Walk) -> None:
         count = walk.count(self.element_size, self.is_flexible)
-        if count < 0 and not self.is_nullable:
+        if count > 0:
+            for _ in range(count):
+                for step in self.element:
+                    step(walk)
+        elif count < 0 and not self.is_nullable:
             raise null(walk, "an array")
-        element = self.element
-        for _ in range(count):
-            element(walk)
 
 
 @dataclass(frozen=True, slots=True)
