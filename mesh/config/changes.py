@@ -23,7 +23,7 @@ _OF_POOLS: Final = ("target", "pool")
 _OF_RELAYS: Final = ("target", "relay")
 _IN_PLACE: Final = frozenset(
     {
-        *((key,) for key in ("advertise", "limits", "tls", "sasl", "authorization")),
+        *((key,) for key in ("advertise", "limits", "tls", "sasl", "authorization", "listeners")),
         (*_OF_RELAYS, "refuse"),
         ("nodes", "ports"),
         ("nodes", "ids"),

@@ -44,7 +44,7 @@ class RelayConnection(asyncio.BufferedProtocol):
     """One client's connection. node: whose address the client came to; None for the one that is no node's."""
 
     def __init__(self, services: RelayServices, node: int | None) -> None:
-        self.client = ClientTransport(services.listener, self)
+        self.client = ClientTransport(services.listener, self, services.name)
         self.in_work: PendingRequest | None = None
         self._services = services
         self._node = node
@@ -56,7 +56,7 @@ class RelayConnection(asyncio.BufferedProtocol):
             services.served,
             services.advertised,
             BEFORE_AUTHENTICATION if has_sasl else frozenset() if services.is_bare else OF_AUTHENTICATION,
-            services.nodes,
+            services.addresses,
             self._answered,
             LARGEST_LOCAL,
             self._guard if has_sasl else None,
@@ -117,6 +117,8 @@ class RelayConnection(asyncio.BufferedProtocol):
     # Called by its transport
 
     def opened(self) -> None:
+        if self._services.is_stopping:  # its handshake began before that
+            asyncio.get_running_loop().call_soon(self.client.close)
         if self._has_sasl and not self._services.nodes.are_known:
             self._looking = asyncio.get_running_loop().create_task(self._first_look(), name="wait for nodes")
 
@@ -142,7 +144,8 @@ class RelayConnection(asyncio.BufferedProtocol):
                 waiting.cancel()
         self._release_leg(is_orderly=True)
         self._wire.end()
-        self._services.settled(self.client)
+        if self._services.is_stopping:
+            self._services.settled(self.client)
 
     @property
     def is_busy(self) -> bool:
