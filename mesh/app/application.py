@@ -15,10 +15,11 @@ import anyio.abc
 
 from mesh.admin.http import AdminAccess, serve_admin
 from mesh.admin.leases import LeaseApi
-from mesh.app.clusters import Clusters
+from mesh.app.clusters import Clusters, access_to
 from mesh.app.from_config import properties_of
 from mesh.app.readiness import Readiness
 from mesh.app.reconfiguring import AdminSetup, Reconfiguring
+from mesh.app.targets import linked_clusters
 from mesh.app.virtual_clusters import VirtualClusters
 from mesh.config.model import Admin, Config
 from mesh.config.warnings import warnings_of
@@ -94,6 +95,8 @@ class Application:
             log.warning("the configuration is used as it is, and had better be changed", detail=str(warning))
         if config.admin is not None:
             await self._serve_admin(tasks, config.admin)
+        linked = frozenset().union(*map(linked_clusters, config.virtual_clusters))
+        self._clusters.admit(access_to(config, linked))
         prepared = await virtual_clusters.prepare(config, [each.name for each in config.virtual_clusters])
         virtual_clusters.admit(prepared)
         tasks.start_soon(measure_loop_lag, self._metrics)

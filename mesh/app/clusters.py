@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import anyio
 
@@ -50,6 +50,7 @@ class Clusters:
         self._catalogs: dict[ClusterName, TopicCatalog] = {}
         self._looked: dict[ClusterName, asyncio.Event] = {}
         self._known: dict[ClusterName, Mapping[TopicName, int]] = {}
+        self._access: dict[ClusterName, ConnectionSettings] = {}
         self._writers: dict[tuple[ClusterName, bool], DeadLetterWriter] = {}
         self._is_silent = True
         """Whether what is found is only taken note of: before the first look has ended."""
@@ -102,15 +103,13 @@ class Clusters:
             for name, each in clusters.items()
         }
 
+    def admit(self, access: Mapping[ClusterName, ConnectionSettings]) -> None:
+        """access: to those to which new targets have connections of their own (`access_to`)."""
+        self._access |= access
+
     def access(self, name: ClusterName) -> tuple[Cluster, ConnectionSettings]:
-        """A cluster, and how connections of our own to it are made. Raises ConfigurationError if a file that they need
-        cannot be used; of anything else the configuration was checked."""
-        cluster = self._by_name[name]
-        access = own_access(properties_of(cluster))
-        if isinstance(access, str):
-            index = list(self._by_name).index(name)
-            raise ConfigurationError([Mistake(("clusters", index, "properties"), "", access)])
-        return cluster, access
+        """A cluster, and how connections of our own to it are made, as it was admitted."""
+        return self._by_name[name], self._access[name]
 
     @property
     def interval(self) -> float:
@@ -201,6 +200,23 @@ class Clusters:
         rules = [rule for each in targets if isinstance(each, PoolTargetConfig) for rule in each.pool.topics]
         sources = [source for rule in rules if isinstance(rule, NamedTopic) for source in rule.sources]
         return {TopicName(source.topic) for source in sources if source.cluster == cluster}
+
+
+def access_to(config: Config, names: Collection[ClusterName]) -> dict[ClusterName, ConnectionSettings]:
+    """How connections of our own to these are made. Raises ConfigurationError if files that they need cannot be used;
+    of anything else the configuration was checked."""
+    found: dict[ClusterName, ConnectionSettings] = {}
+    mistakes: list[Mistake] = []
+    for index, cluster in enumerate(config.clusters):
+        if cluster.name in names:
+            access = own_access(properties_of(cluster))
+            if isinstance(access, str):
+                mistakes.append(Mistake(("clusters", index, "properties"), "", access))
+            else:
+                found[cluster.name] = access
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    return found
 
 
 def _by_name(config: Config) -> dict[ClusterName, Cluster]:

@@ -20,8 +20,9 @@ from anyio.to_thread import run_sync
 
 from mesh.admin.http import AdminAccess
 from mesh.admin.leases import LeaseApi
-from mesh.app.clusters import Clusters
+from mesh.app.clusters import Clusters, access_to
 from mesh.app.readiness import Readiness
+from mesh.app.targets import linked_clusters
 from mesh.app.virtual_clusters import Prepared, VirtualClusters
 from mesh.config.changes import (
     Change,
@@ -171,9 +172,11 @@ class Reconfiguring:
         comparison = compare(self.config, config)
         if comparison.refused:
             raise ConfigurationError(comparison.refused)
-        prepared = await self._virtual_clusters.prepare(config, _concerned(comparison.changes))
         self._check_admin(config)
+        access = access_to(config, _newly_linked(config, comparison.changes))
+        prepared = await self._virtual_clusters.prepare(config, _concerned(comparison.changes))
         self._virtual_clusters.admit(prepared)
+        self._clusters.admit(access)
         changes = comparison.changes
         self._outcome = Outcome("applying", time.time(), changes)
         with anyio.CancelScope() as self._scope:
@@ -245,6 +248,14 @@ class Reconfiguring:
             watched.remove(self.admin.certificate.files)
             self.admin.certificate = admin_certificate(config.admin.tls, self.admin.certificate.context)
             watched.append(self.admin.certificate.files)
+
+
+def _newly_linked(config: Config, changes: tuple[Change, ...]) -> set[ClusterName]:
+    """Clusters to which targets that begin, or begin anew, have connections of their own."""
+    anew = {change.name for change in changes if isinstance(change, ClusterChanged)}
+    begun = {change.name for change in changes if isinstance(change, VirtualClusterAdded | VirtualClusterRenewed)}
+    linked = [(each.name in begun, linked_clusters(each)) for each in config.virtual_clusters]
+    return {name for begins, names in linked for name in names if begins or name in anew}
 
 
 def _concerned(changes: tuple[Change, ...]) -> set[str]:

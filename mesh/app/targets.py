@@ -9,6 +9,7 @@ from mesh.app.pool_target import PoolTarget, addresses_of_pool
 from mesh.app.relay_target import RelayTarget, addresses_of_relay
 from mesh.config.model import PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.listener.listener import Listener
+from mesh.records.spans import ClusterName
 
 
 def addresses_of(configured: VirtualClusterConfig) -> tuple[ListenAddress, ...]:
@@ -18,6 +19,17 @@ def addresses_of(configured: VirtualClusterConfig) -> tuple[ListenAddress, ...]:
             return addresses_of_pool(configured)
         case RelayTargetConfig():
             return addresses_of_relay(configured)
+        case _:
+            assert_never(configured.target)
+
+
+def linked_clusters(configured: VirtualClusterConfig) -> frozenset[ClusterName]:
+    """Those to which its kind of target has connections of its own, which no engine makes."""
+    match configured.target:
+        case PoolTargetConfig():
+            return frozenset()
+        case RelayTargetConfig(relay=relay):
+            return frozenset({relay.cluster})
         case _:
             assert_never(configured.target)
 

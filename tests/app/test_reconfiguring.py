@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import signal
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.app.running import Member, MockCluster, RunningMesh, cluster_of, virtual_cluster
-from tests.integration.processes import eventually
+from tests.integration.processes import eventually, free_port
 from tests.integration.security.certificates import Authority, Pair
 
 pytestmark = pytest.mark.timeout(600)
@@ -227,6 +229,42 @@ def test_what_is_wrong_changes_nothing_and_says_why(eu: tuple[RunningMesh, MockC
     mesh.file.write_text(good)
     assert mesh.command().stdout.splitlines()[1:] == ["  nothing has changed in it"]
     assert mesh.metric("kafka_mesh_config_reload_failed") == 0
+    member.close()
+
+
+def test_a_relay_whose_cluster_cannot_be_connected_to_leaves_everything_as_it_was(
+    eu: tuple[RunningMesh, MockCluster], tmp_path: Path
+) -> None:
+    mesh, cluster = eu
+    member = Member(mesh.shop["listen"])
+    member.until(cluster.produce(records("a")))
+    before = mesh.configured()["hash"]
+    good = copy.deepcopy(mesh.configuration)
+
+    # librdkafka does not miss the key, so this is found when connections of the mesh's own are to be made.
+    certificate = Authority(tmp_path / "authority").issue("mesh").certificate
+    secure = {"security.protocol": "ssl", "ssl.certificate.location": str(certificate)}
+    front, node = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    mesh.configuration["clusters"][0]["properties"] = {"client.id": "mesh"}
+    mesh.configuration["clusters"].append({**cluster_of("us", cluster), "properties": secure})
+    target = {"relay": {"cluster": "us"}}
+    relay = {"name": "front", "listen": front, "nodes": {"ports": int(node.split(":")[1])}, "target": target}
+    mesh.configuration["virtual_clusters"].append(relay)
+    mesh.write()
+    refused = mesh.command()
+    assert refused.returncode == 2
+    assert "clusters[1].properties: a file of the ssl properties cannot be used: " in refused.stderr
+    state = mesh.configured()
+    assert (state["state"], state["hash"]) == ("refused", before)
+    for address in (front, node):
+        host, port = address.split(":")
+        socket.create_server((host, int(port))).close()
+    member.until(cluster.produce(records("b")))
+    assert not member.upstream_health, "its cluster was not connected to anew"
+
+    mesh.configuration = good
+    mesh.write()
+    assert mesh.command().stdout.splitlines()[1:] == ["  nothing has changed in it"]
     member.close()
 
 
