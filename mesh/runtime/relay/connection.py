@@ -10,18 +10,15 @@ Nothing is read from an end while the other one does not take what has come; so 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.listener.client_transport import AUTHENTICATION_TIMEOUT, ClientTransport
 from mesh.listener.requests import PendingRequest
-from mesh.runtime.relay.nodes import RelayNode
+from mesh.runtime.relay.leg_opener import LINGER, LegOpener
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.traffic import NodeTraffic
-from mesh.telemetry.logs import get_logger
-from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import Request, ServerConnection
@@ -30,10 +27,6 @@ from mesh.wire.messages import Buffer, ResponseMessage
 from mesh.wire.passed_authentication import OF_AUTHENTICATION, PassedAuthentication
 from mesh.wire.relaying import LARGEST_LOCAL, RelayedConnection, RelayedRequest
 
-log = get_logger(__name__)
-
-LINGER: Final = 10.0
-"""Seconds in which a broker takes what its client had sent before it left."""
 SERVED_HERE: Final = {key: (each.versions.lowest, each.versions.highest) for key, each in LISTENER_TABLE.items()}
 BEFORE_AUTHENTICATION: Final = OF_AUTHENTICATION | {ApiKey.API_VERSIONS}
 UNCOUNTED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
@@ -67,16 +60,13 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._is_named = False
         """Whether the client named the node, and did not come to its address."""
         self._leg: Leg | None = None
-        self._reached: RelayNode | None = None
+        self._opener = LegOpener(services, self.client.id)
         self._traffic: NodeTraffic = services.traffic.of(-1)
-        self._opening: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         """While it is not known what the nodes serve, which a client asks before it authenticates."""
         self._unsent: list[Buffer] = []
         """What is to be passed on when there is a leg."""
         self._is_leg_full = False
-        self._session: asyncio.TimerHandle | None = None
-        self._is_session_over = False
 
     # Called by the event loop
 
@@ -84,6 +74,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         if self._node is None:
             self._node = self._services.node_of(transport)
             self._is_named = True
+        self._opener.aim(self._node, is_named=self._is_named)
         self.client.open(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -98,7 +89,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         # Nothing is kept of a frame that is unfinished; so it may take its time, as long as something comes.
         self.client.received(whole=True, unfinished=wire.has_unfinished_frame)
         self._pace()
-        if self._is_session_over:
+        if self._opener.is_session_over:
             self._check_settled()  # the last request may be one without an answer
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -139,7 +130,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         if self.in_work is not None:
             self.in_work.work = None  # it names the request: no cycle may stay
             self.in_work = None
-        for waiting in (self._opening, self._looking, self._unauthenticated, self._session):
+        for waiting in (self._looking, self._unauthenticated):
             if waiting is not None:
                 waiting.cancel()
         self._release_leg(is_orderly=True)
@@ -188,7 +179,9 @@ class RelayConnection(asyncio.BufferedProtocol):
         try:
             self.client.write(self._wire.receive_answers(chunk))
         except ProtocolError as problem:
-            self._answered_badly(problem)
+            self._opener.answered_badly(problem)
+            self._release_leg(is_orderly=False)
+            self.client.abort()
             return
         if self._unauthenticated is not None:
             self._check_authentication()
@@ -203,12 +196,24 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._pace()
 
     def leg_lost(self, reason: str) -> None:
-        self._lost("closed" if not self._wire.in_flight else "closed_in_flight", reason)
+        self._opener.lost("closed" if not self._wire.in_flight else "closed_in_flight", reason)
         self._release_leg(is_orderly=False)
         if self._wire.has_unfinished_answer:
             self.client.abort()
         else:
             self.client.close()
+
+    # Called by what opens it
+
+    def leg_reached(self, node: int) -> None:
+        self._traffic = self._services.traffic.of(node)
+
+    def not_reached(self) -> None:
+        self.client.abort()
+
+    def session_ended(self) -> None:
+        self._pace()
+        self._check_settled()
 
     # How
 
@@ -218,15 +223,15 @@ class RelayConnection(asyncio.BufferedProtocol):
                 self._check_problem()
             if self._services.is_stopping:
                 self._services.settled(self.client)
-            if self._is_session_over and not self._wire.has_unfinished_frame:
+            if self._opener.is_session_over and not self._wire.has_unfinished_frame:
                 self.client.close()
 
     async def _first_look(self) -> None:
         try:
             await self._services.nodes.first_look()
-        except Unreachable as problem:
+        except Exception as problem:  # noqa: BLE001 - a bug is told as where a leg is opened
             self._looking = None
-            self._lost("unreachable", str(problem))
+            self._opener.failed(problem)
             self.client.abort()
             return
         self._looking = None
@@ -295,7 +300,7 @@ class RelayConnection(asyncio.BufferedProtocol):
     def _pace(self) -> None:
         wire = self._wire
         is_full = self._is_leg_full or bool(self._unsent) or wire.is_blocked
-        is_last = (self._services.is_stopping or self._is_session_over) and not wire.has_unfinished_frame
+        is_last = (self._services.is_stopping or self._opener.is_session_over) and not wire.has_unfinished_frame
         self.client.pace(has_read_ahead=is_full or is_last or wire.problem is not None)
 
     def _answered(self, request: RelayedRequest) -> None:
@@ -308,63 +313,10 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _open_leg(self) -> None:
         self._leg = Leg(self, self._services.chunks)
-        self._opening = asyncio.get_running_loop().create_task(self._reach(self._leg), name="open a leg")
-
-    async def _reach(self, leg: Leg) -> None:
-        services = self._services
-        try:
-            reached, ends_at = await services.nodes.open_leg(self._node, leg, is_bare=services.is_bare)
-        except Unreachable as problem:
-            self._opening = None
-            self._lost("unreachable", str(problem))
-            self.client.abort()
-            return
-        self._opening = None
-        if self.client.is_open:
-            self._reached = reached
-            reached.legs += 1
-            if ends_at < math.inf:
-                self._session = asyncio.get_running_loop().call_at(ends_at, self._end_session)
-            self._traffic = services.traffic.of(reached.id)
-
-    def _end_session(self) -> None:
-        """The broker closes the connection at the next request after the session of our credentials has ended
-        (KIP-368). So no further request is read from now on, and the connection is closed when those before are
-        answered."""
-        self._is_session_over = True
-        self._pace()
-        self._check_settled()
+        self._opener.open(self, self._leg)
 
     def _release_leg(self, *, is_orderly: bool) -> None:
         leg, self._leg = self._leg, None
         if leg is not None:
             leg.close(linger=LINGER if is_orderly else 0.0)
-        if self._reached is not None:
-            self._reached.legs -= 1
-            self._reached = None
-
-    def _lost(self, kind: str, reason: str) -> None:
-        node = self._reached.id if self._reached is not None else self._node
-        if node is None or (self._is_named and node not in self._services.nodes.known):
-            node = -1  # clients may name any
-        self._services.traffic.leg_lost(node, kind)
-        log.debug(
-            "a connection to a broker was lost",
-            virtual_cluster=self._listener.name,
-            connection=self.client.id,
-            node=node,
-            reason=reason,
-        )
-
-    def _answered_badly(self, problem: ProtocolError) -> None:
-        self._lost(problem.reason, str(problem))
-        log.warning(
-            "a connection was closed: its broker's answer is none",
-            virtual_cluster=self._listener.name,
-            connection=self.client.id,
-            node=self._reached.id if self._reached is not None else self._node,
-            reason=problem.reason,
-            detail=str(problem),
-        )
-        self._release_leg(is_orderly=False)
-        self.client.abort()
+        self._opener.release()

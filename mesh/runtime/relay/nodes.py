@@ -22,6 +22,7 @@ from mesh.wire.relayed_apis import ADVERTISED_APIS, RELAYED_APIS
 
 log = get_logger(__name__)
 
+_BUG: Final = "the nodes of a cluster could not be looked at: kafka-mesh has a bug"
 FIRST_LOOK: Final = 5.0
 """Seconds that a client waits for the mesh to learn which nodes there are."""
 BACKOFF: Final = 0.1
@@ -186,7 +187,10 @@ class RelayNodes:
         """Until cancelled."""
         try:
             while True:
-                await self._look()
+                try:
+                    await self._look()
+                except Exception:
+                    log.exception(_BUG, cluster=self.cluster)
                 try:
                     async with asyncio.timeout(self.interval):  # wait_for may swallow a cancellation (bpo-37658)
                         await self._look_soon.wait()
@@ -240,6 +244,8 @@ async def _ask_versions(node: RelayNode, link: BrokerLink) -> None:
         node.versions = served_of(await link.versions())
     except (Unreachable, ProtocolError) as problem:
         node.reason = str(problem)
+    except Exception:
+        log.exception(_BUG, node=node.id)
 
 
 def address_text(host: str, port: int) -> str:

@@ -1,0 +1,127 @@
+"""A bug on the way to a broker costs one connection, and is told; a session's end costs nothing that has begun."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from mesh.runtime.relay import nodes
+from mesh.runtime.relay.nodes import RelayNode
+from mesh.upstream.links.leg import Leg
+from mesh.wire.apis import ApiKey
+from tests.runtime.relay.frames import answer, produce, request
+from tests.runtime.relay.harness import Asked, FakeBroker, world
+from tests.runtime.relay.harness import Leg as LegOfBroker
+from tests.runtime.relay.loops import anyhow, everywhere, until
+
+BUG = "a connection was closed: kafka-mesh has a bug"
+
+
+@everywhere
+async def test_a_bug_where_a_leg_is_opened_ends_that_connection_and_is_told() -> None:
+    async with world() as made:
+        await made.known()
+        open_leg = made.nodes.open_leg
+
+        async def broken(node: int | None, leg: Leg, *, is_bare: bool) -> tuple[RelayNode, float]:
+            raise RuntimeError("broken")
+
+        made.nodes.open_leg = broken  # type: ignore[method-assign]
+        with capture_logs() as logs:
+            client = await made.client()
+            assert await client.rest() == b""
+        assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == [BUG]
+        assert made.lost == {("0", "internal_error"): 1}
+        made.nodes.open_leg = open_leg  # type: ignore[method-assign]
+        assert await (await made.client()).ask(ApiKey.HEARTBEAT, 3, 1)
+
+
+@anyhow
+async def test_a_bug_in_a_look_at_the_nodes_is_told_and_the_next_look_comes() -> None:
+    async with world() as made:
+        await made.known()
+        layout, broken = made.nodes._links.layout, asyncio.Event()
+
+        async def once(topics: Any) -> Any:
+            if broken.is_set():
+                return await layout(topics)
+            broken.set()
+            raise RuntimeError("broken")
+
+        made.nodes._links.layout = once  # type: ignore[method-assign]
+        with capture_logs() as logs:
+            made.nodes._look_soon.set()
+            await broken.wait()
+            await made.look()
+        assert "the nodes of a cluster could not be looked at: kafka-mesh has a bug" in [
+            entry["event"] for entry in logs
+        ]
+
+
+@anyhow
+async def test_a_bug_where_versions_are_asked_for_is_told_and_they_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(versions: Any) -> Any:
+        raise RuntimeError("broken")
+
+    async with world() as made:
+        await until(lambda: made.nodes.known and made.nodes.known[0].versions)
+        made.nodes.known[0].versions = None
+        with capture_logs() as logs, monkeypatch.context() as patched:
+            patched.setattr(nodes, "served_of", broken)
+            await made.look()
+            await until(lambda: [entry for entry in logs if entry["log_level"] == "error"])
+        await made.look()
+        await until(lambda: made.nodes.known[0].versions)
+
+
+@everywhere
+async def test_a_session_ends_behind_a_request_without_an_answer_that_has_begun() -> None:
+    async with world() as made:
+        await made.known()
+        attempt, ends = made.nodes._attempt, asyncio.get_running_loop().time() + 0.1
+
+        async def soon_over(node: RelayNode, leg: Leg, *, is_bare: bool) -> float:
+            await attempt(node, leg, is_bare=is_bare)
+            return ends
+
+        made.nodes._attempt = soon_over  # type: ignore[method-assign]
+        client = await made.client()
+        whole = produce(7, acks=0, records=bytes(100_000))
+        client.send(whole[:50_000])
+        await until(lambda: made.broker.accepted >= 2)
+        await until(lambda: asyncio.get_running_loop().time() > ends)
+        await asyncio.sleep(0)
+        assert len(made.connections) == 1, "it may end what it has begun"
+        client.send(whole[50_000:])
+        assert await client.rest() == b""
+        await until(lambda: made.broker.legs and made.broker.leg.has_ended)
+        assert [asked.frame for asked in made.broker.leg.asked if asked.key == ApiKey.PRODUCE] == [whole[4:]]
+
+
+@everywhere
+async def test_a_session_ends_when_what_was_asked_is_answered() -> None:
+    waiting: list[Asked] = []
+
+    def keep(broker: FakeBroker, leg: LegOfBroker, asked: Asked) -> None:
+        waiting.append(asked)
+
+    async with world() as made:
+        await made.known()
+        made.broker.script = keep
+        attempt, ends = made.nodes._attempt, asyncio.get_running_loop().time() + 0.1
+
+        async def soon_over(node: RelayNode, leg: Leg, *, is_bare: bool) -> float:
+            await attempt(node, leg, is_bare=is_bare)
+            return ends
+
+        made.nodes._attempt = soon_over  # type: ignore[method-assign]
+        client = await made.client()
+        client.send(request(ApiKey.HEARTBEAT, 3, 1))
+        await until(lambda: waiting and asyncio.get_running_loop().time() > ends)
+        made.broker.leg.writer.write(answer(1, b"late"))
+        assert await client.rest() == answer(1, b"late")
