@@ -40,6 +40,7 @@ NAMES: Final = (
     _.any_node,
     _.compile_graph,
     _.create_router,
+    _.equal_tags,
     _.group_home,
     _.initialize,
     _.mistakes_in,
@@ -48,8 +49,12 @@ NAMES: Final = (
     _.real,
     _.serves,
     _.static_routes,
+    _.tag_of,
+    _.tagged,
     _.transaction_home,
+    _.untagged,
     _.wants_answer,
+    _.with_producer_ids,
     # A field of an answer to a holder of leases, who reads it.
     _.active,
     # Fields of Kafka's messages: that a class has them makes them part of the bytes, whether anybody reads them.
