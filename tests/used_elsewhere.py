@@ -35,7 +35,7 @@ NAMES: Final = (
     _.LEAF_BITS,
     _.NodeIds,
     _.RouteUnavailable,
-    _.RouterFactory,
+    _.SHIPPED,
     _.Union,
     _.any_node,
     _.compile_graph,
