@@ -8,16 +8,8 @@ from collections.abc import Iterable, Iterator
 from mesh.config.finding import Finding
 from mesh.config.group_patterns import may_overlap
 from mesh.config.mistakes import KeyPath, format_path
-from mesh.config.model import (
-    Cluster,
-    Config,
-    EngineConfig,
-    NamedTopic,
-    PoolConfig,
-    PoolTargetConfig,
-    PrefixRuleConfig,
-    VirtualClusterConfig,
-)
+from mesh.config.model import Cluster, Config, EngineConfig, PoolTargetConfig, VirtualClusterConfig
+from mesh.config.pool import NamedTopic, PoolConfig, PrefixRuleConfig
 from mesh.config.properties import refused_properties
 from mesh.config.relay_checks import check_relays
 from mesh.config.security.checks import check_authorization, check_sasl, check_tls

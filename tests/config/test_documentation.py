@@ -10,7 +10,7 @@ from typing import Any
 
 from mesh.config import Address, Config, VirtualClusterConfig
 from mesh.config.base import Model
-from mesh.config.model import NamedTopic, PrefixRuleConfig
+from mesh.config.pool import NamedTopic, PrefixRuleConfig
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 Table = dict[str, str]
