@@ -31,19 +31,15 @@ NAMES: Final = (
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
     # Of unions, which no target is made of yet.
-    _.ENTRY_POINTS,
     _.LEAF_BITS,
-    _.NodeIds,
     _.RouteUnavailable,
-    _.SHIPPED,
     _.Union,
     _.any_node,
-    _.compile_graph,
     _.create_router,
     _.equal_tags,
+    _.graph_of,
     _.group_home,
     _.initialize,
-    _.mistakes_in,
     _.node_for_id,
     _.on_request,
     _.real,

@@ -7,7 +7,9 @@ from typing import assert_never
 from mesh.app.configured_target import ConfiguredTarget, ListenAddress, Services
 from mesh.app.pool_target import PoolTarget, addresses_of_pool
 from mesh.app.relay_target import RelayTarget, addresses_of_relay
+from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
+from mesh.config.routers import RouterTargetConfig
 from mesh.listener.listener import Listener
 
 
@@ -18,6 +20,8 @@ def addresses_of(configured: VirtualClusterConfig) -> tuple[ListenAddress, ...]:
             return addresses_of_pool(configured)
         case RelayTargetConfig():
             return addresses_of_relay(configured)
+        case RouterTargetConfig():
+            raise _not_yet(configured)
         case _:
             assert_never(configured.target)
 
@@ -29,5 +33,12 @@ def make(configured: VirtualClusterConfig, listener: Listener, services: Service
             return PoolTarget(configured, pool, listener, services)
         case RelayTargetConfig(relay=relay):
             return RelayTarget(configured, relay, listener, services)
+        case RouterTargetConfig():
+            raise _not_yet(configured)
         case _:
             assert_never(configured.target)
+
+
+def _not_yet(configured: VirtualClusterConfig) -> ConfigurationError:
+    allowed = "a virtual cluster whose target is a pool or a relay: this version checks routers, and does not run them"
+    return ConfigurationError([Mistake(("virtual_clusters",), configured.name, allowed)])

@@ -11,6 +11,7 @@ from rich.table import Table
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.app.from_config import has_credentials, properties_of, refused_apis
 from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
+from mesh.config.routers import RouterTargetConfig
 from mesh.pool.apis.table import TABLE
 from mesh.records.spans import ClusterName
 from mesh.upstream.links.connection_settings import own_access
@@ -43,6 +44,8 @@ def show(config: Config, console: Console) -> None:
                 cluster = clusters[ClusterName(relay.cluster)]
                 refused = refused_apis(relay, has_credentials=_has_credentials(cluster))
                 rows = of_a_relay(refused, versions_of(cluster))
+            case RouterTargetConfig():
+                rows = iter(())
         for row in rows:
             table.add_row(*row)
         console.print(table)
@@ -112,3 +115,5 @@ def _title(each: VirtualClusterConfig) -> str:
             return f"{each.name}: a pool, whatever its clusters serve"
         case RelayTargetConfig(relay=relay):
             return f"{each.name}: a relay of {relay.cluster}"
+        case RouterTargetConfig(router=router):
+            return f"{each.name}: the router {router.name}, which this version does not run"

@@ -6,9 +6,8 @@ docs/configuration.md, which a test compares with these models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import (
     Discriminator,
@@ -21,8 +20,9 @@ from pydantic import (
 )
 
 from mesh.config.base import Model, keys_of
-from mesh.config.pool import BY_NAME, BY_PREFIX, TOPIC, NamedTopic, PoolConfig, PrefixRuleConfig
-from mesh.config.relay import NodesConfig, RelayConfig
+from mesh.config.pool import BY_NAME, BY_PREFIX, TOPIC, PoolConfig
+from mesh.config.relay import OF_EACH_LEAF, OF_ONE_CLUSTER, NodesConfig, RelayConfig
+from mesh.config.routers import TO_CLUSTER, TO_POOL, TO_ROUTER, RouterConfig, RouterTargetConfig
 from mesh.config.secrets import Environment
 from mesh.config.security.model import Authorization, ListenerTls, SaslConfig, TlsConfig
 from mesh.config.values import Address, Count, Duration, Endpoint, Scalar, SendBuffer, Size, matching
@@ -103,31 +103,31 @@ class RelayTargetConfig(Model):
 
 
 def _kind_of_target(value: object) -> str | None:
-    kinds = [kind for key, kind in (("pool", _POOL), ("relay", _RELAY)) if key in keys_of(value)]
+    keys = keys_of(value)
+    kinds = [kind for key, kind in (("pool", _POOL), ("relay", _RELAY), ("router", _ROUTER)) if key in keys]
     return kinds[0] if len(kinds) == 1 else None
 
 
-_POOL, _RELAY = "a pool", "a relay"
+_POOL, _RELAY, _ROUTER = "a pool", "a relay", "a router"
 
 
 TargetConfig: TypeAlias = Annotated[
-    Annotated[PoolTargetConfig, Tag(_POOL)] | Annotated[RelayTargetConfig, Tag(_RELAY)],
+    Annotated[PoolTargetConfig, Tag(_POOL)]
+    | Annotated[RelayTargetConfig, Tag(_RELAY)]
+    | Annotated[RouterTargetConfig, Tag(_ROUTER)],
     Discriminator(
         _kind_of_target,
         custom_error_type="target",
-        custom_error_message="a mapping with exactly one of the keys pool, relay",
+        custom_error_message="a mapping with exactly one of the keys pool, relay, router",
     ),
 ]
 """What a virtual cluster does with its clients' requests: a union of models of one key each, so that exactly one is
 given. `mesh.app.targets` makes a target of each."""
 
-KINDS: Mapping[str, type[Model]] = {
-    BY_NAME: NamedTopic,
-    BY_PREFIX: PrefixRuleConfig,
-    _POOL: PoolTargetConfig,
-    _RELAY: RelayTargetConfig,
-}
-"""How pydantic's error locations name the kinds of topic rules and targets; no key has these names."""
+KINDS: Final = frozenset(
+    {BY_NAME, BY_PREFIX, _POOL, _RELAY, _ROUTER, TO_CLUSTER, TO_ROUTER, TO_POOL, OF_ONE_CLUSTER, OF_EACH_LEAF}
+)
+"""How pydantic's error locations name the kinds of unions; no key has these names."""
 
 
 class Advertise(Model):
@@ -166,7 +166,7 @@ class VirtualClusterConfig(Model):
     coordinator: Endpoint = Field(
         default_factory=_next_port, validate_default=True, description="Address of the group coordinator."
     )
-    nodes: NodesConfig | None = Field(default=None, description="Where clients reach each node of a relay.")
+    nodes: NodesConfig | None = Field(default=None, description="Where clients reach each node of a relay or a router.")
     advertise: Advertise = Field(default=Advertise(), description="Addresses that clients can reach.")
     limits: ClientLimits = Field(default=ClientLimits(), description="How much its clients may use.")
     tls: ListenerTls | None = Field(default=None, description="Encryption, on both addresses.")
@@ -177,7 +177,7 @@ class VirtualClusterConfig(Model):
     @model_serializer(mode="wrap")
     def _only_what_belongs_to_it(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
         shown: dict[str, object] = serialize(self)
-        if isinstance(self.target, RelayTargetConfig):
+        if not isinstance(self.target, PoolTargetConfig) and "coordinator" not in self.model_fields_set:
             shown.pop("coordinator", None)
         if self.nodes is None:
             shown.pop("nodes", None)
@@ -208,6 +208,7 @@ class Config(Model):
         default=None, description="A journal of every delivery; without it there is none."
     )
     clusters: tuple[Cluster, ...] = Field(description="Upstream clusters.")
+    routers: tuple[RouterConfig, ...] = Field(default=(), description="Ways from one address to several clusters.")
     virtual_clusters: tuple[VirtualClusterConfig, ...] = Field(description="What clients connect to.")
 
     _environment: Environment = PrivateAttr(default=Environment())
@@ -220,4 +221,6 @@ class Config(Model):
     def redacted(self) -> dict[str, object]:
         """The file as it was understood: its keys and units, defaults filled in, secrets left out."""
         shown: dict[str, object] = self._environment.redact(self.model_dump(mode="json", by_alias=True))
+        if not self.routers:
+            del shown["routers"]
         return shown

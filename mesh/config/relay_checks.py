@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from mesh.config.finding import Finding
 from mesh.config.mistakes import KeyPath
-from mesh.config.model import Config, RelayTargetConfig, VirtualClusterConfig
-from mesh.config.relay import NodesConfig, RelayAuthentication, RelayConfig
+from mesh.config.model import Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
+from mesh.config.relay import NodeIdRanges, NodesConfig, RelayAuthentication, RelayConfig
 from mesh.security.client_properties import reason_against
 from mesh.wire.apis import ApiKey
 
@@ -71,8 +71,9 @@ def _authentication(virtual_cluster: VirtualClusterConfig, relay: RelayConfig, p
 
 
 def _nodes(virtual_cluster: VirtualClusterConfig, nodes: NodesConfig, path: KeyPath) -> Iterator[Finding]:
-    if not isinstance(virtual_cluster.target, RelayTargetConfig):
-        yield Finding(path, {}, "left out: a pool has no nodes but its own two addresses")
+    if isinstance(virtual_cluster.target, PoolTargetConfig):
+        allowed = "left out: a pool has no nodes but its own two addresses"
+        yield Finding(path, {}, allowed, ((*path[:-1], "target"),))
         return
     if (nodes.ports is None) is (nodes.hosts is None):
         yield Finding(path, {}, "exactly one of ports, hosts")
@@ -84,17 +85,32 @@ def _nodes(virtual_cluster: VirtualClusterConfig, nodes: NodesConfig, path: KeyP
         if nodes.ids:
             yield Finding((*path, "ids"), nodes.ids, "left out with hosts: every node has a name")
         return
+    is_by_leaf = isinstance(nodes.ids, dict)
+    if isinstance(virtual_cluster.target, RelayTargetConfig):
+        if is_by_leaf:
+            yield Finding((*path, "ids"), {}, "a list of ids and FIRST-LAST: a relay has one cluster")
+    elif nodes.ids and not is_by_leaf:
+        allowed = "a mapping: the ids of each cluster by the routes that lead there, as in {us: [0-9]}"
+        yield Finding((*path, "ids"), nodes.ids, allowed)
     yield from _ids(nodes, path)
 
 
 def _ids(nodes: NodesConfig, path: KeyPath) -> Iterator[Finding]:
-    ports, seen, declared = len(nodes.ports or ()), set[int](), 0
-    for index, each in enumerate(nodes.ids):
-        declared += len(each)
-        if declared > ports:
-            allowed = f"no more ids than there are ports, which are {ports}"
-            yield Finding((*path, "ids", index), str(each), allowed, ((*path, "ports"),))
-            return
-        if not seen.isdisjoint(each):
-            yield Finding((*path, "ids", index), str(each), "ids that stand there once")
-        seen.update(each)
+    """Ids that have no port, or two."""
+    lists: list[tuple[KeyPath, NodeIdRanges]] = (
+        [((*path, "ids", key), ranges) for key, ranges in nodes.ids.items()]
+        if isinstance(nodes.ids, dict)
+        else [((*path, "ids"), nodes.ids)]
+    )
+    ports, declared = len(nodes.ports or ()), 0
+    for at, ranges in lists:
+        seen: set[int] = set()
+        for index, each in enumerate(ranges):
+            declared += len(each)
+            if declared > ports:
+                allowed = f"no more ids than there are ports, which are {ports}"
+                yield Finding((*at, index), str(each), allowed, ((*path, "ports"),))
+                return
+            if not seen.isdisjoint(each):
+                yield Finding((*at, index), str(each), "ids that stand there once")
+            seen.update(each)

@@ -33,8 +33,9 @@ def mistakes_in(
     """routers: as they stand in the list `routers` of a configuration. roots: what leads to a router from outside, and
     where that stands. clusters: that are defined; None if not all are known."""
     yield from _repeated(routers)
-    yield from _dangling(routers, roots, clusters)
-    yield from _unreachable(routers, roots)
+    yield from _unknown_clusters(routers, clusters)
+    dangling = list(_dangling(routers, roots))
+    yield from dangling or _unreachable(routers, roots)
     graph = _Edges(routers)
     cycles = list(_cycles(routers, graph))
     yield from cycles
@@ -81,22 +82,26 @@ def _same(values: Iterable[tuple[KeyPath, object]], what: str) -> Iterator[Graph
             yield GraphMistake(path, value, f"{what} of its own; {_text(first)} is the same", (first,))
 
 
-def _dangling(
-    routers: Sequence[Router], roots: Sequence[tuple[KeyPath, RouterName]], clusters: Collection[str] | None
-) -> Iterator[GraphMistake]:
-    names = {each.name for each in routers}
-    allowed = f"one of the routers defined: {', '.join(sorted(names))}" if names else "a router; none are defined"
-    for path, name in roots:
-        if name not in names:
-            yield GraphMistake(path, name, allowed)
+def _unknown_clusters(routers: Sequence[Router], clusters: Collection[str] | None) -> Iterator[GraphMistake]:
     for index, router in enumerate(routers):
         for number, route in enumerate(router.routes):
-            match route.target:
-                case ToRouter(router=name) if name not in names:
-                    yield GraphMistake(_target((index, number), "router"), name, allowed)
-                case ToCluster(cluster=cluster) if clusters is not None and cluster not in clusters:
-                    known = f"one of the clusters defined: {', '.join(sorted(clusters))}"
-                    yield GraphMistake(_target((index, number), "cluster"), cluster, known)
+            if clusters is not None and isinstance(route.target, ToCluster) and route.target.cluster not in clusters:
+                allowed = f"one of the clusters defined: {', '.join(sorted(clusters))}"
+                yield GraphMistake(_target((index, number), "cluster"), route.target.cluster, allowed)
+
+
+def _dangling(routers: Sequence[Router], roots: Sequence[tuple[KeyPath, RouterName]]) -> Iterator[GraphMistake]:
+    defined = {each.name for each in routers}
+    allowed = f"one of the routers defined: {', '.join(sorted(defined))}" if defined else "a router; none are defined"
+    names: tuple[KeyPath, ...] = tuple(("routers", index, "name") for index in range(len(routers)))
+    led_to = list(roots)
+    for index, router in enumerate(routers):
+        for number, route in enumerate(router.routes):
+            if isinstance(route.target, ToRouter):
+                led_to.append((_target((index, number), "router"), route.target.router))
+    for path, name in led_to:
+        if name not in defined:
+            yield GraphMistake(path, name, allowed, names)
 
 
 def _unreachable(routers: Sequence[Router], roots: Sequence[tuple[KeyPath, RouterName]]) -> Iterator[GraphMistake]:
@@ -110,7 +115,7 @@ def _unreachable(routers: Sequence[Router], roots: Sequence[tuple[KeyPath, Route
     for index, router in enumerate(routers):
         if router.name not in reached:
             allowed = "a router that a virtual cluster leads to, by its target or by the routes of others"
-            yield GraphMistake(("routers", index, "name"), router.name, allowed)
+            yield GraphMistake(("routers", index, "name"), router.name, allowed, (("virtual_clusters",), ("routers",)))
 
 
 def _cycles(routers: Sequence[Router], graph: _Edges) -> Iterator[GraphMistake]:

@@ -11,6 +11,7 @@ from typing import Any
 from mesh.config import Address, Config, VirtualClusterConfig
 from mesh.config.base import Model
 from mesh.config.pool import NamedTopic, PrefixRuleConfig
+from mesh.config.routers import ToPoolConfig
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 Table = dict[str, str]
@@ -37,6 +38,8 @@ def modelled(model: type[Model] = Config, path: str = "") -> dict[str, Table]:
     sections = {
         path + _SUFFIXES.get(model, ""): {f.alias or n: default(model, n) for n, f in model.model_fields.items()}
     }
+    if model is ToPoolConfig:
+        return sections  # a pool is documented where most of them are
     for name, field in model.model_fields.items():
         inner = f"{path}.{field.alias or name}".lstrip(".")
         for each in models_in(field.annotation):

@@ -43,7 +43,7 @@ def test_the_full_one_has_every_key() -> None:
                     here |= missing(each, f"{path}.{name}")
         return here
 
-    assert missing(config, "") == {".virtual_clusters.nodes"}, "which belongs to a relay"
+    assert missing(config, "") == {".routers", ".virtual_clusters.nodes"}, "which do not belong to a pool"
 
 
 def test_orders() -> None:

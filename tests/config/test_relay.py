@@ -96,7 +96,9 @@ def test_there_is_exactly_one_target(tmp_path: Path, target: object) -> None:
     tree = relay()
     tree["virtual_clusters"][0]["target"] = target
     found = [each for each in mistakes(tmp_path, tree) if each.startswith("virtual_clusters[0].target:")]
-    assert found == ["virtual_clusters[0].target: (a mapping): a mapping with exactly one of the keys pool, relay"]
+    assert found == [
+        "virtual_clusters[0].target: (a mapping): a mapping with exactly one of the keys pool, relay, router"
+    ]
 
 
 def test_properties_that_only_librdkafka_honours_are_refused(tmp_path: Path) -> None:

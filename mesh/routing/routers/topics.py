@@ -18,6 +18,9 @@ from mesh.routing.spi import ConfigMistake, EntityRouter, FactoryContext, Place,
 _LONGEST_NAME: Final = 249
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{0,249}")
+_BY_NAME, _BY_PREFIX, _BY_PATTERN = "a topic by name", "topics by prefix", "topics by pattern"
+_KINDS: Final = {"name": _BY_NAME, "prefix": _BY_PREFIX, "pattern": _BY_PATTERN}
+"""How pydantic's error locations call the kinds of rules, by the key that tells them apart."""
 _WILDCARD: Final = re.compile(r"[*?\[]")
 
 
@@ -62,7 +65,9 @@ class PatternRule(RuleModel):
 
 
 TopicRule = Annotated[
-    Annotated[NamedRule, Tag("name")] | Annotated[PrefixRule, Tag("prefix")] | Annotated[PatternRule, Tag("pattern")],
+    Annotated[NamedRule, Tag(_BY_NAME)]
+    | Annotated[PrefixRule, Tag(_BY_PREFIX)]
+    | Annotated[PatternRule, Tag(_BY_PATTERN)],
     Discriminator(
         lambda value: _kind_of(value),
         custom_error_type="topic_rule",
@@ -73,7 +78,7 @@ TopicRule = Annotated[
 
 def _kind_of(value: object) -> str | None:
     keys = set(value) if isinstance(value, dict) else set(vars(value)) if isinstance(value, RuleModel) else set()
-    kinds = [kind for kind in ("name", "prefix", "pattern") if kind in keys]
+    kinds = [kind for key, kind in _KINDS.items() if key in keys]
     return kinds[0] if len(kinds) == 1 else None
 
 
