@@ -30,6 +30,8 @@ NAMES: Final = (
     _.NAMES,  # of this file
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
+    # People who write routers call it in their tests.
+    _.problems_of,
     # Of unions, which no target is made of yet.
     _.LEAF_BITS,
     _.RouteUnavailable,

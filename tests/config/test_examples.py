@@ -16,7 +16,9 @@ VARIABLES = {"EU_USERNAME": "mesh-user", "EU_PASSWORD": "hunter2"} | dict.fromke
 )
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("routers/*.yaml")]), ids=lambda file: file.name
+)
 def test_it_loads(file: Path) -> None:
     config = load(file, VARIABLES)
     shown = yaml.safe_dump(config.redacted())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from mesh.routing.routers.clients import ClientsFactory
 from mesh.routing.routers.topics import TopicsFactory
 from tests.config.files import mistakes
 from tests.config.test_router_checks import changed
+from tests.routing.installing import install
 
 MODULE = """
 from pydantic import BaseModel
@@ -30,7 +30,7 @@ class TenantsFactory(RouterFactory[TenantsConfig, None]):
 
 NOT_A_FACTORY = int
 """
-ENTRY_POINTS = """[kafka_mesh.routers]
+ENTRY_POINTS = """\
 tenants = tenant_router:TenantsFactory
 number = tenant_router:NOT_A_FACTORY
 gone = tenant_router:Gone
@@ -40,16 +40,8 @@ topics = tenant_router:TenantsFactory
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package with routers, as pip leaves it behind."""
-    folder = tmp_path / "site"
-    metadata = folder / "tenant_router-1.dist-info"
-    metadata.mkdir(parents=True)
-    (folder / "tenant_router.py").write_text(MODULE)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tenant-router\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
-    monkeypatch.syspath_prepend(str(folder))
-    yield
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "tenant_router", MODULE, ENTRY_POINTS, monkeypatch)
 
 
 def test_those_that_ship() -> None:
