@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import catching_up, commits, growth, latency, parked, producing, starts, throughput
+from benchmarks import catching_up, commits, growth, idle, latency, parked, producing, starts, throughput
 from benchmarks.bed import LONG, TOPICS, Bed, Engine, Target
 from benchmarks.clients import Client
 from benchmarks.curves import Curve
@@ -17,6 +17,7 @@ from benchmarks.rounds import PROBLEMS, Measure, Measured, Series, interleave
 CLIENTS: tuple[Client, ...] = ("kcat", "java", "confluent", "aiokafka")
 RELAYED_CLIENTS: tuple[Client, ...] = ("kcat", "java", "confluent")
 PRODUCERS: tuple[producing.Producer, ...] = ("java", "confluent")
+IDLE_CLIENTS = 2_000
 PRODUCED_BYTES = 200_000_000
 """In a run, of records of 1 KB; as many bytes of smaller ones take longer."""
 SHARED = ("s100-60", "s1k-60")
@@ -82,6 +83,8 @@ def _relay_cases() -> Iterator[tuple[str, Case]]:
             for acks in ("1", "all"):
                 name = f"relay-{producer}-produce-{size}-{acks}"
                 yield name, _produced(name, producer, size, acks)
+    yield "relay-latency", _relay_latency
+    yield "relay-idle", _relay_idle
 
 
 def _consumers(name: str, client: Client, topic: str, count: int, engines: tuple[Engine, ...] = ()) -> Case:
@@ -117,6 +120,36 @@ def _produced(name: str, producer: producing.Producer, size: int, acks: str) -> 
             return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
 
     return case
+
+
+def _relay_latency(bed: Bed, options: Options) -> list[Series]:
+    """From produce to receipt at 100 records a second, both ways through relays."""
+    median, p99 = Series("relay-latency median", "ms"), Series("relay-latency p99", "ms")
+    seconds = 2.0 if options.short else 12.0
+
+    def measure(target: Target) -> Measured:
+        found = latency.both_ways(bed, target, 100, seconds)
+        return Measured(found["median"], second=found["p99"])
+
+    with bed.relays() as relays:
+        targets = [bed.direct, bed.relay, *relays, *([bed.kroxylicious()] if options.peers else [])]
+        measures: dict[str, Measure] = {target.name: lambda target=target: measure(target) for target in targets}  # type: ignore[misc]
+        interleave(median, measures, options.rounds, options.say)
+    for run in median.runs:
+        p99.add(run.round, run.target, Measured(run.measured.second), run.foreign)
+    return [median, p99]
+
+
+def _relay_idle(bed: Bed, options: Options) -> list[Series]:
+    """KiB for each client that is connected to a relay and idle; relays that have just begun."""
+    clients = 100 if options.short else IDLE_CLIENTS
+
+    def measure(index: int) -> Measured:
+        with bed.relays() as relays:
+            return Measured(idle.measure(relays[index], clients))
+
+    measures: dict[str, Measure] = {"relay": lambda: measure(0), "mesh, relay": lambda: measure(1)}
+    return [interleave(Series("relay-idle", "KiB a client"), measures, options.rounds, options.say)]
 
 
 def _scale_out(name: str, topic: str) -> Case:
@@ -277,5 +310,6 @@ USUAL = (
     "redelivery",
     *(f"relay-{client}-{topic}" for client in RELAYED_CLIENTS for topic in ("s100", "s1k")),
     *(f"relay-{client}-produce-1000-{acks}" for client in PRODUCERS for acks in ("1", "all")),
+    *("relay-latency", "relay-idle"),
     *growth.SCENARIOS,
 )

@@ -1,4 +1,5 @@
-"""From produce to receipt, at a steady rate; all targets receive the same records at the same time."""
+"""From produce to receipt, at a steady rate: of the same records by all targets at the same time, or both ways through
+one target, which is what a relay is for."""
 
 from __future__ import annotations
 
@@ -37,6 +38,22 @@ def measure(bed: Bed, targets: Sequence[Target], rate: int, seconds: float) -> d
         for client in clients.values():
             client.end()
     return {name: _percentiles(found[int(rate * WARM_UP) :]) for name, found in waits.items()}
+
+
+def both_ways(bed: Bed, target: Target, rate: int, seconds: float) -> dict[str, float]:
+    """Milliseconds by percentile, of records that are produced through a target and received through it."""
+    topic = bed.new_topic(target)
+    count = int(rate * (seconds + WARM_UP))
+    client = PythonClient("benchmarks.latency", target.bootstrap_servers, bed.group(), topic, str(count))
+    try:
+        _produce(target.bootstrap_servers, topic, 1_000, 60)
+        client.until("ready")
+        _produce(target.bootstrap_servers, topic, rate, count)
+        waits = json.loads(client.read())
+    finally:
+        client.end()
+        bed.broker.delete_topic(topic)
+    return _percentiles(waits[int(rate * WARM_UP) :])
 
 
 def _percentiles(waits: list[float]) -> dict[str, float]:

@@ -38,8 +38,17 @@ def cpu_seconds(pid: int) -> float:
 
 def peak_mib(pid: int) -> float:
     """The largest resident memory so far."""
-    found = re.search(r"^VmHWM:\s*(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return int(found[1]) / 1024 if found else 0.0
+    return _status_kib(pid, "VmHWM") / 1024
+
+
+def resident_kib(pid: int) -> int:
+    """Resident memory now."""
+    return _status_kib(pid, "VmRSS")
+
+
+def _status_kib(pid: int, name: str) -> int:
+    found = re.search(rf"^{name}:\s*(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from mesh.app.clusters import Clusters
+from mesh.config.listeners import FIRST, ListenerName
+from mesh.config.mistakes import KeyPath
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.values import Address
 from mesh.listener.target import Target
@@ -50,9 +52,10 @@ class ConfiguredTarget(Protocol):
 
 
 class ListenAddress(NamedTuple):
-    """An address that a virtual cluster listens on. key: of the configuration. node: as Metadata calls it; None for one
-    that is no node's."""
+    """An address that a virtual cluster listens on. path: of its key within the virtual cluster. node: as Metadata
+    calls it; None for one that is no node's. listener: whose it is."""
 
-    key: str
+    path: KeyPath
     address: Address
     node: int | None
+    listener: ListenerName = FIRST

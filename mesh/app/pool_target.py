@@ -28,8 +28,8 @@ from mesh.upstream.engine import Engine, EngineEvent
 def addresses_of_pool(configured: VirtualClusterConfig) -> tuple[ListenAddress, ...]:
     """Two: as some clients would let heartbeats wait behind a Fetch, the coordinator has one of its own."""
     return (
-        ListenAddress("listen", configured.listen, BROKER_NODE),
-        ListenAddress("coordinator", configured.coordinator, COORDINATOR_NODE),
+        ListenAddress(("listen",), configured.listen, BROKER_NODE),
+        ListenAddress(("coordinator",), configured.coordinator, COORDINATOR_NODE),
     )
 
 

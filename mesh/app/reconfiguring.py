@@ -45,7 +45,7 @@ from mesh.telemetry.metric_definitions import CONFIG_INFO, CONFIG_RELOAD_FAILED,
 
 log = get_logger(__name__)
 
-_SECURITY = frozenset({"tls", "sasl", "authorization"})
+_SECURITY = frozenset({"tls", "sasl", "authorization", "listeners"})
 
 
 @dataclass(slots=True)

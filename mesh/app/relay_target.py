@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mesh.app.configured_target import ListenAddress, Services
 from mesh.app.from_config import has_credentials, refused_apis
+from mesh.config.listeners import FIRST, ConfiguredListener, ListenerName
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.config.values import Address
 from mesh.listener.listener import Listener
 from mesh.listener.tls import requested_name
 from mesh.records.spans import ClusterName, TopicName
+from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.relay_samples import samples_of
 from mesh.runtime.relay.runtime import RelayRuntime
@@ -24,11 +27,16 @@ from mesh.wire.apis import ApiKey
 
 
 def addresses_of_relay(configured: VirtualClusterConfig) -> tuple[ListenAddress, ...]:
-    """One that stands for any node, and one for each declared node; with `hosts` all nodes share the first."""
-    ports = configured.nodes.port_of() if configured.nodes is not None else {}
-    host = configured.listen.host
-    nodes = [ListenAddress("nodes", Address(host, port), node) for node, port in ports.items()]
-    return (ListenAddress("listen", configured.listen, None), *nodes)
+    """Of each listener: one that stands for any node, and one for each declared node; with `hosts` all nodes share the
+    first."""
+    return tuple(itertools.chain.from_iterable(map(_addresses_of_listener, configured.all_listeners())))
+
+
+def _addresses_of_listener(listener: ConfiguredListener) -> Iterator[ListenAddress]:
+    yield ListenAddress((*listener.path, "listen"), listener.listen, None, listener.name)
+    ports = listener.nodes.port_of() if listener.nodes is not None else {}
+    for node, port in ports.items():
+        yield ListenAddress((*listener.path, "nodes"), Address(listener.listen.host, port), node, listener.name)
 
 
 class RelayTarget:
@@ -39,13 +47,14 @@ class RelayTarget:
     ) -> None:
         self._clusters = services.clusters
         self._cluster = relay.cluster
-        self._node_of, place_of = _places(configured)
+        self._listeners = {each.name: each for each in configured.all_listeners()}
+        self._node_of, place_of = _places(self._listeners[FIRST])
         self._health = _NodeHealth(services.upstream_health, relay.cluster, configured.name)
         cluster, access = services.clusters.access(relay.cluster)
         self._has_credentials = has_credentials(cluster, access)
         interval = services.clusters.interval
         servers = cluster.bootstrap_servers
-        nodes = RelayNodes(relay.cluster, servers, access, place_of, interval, self._health.looked)
+        nodes = RelayNodes(relay.cluster, servers, access, place_of, interval, self._looked)
         self.target = RelayRuntime(
             listener,
             nodes,
@@ -53,6 +62,17 @@ class RelayTarget:
             lambda transport: self._node_of(transport),
             is_bare=relay.authentication is RelayAuthentication.UPSTREAM,
         )
+        for name, each in self._listeners.items():
+            if name != FIRST:
+                self._begin_listener(each)
+
+    def _begin_listener(self, listener: ConfiguredListener) -> None:
+        node_of, place_of = _places(listener)
+        self.target.begin_listener(listener.name, place_of, node_of)
+
+    def _looked(self, undeclared: frozenset[int]) -> None:
+        further = {name: each.undeclared() for name, each in self.target.further.items()}
+        self._health.looked({FIRST: undeclared, **further})
 
     def _refused(self, relay: RelayConfig) -> frozenset[ApiKey]:
         return frozenset(refused_apis(relay, has_credentials=self._has_credentials))
@@ -71,9 +91,19 @@ class RelayTarget:
 
     def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
         assert isinstance(configured.target, RelayTargetConfig), "another kind of target begins anew"
-        self._node_of, self.target.nodes.place_of = _places(configured)
+        self._change_listeners({each.name: each for each in configured.all_listeners()}, grace)
         self.target.nodes.interval = self._clusters.interval
         self.target.refuse(self._refused(configured.target.relay))
+
+    def _change_listeners(self, listeners: Mapping[ListenerName, ConfiguredListener], grace: float) -> None:
+        before, self._listeners = self._listeners, dict(listeners)
+        self._node_of, self.target.nodes.place_of = _places(listeners[FIRST])
+        for name, was in before.items():
+            if name != FIRST and (name not in listeners or _begins_anew(was, listeners[name])):
+                self.target.end_listener(name, grace)
+        for name, each in listeners.items():
+            if name != FIRST:
+                self._begin_listener(each)
 
 
 class _NodeHealth:
@@ -83,12 +113,13 @@ class _NodeHealth:
         self._upstream_health = upstream_health
         self._cluster = cluster
         self._virtual_cluster = virtual_cluster
-        self._undeclared: frozenset[int] = frozenset()
+        self._undeclared: Mapping[ListenerName, frozenset[int]] = {}
 
-    def looked(self, undeclared: frozenset[int]) -> None:
+    def looked(self, undeclared: Mapping[ListenerName, frozenset[int]]) -> None:
         problem = UpstreamProblem.NODE_WITHOUT_ADDRESS
+        undeclared = {name: ids for name, ids in undeclared.items() if ids}
         if undeclared:
-            reason = f"no address is declared for {', '.join(map(str, sorted(undeclared)))}: see nodes.ids"
+            reason = "; ".join(_without_address(name, ids) for name, ids in undeclared.items())
             self._upstream_health.begin(
                 problem,
                 self._cluster,
@@ -101,11 +132,27 @@ class _NodeHealth:
         self._undeclared = undeclared
 
 
-def _places(
-    configured: VirtualClusterConfig,
-) -> tuple[Callable[[asyncio.BaseTransport], int | None], Callable[[int], tuple[str, int] | None]]:
+def _without_address(listener: ListenerName, ids: frozenset[int]) -> str:
+    where = f" at listener {listener}" if listener != FIRST else ""
+    return f"no address is declared for {', '.join(map(str, sorted(ids)))}{where}: see nodes.ids"
+
+
+def _begins_anew(before: ConfiguredListener, after: ConfiguredListener) -> bool:
+    """Whether who is connected could not have come so to the listener that is to be."""
+    return (
+        before.listen != after.listen
+        or (before.tls is None) is not (after.tls is None)
+        or _by_names(before) is not _by_names(after)
+    )
+
+
+def _by_names(listener: ConfiguredListener) -> bool:
+    return listener.nodes is not None and listener.nodes.hosts is not None
+
+
+def _places(listener: ConfiguredListener) -> tuple[NodeOf, PlaceOf]:
     """The node that a client named in TLS, and where clients reach each node."""
-    nodes, advertised = configured.nodes, configured.advertised_listen
+    nodes, advertised = listener.nodes, listener.advertised
     if nodes is None or nodes.hosts is None:
         ports = nodes.port_of() if nodes is not None else {}
         return lambda _: None, lambda node: (advertised.host, ports[node]) if node in ports else None

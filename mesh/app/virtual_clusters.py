@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.abc
@@ -14,7 +14,8 @@ from mesh.app.clusters import Clusters
 from mesh.app.configured_target import ConfiguredTarget, Services
 from mesh.app.from_config import limits_of
 from mesh.app.targets import addresses_of, make
-from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
+from mesh.config.listeners import ListenerName
+from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, format_path
 from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.values import Address
 from mesh.listener.bound_address import BoundAddress
@@ -34,6 +35,9 @@ from mesh.telemetry.upstream_health import UpstreamHealth
 
 log = get_logger(__name__)
 
+ServedAs: TypeAlias = tuple[int | None, ListenerName, bool]
+"""What an address stands for: a node as Metadata calls it, or None; a listener; whether connections begin with TLS."""
+
 
 @dataclass(slots=True, eq=False)
 class Running:
@@ -42,8 +46,7 @@ class Running:
     configured: VirtualClusterConfig
     setup: ListenerSetup
     configured_target: ConfiguredTarget
-    listening: dict[Address, int | None] = field(default_factory=dict)
-    """Whose address each of its own is, as Metadata calls it; None for one that is no node's."""
+    listening: dict[Address, ServedAs] = field(default_factory=dict)
     keys: anyio.CancelScope | None = None
 
     @property
@@ -119,9 +122,9 @@ class VirtualClusters:
         bound: dict[Address, BoundAddress] = {}
         try:
             for index, each in enumerate(config.virtual_clusters):
-                for key, address, _ in addresses_of(each):
+                for path, address, _, _ in addresses_of(each):
                     if address not in self._addresses:
-                        bound[address] = await _bind(address, ("virtual_clusters", index, key))
+                        bound[address] = await _bind(address, ("virtual_clusters", index, *path))
         except ConfigurationError:
             for listening in bound.values():
                 listening.close()
@@ -146,17 +149,20 @@ class VirtualClusters:
 
     async def serve(self, running: Running, tasks: anyio.abc.TaskGroup) -> None:
         """At every address that it is configured with, and at no other."""
-        configured = running.configured
-        wanted = {address: node for _, address, node in addresses_of(configured)}
-        for address, node in list(running.listening.items()):
-            if wanted.get(address, -1) != node:
+        configured, security = running.configured, running.target.listener.security
+        addresses = addresses_of(configured)
+        wanted: dict[Address, ServedAs] = {
+            each.address: (each.node, each.listener, security.tls_of(each.listener) is not None) for each in addresses
+        }
+        for address, served in list(running.listening.items()):
+            if wanted.get(address) != served:
                 self._addresses[address].pause()
                 del running.listening[address]
-        for role, address, node in addresses_of(configured):
+        for path, address, node, listener in addresses:
             if address not in running.listening:
-                await self._addresses[address].serve(running.target, node, tasks)
-                running.listening[address] = node
-                level = log.debug if role == "nodes" else log.info
+                await self._addresses[address].serve(running.target, node, listener, tasks)
+                running.listening[address] = wanted[address]
+                level, role = log.debug if path[-1] == "nodes" else log.info, format_path(path)
                 level("listening", virtual_cluster=configured.name, role=role, address=str(address))
 
     # Change
@@ -196,7 +202,7 @@ class VirtualClusters:
         """Everything in the order of the configuration, and no address that it does not name."""
         order = [each.name for each in config.virtual_clusters]
         self.targets.sort(key=lambda target: order.index(target.name))
-        wanted = {address for each in config.virtual_clusters for _, address, _ in addresses_of(each)}
+        wanted = {one.address for each in config.virtual_clusters for one in addresses_of(each)}
         for address in [address for address in self._addresses if address not in wanted]:
             self._addresses.pop(address).close()
 

@@ -26,7 +26,7 @@ _OF_RELAYS: Final = ("target", "relay")
 _OF_ROUTERS: Final = ("target", "router")
 _IN_PLACE: Final = frozenset(
     {
-        *((key,) for key in ("advertise", "limits", "tls", "sasl", "authorization")),
+        *((key,) for key in ("advertise", "limits", "tls", "sasl", "authorization", "listeners")),
         (*_OF_RELAYS, "refuse"),
         ("nodes", "ports"),
         ("nodes", "ids"),

@@ -49,8 +49,9 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
 
 
 def _security(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
-    if virtual_cluster.tls is not None:
-        yield from check_tls(virtual_cluster.tls, (*path, "tls"))
+    for listener in virtual_cluster.all_listeners():
+        if listener.tls is not None:
+            yield from check_tls(listener.tls, (*path, *listener.path, "tls"))
     if virtual_cluster.sasl is not None:
         yield from check_sasl(virtual_cluster.sasl, (*path, "sasl"))
     if virtual_cluster.authorization is not None:
@@ -171,13 +172,15 @@ def _addresses(config: Config) -> Iterator[Finding]:
         taken.append((("admin", "listen"), config.admin.listen, ()))
     for index, virtual_cluster in enumerate(config.virtual_clusters):
         at: KeyPath = ("virtual_clusters", index)
-        listen, coordinator = (*at, "listen"), (*at, "coordinator")
-        taken.append((listen, virtual_cluster.listen, ()))
-        if isinstance(virtual_cluster.target, PoolTargetConfig):
-            taken.append((coordinator, virtual_cluster.coordinator, (listen,)))
-        elif virtual_cluster.nodes is not None:
-            ports, host = (*at, "nodes", "ports"), virtual_cluster.listen.host
-            taken += [(ports, Address(host, port), (listen,)) for port in virtual_cluster.nodes.ports or ()]
+        is_pool = isinstance(virtual_cluster.target, PoolTargetConfig)
+        for listener in virtual_cluster.all_listeners():
+            listen: KeyPath = (*at, *listener.path, "listen")
+            taken.append((listen, listener.listen, ()))
+            if listener.nodes is not None and not is_pool:
+                ports, host = (*at, *listener.path, "nodes", "ports"), listener.listen.host
+                taken += [(ports, Address(host, port), (listen,)) for port in listener.nodes.ports or ()]
+        if is_pool:
+            taken.append(((*at, "coordinator"), virtual_cluster.coordinator, ((*at, "listen"),)))
         yield from _advertised(virtual_cluster, at)
     for index, (path, address, others) in enumerate(taken):
         for earlier, occupied, more in taken[:index]:
@@ -188,15 +191,17 @@ def _addresses(config: Config) -> Iterator[Finding]:
 
 
 def _advertised(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
-    addresses = [("listen", virtual_cluster.advertised_listen)]
+    addresses: list[tuple[KeyPath, KeyPath, Address]] = []
+    for listener in virtual_cluster.all_listeners():
+        if listener.nodes is None or listener.nodes.hosts is None:  # else clients come by the names of the nodes
+            key: KeyPath = ("advertise",) if listener.path else ("advertise", "listen")
+            addresses.append(((*listener.path, *key), (*listener.path, "listen"), listener.advertised))
     if isinstance(virtual_cluster.target, PoolTargetConfig):
-        addresses.append(("coordinator", virtual_cluster.advertised_coordinator))
-    elif virtual_cluster.nodes is not None and virtual_cluster.nodes.hosts is not None:
-        addresses.clear()  # clients come by the names of the nodes
-    for key, address in addresses:
+        addresses.append((("advertise", "coordinator"), ("coordinator",), virtual_cluster.advertised_coordinator))
+    for key, listened, address in addresses:
         if address.is_wildcard:
             allowed = "an address that clients can connect to; it must be given where all interfaces are listened on"
-            yield Finding((*path, "advertise", key), str(address), allowed, ((*path, "listen"), (*path, key)))
+            yield Finding((*path, *key), str(address), allowed, ((*path, "listen"), (*path, *listened)))
 
 
 def _collide(left: Address, right: Address) -> bool:

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from mesh.config.base import Model, keys_of
+from mesh.config.listeners import FIRST, ConfiguredListener, ListenerConfig, further_listener
 from mesh.config.pool import BY_NAME, BY_PREFIX, TOPIC, PoolConfig
 from mesh.config.relay import OF_EACH_LEAF, OF_ONE_CLUSTER, NodesConfig, RelayConfig
 from mesh.config.routers import TO_CLUSTER, TO_POOL, TO_ROUTER, RouterConfig, RouterTargetConfig
@@ -172,6 +173,9 @@ class VirtualClusterConfig(Model):
     tls: ListenerTls | None = Field(default=None, description="Encryption, on both addresses.")
     sasl: SaslConfig | None = Field(default=None, description="Authentication, on both addresses.")
     authorization: Authorization | None = Field(default=None, description="Who may use which topic and group.")
+    listeners: tuple[ListenerConfig, ...] = Field(
+        default=(), description="Further addresses of a relay, each with nodes and TLS of its own."
+    )
     target: TargetConfig = Field(description="What is behind it.")
 
     @model_serializer(mode="wrap")
@@ -181,7 +185,14 @@ class VirtualClusterConfig(Model):
             shown.pop("coordinator", None)
         if self.nodes is None:
             shown.pop("nodes", None)
+        if not self.listeners:
+            shown.pop("listeners", None)
         return shown
+
+    def all_listeners(self) -> tuple[ConfiguredListener, ...]:
+        """That of its own keys first."""
+        first = ConfiguredListener(FIRST, (), self.listen, self.advertised_listen, self.nodes, self.tls)
+        return (first, *(further_listener(each, index) for index, each in enumerate(self.listeners)))
 
     @property
     def advertised_listen(self) -> Address:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mesh.config.finding import Finding
-from mesh.config.mistakes import KeyPath
+from mesh.config.listeners import ConfiguredListener, ListenerName
+from mesh.config.mistakes import KeyPath, format_path
 from mesh.config.model import Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import NodeIdRanges, NodesConfig, RelayAuthentication, RelayConfig
+from mesh.config.routers import RouterTargetConfig
 from mesh.security.client_properties import reason_against
 from mesh.wire.apis import ApiKey
 
@@ -38,8 +40,7 @@ def check_relays(config: Config, cluster_names: frozenset[str] | None) -> Iterat
             allowed = "required for a relay: {ports: FIRST-LAST}, one for each node, or {hosts: NAME} with {node} in it"
             yield Finding((*path, "nodes"), None, allowed)
     for index, each in enumerate(config.virtual_clusters):
-        if each.nodes is not None:
-            yield from _nodes(each, each.nodes, ("virtual_clusters", index, "nodes"))
+        yield from _listeners(each, ("virtual_clusters", index))
 
 
 def _properties(config: Config, relay: RelayConfig, path: KeyPath) -> Iterator[Finding]:
@@ -70,16 +71,35 @@ def _authentication(virtual_cluster: VirtualClusterConfig, relay: RelayConfig, p
         yield Finding(where, relay.authentication.value, allowed, ((*path, "sasl"),))
 
 
-def _nodes(virtual_cluster: VirtualClusterConfig, nodes: NodesConfig, path: KeyPath) -> Iterator[Finding]:
+def _listeners(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
+    target = ((*path, "target"),)
     if isinstance(virtual_cluster.target, PoolTargetConfig):
-        allowed = "left out: a pool has no nodes but its own two addresses"
-        yield Finding(path, {}, allowed, ((*path[:-1], "target"),))
+        if virtual_cluster.nodes is not None:
+            yield Finding((*path, "nodes"), {}, "left out: a pool has no nodes but its own two addresses", target)
+        if virtual_cluster.listeners:
+            allowed = "left out: a pool is reached at its own two addresses only"
+            yield Finding((*path, "listeners"), {}, allowed, target)
         return
+    if isinstance(virtual_cluster.target, RouterTargetConfig) and virtual_cluster.listeners:
+        yield Finding((*path, "listeners"), {}, "left out: a router has one listener", target)
+    seen: dict[ListenerName, KeyPath] = {}
+    for listener in virtual_cluster.all_listeners():
+        at = (*path, *listener.path)
+        if (first := seen.setdefault(listener.name, at)) != at:
+            allowed = f"a name of its own; {format_path((*first, 'name'))} is the same"
+            yield Finding((*at, "name"), listener.name, allowed, ((*first, "name"),))
+        if listener.nodes is not None:
+            yield from _nodes(virtual_cluster, listener, listener.nodes, (*at, "nodes"))
+
+
+def _nodes(
+    virtual_cluster: VirtualClusterConfig, listener: ConfiguredListener, nodes: NodesConfig, path: KeyPath
+) -> Iterator[Finding]:
     if (nodes.ports is None) is (nodes.hosts is None):
         yield Finding(path, {}, "exactly one of ports, hosts")
         return
     if nodes.hosts is not None:
-        if virtual_cluster.tls is None:
+        if listener.tls is None:
             allowed = "with tls: clients name the node in their handshake"
             yield Finding((*path, "hosts"), nodes.hosts, allowed, ((*path[:-1], "tls"),))
         if nodes.ids:

@@ -23,7 +23,7 @@ class Warning:
 
 def warnings_of(config: Config) -> Iterator[Warning]:
     for index, each in enumerate(config.virtual_clusters):
-        if each.sasl is None or each.tls is not None:
+        if each.sasl is None or all(listener.tls is not None for listener in each.all_listeners()):
             continue
         for mechanism in each.sasl.mechanisms:
             if mechanism in _IN_THE_CLEAR:

@@ -9,6 +9,7 @@ from functools import partial
 
 import anyio.abc
 
+from mesh.config.listeners import ListenerName
 from mesh.config.values import Address
 from mesh.listener.target import Target
 from mesh.listener.tls import BACKLOG, TlsListener
@@ -31,13 +32,13 @@ class BoundAddress:
             )
         )
 
-    async def serve(self, target: Target, node: int | None, tasks: anyio.abc.TaskGroup) -> None:
-        """node: whose address it is, as Metadata calls it; None if it is no node's."""
-        accept = partial(target.accept, node)
-        if target.listener.security.tls is not None:
-            listener = TlsListener(self._bound, target.listener, accept, tasks)
-            await listener.start_serving()
-            self._serving.append(listener)
+    async def serve(self, target: Target, node: int | None, listener: ListenerName, tasks: anyio.abc.TaskGroup) -> None:
+        """node: whose address it is, as Metadata calls it; None if it is no node's. listener: whose it is."""
+        accept = partial(target.accept, node, listener)
+        if target.listener.security.tls_of(listener) is not None:
+            encrypted = TlsListener(self._bound, target.listener, accept, tasks, listener)
+            await encrypted.start_serving()
+            self._serving.append(encrypted)
             return
         for each in self._bound.sockets:
             own = socket.socket(fileno=os.dup(each.fileno()))

@@ -18,6 +18,7 @@ import socket
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
+from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.limits import Admitted, Closed
 from mesh.listener.listener import Listener
 from mesh.listener.security import peer_certificate
@@ -72,9 +73,10 @@ _NOBODY: Final = _Nobody()
 
 
 class ClientTransport:
-    """The transport of one client. admitted: None before it was let in."""
+    """The transport of one client. listener_name: to whose address it came. admitted: None before it was let in."""
 
-    def __init__(self, listener: Listener, connection: TransportOwner) -> None:
+    def __init__(self, listener: Listener, connection: TransportOwner, listener_name: ListenerName = FIRST) -> None:
+        self.listener_name: Final = listener_name
         self.id = listener.next_id()
         self.client_host = ""
         self.session = Session()
@@ -253,7 +255,7 @@ class ClientTransport:
         self._pace()
 
     def _identify(self, transport: asyncio.Transport) -> None:
-        session = self._listener.security.session(peer_certificate(transport))
+        session = self._listener.security.session(peer_certificate(transport), self.listener_name)
         if session is None:
             self.refuse(ProtocolError("unauthenticated", "no mapping rule is about the client's certificate"))
             return

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.security.files import load_rules, load_users, rules_of, stored_users
@@ -57,22 +58,27 @@ class ListenerSetup:
         self.security = security
 
     def _parts(self, config: VirtualClusterConfig, path: KeyPath) -> Iterator[tuple[Watched[Any], KeyPath]]:
-        if config.tls is not None:
-            yield self._tls(config.tls), (*path, "tls")
+        for listener in config.all_listeners():
+            if listener.tls is not None:
+                yield self._tls(listener.tls, listener.name), (*path, *listener.path, "tls")
         if config.sasl is not None:
             yield from self._sasl(config.sasl, (*path, "sasl"))
         if config.authorization is not None:
             rules = "rules" if config.authorization.rules_file is None else "rules_file"
             yield self._rules(config.authorization), (*path, "authorization", rules)
 
-    def _tls(self, config: ListenerTls) -> Watched[Any]:
+    def _tls(self, config: ListenerTls, listener: ListenerName) -> Watched[Any]:
         mapping = [MappingRule.parse(rule) for rule in config.principal_mapping_rules]
         files = [config.certificate_file, config.key_file]
         if config.client_ca_file is not None:
             files.append(config.client_ca_file)
 
         def apply(context: Any) -> None:
-            self.security.tls = Tls(context, mapping)
+            tls = Tls(context, mapping)
+            if listener == FIRST:
+                self.security.tls = tls
+            else:
+                self.security.further_tls[listener] = tls
 
         return Watched(files, lambda: server_context(config), apply)
 

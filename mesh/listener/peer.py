@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from mesh.apis.answers import ConnectionId
+from mesh.config.listeners import ListenerName
 from mesh.listener.limits import Admitted
 from mesh.security.session import Session
 
@@ -17,6 +18,10 @@ class Peer(Protocol):
 
     @property
     def client_host(self) -> str: ...
+
+    @property
+    def listener_name(self) -> ListenerName:
+        """To whose address it came."""
 
     @property
     def session(self) -> Session: ...

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from mesh.config.listeners import FIRST, ListenerName
 from mesh.security.credentials import Credentials
 from mesh.security.distinguished_names import MappingRule, distinguished_name, principal_of
 from mesh.security.plain import PlainExchange
@@ -96,13 +97,17 @@ class Sasl:
 
 @dataclass(slots=True, eq=False)
 class ListenerSecurity:
-    """None of them: whoever connects may do everything."""
+    """None of them: whoever connects may do everything. tls: of the first listener; further_tls: of the others."""
 
     tls: Tls | None = None
     sasl: Sasl | None = None
     rules: Rules | None = None
+    further_tls: dict[ListenerName, Tls] = field(default_factory=dict)
 
-    def session(self, peer_certificate: bytes | None) -> Session | None:
+    def tls_of(self, listener: ListenerName) -> Tls | None:
+        return self.tls if listener == FIRST else self.further_tls.get(listener)
+
+    def session(self, peer_certificate: bytes | None, listener: ListenerName = FIRST) -> Session | None:
         """For a connection that begins. None if its certificate (DER) is of nobody that the mapping rules know.
 
         With SASL the certificate only lets it in, as in Kafka: who it is SASL says.
@@ -110,13 +115,15 @@ class ListenerSecurity:
         if self.sasl is not None:
             return Session(self._mechanisms, self.sasl.longest_session)
         principal: Principal | None = ANONYMOUS
-        if self.tls is not None and peer_certificate is not None:
-            principal = principal_of(distinguished_name(peer_certificate), self.tls.mapping)
+        tls = self.tls_of(listener)
+        if tls is not None and peer_certificate is not None:
+            principal = principal_of(distinguished_name(peer_certificate), tls.mapping)
         return None if principal is None else Session(principal=principal)
 
     def change(self, other: ListenerSecurity) -> None:
         """Go by another one from now on: connections that are there when they authenticate the next time."""
         self.tls, self.sasl, self.rules = other.tls, other.sasl, other.rules
+        self.further_tls = other.further_tls
 
     def _mechanisms(self) -> Mechanisms:
         return self.sasl.mechanisms() if self.sasl is not None else {}

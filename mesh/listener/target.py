@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
+from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.listener import Listener
 
 
@@ -18,10 +19,10 @@ class Target(Protocol):
     @property
     def listener(self) -> Listener: ...
 
-    def accept(self, node: int | None = None) -> asyncio.BaseProtocol:
+    def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> asyncio.BaseProtocol:
         """A protocol for a connection that is being accepted. node: by whose address the client came, as Metadata calls
-        it; None for the one that is no node's. Where a name in TLS says which node it is, the transport knows it in
-        `connection_made`."""
+        it; None for the one that is no node's. listener: whose address that is. Where a name in TLS says which node it
+        is, the transport knows it in `connection_made`."""
 
     def status(self) -> dict[str, Any]:
         """As JSON, for operators."""

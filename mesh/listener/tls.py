@@ -18,6 +18,7 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 
+from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.security.model import ListenerTls, TlsConfig
 from mesh.listener.limits import network_of
 from mesh.listener.listener import Listener
@@ -76,6 +77,7 @@ class TlsListener:
     """Takes connections of an address, makes TLS connections of them, and gives them to a target.
 
     accept: makes a protocol of each of them. bound: has the address, and accepts nothing by itself; it is left open.
+    name: of the listener whose TLS it is.
     """
 
     def __init__(
@@ -84,8 +86,10 @@ class TlsListener:
         listener: Listener,
         accept: Callable[[], asyncio.BaseProtocol],
         tasks: anyio.abc.TaskGroup,
+        name: ListenerName = FIRST,
     ) -> None:
         self._listener = listener
+        self._name = name
         self._accept_one = accept
         self._tasks = tasks
         self._shaking: Counter[str] = Counter()
@@ -127,13 +131,16 @@ class TlsListener:
                 self._tasks.start_soon(self._shake, accepted, str(peer[0]))
 
     async def _shake(self, accepted: socket.socket, client_host: str) -> None:
-        assert self._listener.security.tls is not None
+        tls = self._listener.security.tls_of(self._name)
         try:
+            if tls is None:  # it has none any more
+                accepted.close()
+                return
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._accept_one,
                 accepted,
-                ssl=self._listener.security.tls.context,
+                ssl=tls.context,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
             )
         except ssl.SSLError as error:

@@ -43,6 +43,11 @@ RELAY_REQUEST_BYTES: Final = MetricDefinition(
 RELAY_RESPONSE_BYTES: Final = MetricDefinition(
     "kafka_mesh_relay_response_bytes_total", "Bytes of answers that passed.", ("virtual_cluster", "node", "api")
 )
+RELAY_ERRORS: Final = MetricDefinition(
+    "kafka_mesh_relay_errors_total",
+    "Answers that passed with an error: their own, or that of the first of their parts.",
+    ("virtual_cluster", "node", "api", "error"),
+)
 RELAY_LEGS_LOST: Final = MetricDefinition(
     "kafka_mesh_relay_legs_lost_total",
     "Connections to a node that could not be made, or ended before their client left.",
@@ -126,6 +131,7 @@ CONFIG_RELOADED_SECONDS: Final = MetricDefinition(
 )
 FAMILIES: Final = (
     CONNECTIONS,
+    RELAY_ERRORS,
     RELAY_LEGS,
     RELAY_LEGS_LOST,
     RELAY_REQUESTS,

@@ -7,11 +7,12 @@ the new leader of a partition with its address where the client asked the wrong 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Final, Protocol
 
 from mesh.wire.apis import ApiKey, has_tagged_response_header
-from mesh.wire.entities import Unchanged, program_of_addresses
+from mesh.wire.entities import Program, Unchanged, program_of_addresses
 from mesh.wire.messages import Buffer
 from mesh.wire.reader import INT32
 from mesh.wire.relayed_apis import RELAYED_APIS
@@ -64,8 +65,15 @@ def with_addresses(api_key: ApiKey, version: int, answer: memoryview, addresses:
     COORDINATOR_NOT_AVAILABLE. Controllers, which DescribeCluster may be asked for, are left as they are. Raises
     ProtocolError; what is behind the addresses is not looked at.
     """
+    program, has_tags = _prepared(api_key, version)
     header = Spans(answer, INT32.size)
-    if has_tagged_response_header(api_key, version):
+    if has_tags:
         header.skip_tagged_fields()
-    told = program_of_addresses(api_key, version).translate(answer, header.position, _Told(addresses))
+    told = program.translate(answer, header.position, _Told(addresses))
     return [INT32.pack(sum(map(len, told))), *told]
+
+
+@cache
+def _prepared(api_key: ApiKey, version: int) -> tuple[Program, bool]:
+    """What there is to do with the body, and whether there are tagged fields in front of it."""
+    return program_of_addresses(api_key, version), has_tagged_response_header(api_key, version)

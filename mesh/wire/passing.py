@@ -15,6 +15,7 @@ from mesh.wire.reader import INT32
 
 _REQUEST: Final = Struct(">ihhi")
 _ANSWER: Final = Struct(">ii")
+_LENGTH: Final = INT32.size
 
 
 class RequestHead(NamedTuple):
@@ -59,7 +60,7 @@ class _Cutter(Generic[HeadT]):
         self.problem: ProtocolError | None = None
         """What ended the stream, behind the pieces that were returned last."""
         self._layout: Final = layout
-        self._lowest: Final = layout.size - INT32.size
+        self._lowest: Final = layout.size - _LENGTH
         self._make: Final[Callable[[tuple[Any, ...]], HeadT]] = make
         self._left = 0
         """Bytes of the present frame that have not come."""
@@ -92,13 +93,17 @@ class _Cutter(Generic[HeadT]):
         position = self._complete_head(chunk, pieces) if self._held else 0
         if position < size and self._left:
             position = self._go_on(chunk, position, pieces)
-        layout, make = self._layout, self._make
-        while size - position >= layout.size:
+        layout, make, lowest, limit = self._layout, self._make, self._lowest, self.limit
+        last = size - layout.size
+        while position <= last:
             values = layout.unpack_from(chunk, position)
-            self._check(values[0])
-            start, position = position, position + INT32.size + values[0]
+            length = values[0]
+            if not lowest <= length <= limit:
+                raise self._bad_length(length)
+            start, position = position, position + _LENGTH + length
             is_whole = position <= size
-            pieces.append(Piece(make(values), chunk[start:position], is_whole, is_whole))
+            buffer = chunk if not start and position >= size else chunk[start:position]
+            pieces.append(Piece(make(values), buffer, is_whole, is_whole))
         if position > size:
             self._left = position - size
         elif position < size:
@@ -111,7 +116,7 @@ class _Cutter(Generic[HeadT]):
         if len(self._held) == self._layout.size:
             head, self._held = self._held, bytearray()
             values = self._layout.unpack(head)
-            self._left = INT32.size + values[0] - len(head)
+            self._left = _LENGTH + values[0] - len(head)
             is_whole = not self._left
             pieces.append(Piece(self._make(values), memoryview(head), is_whole, is_whole))
         return position
@@ -125,13 +130,14 @@ class _Cutter(Generic[HeadT]):
 
     def _hold(self, data: memoryview) -> None:
         self._held += data
-        if len(self._held) >= INT32.size:
-            self._check(INT32.unpack_from(self._held)[0])
+        if len(self._held) >= _LENGTH:
+            (length,) = INT32.unpack_from(self._held)
+            if not self._lowest <= length <= self.limit:
+                raise self._bad_length(length)
 
-    def _check(self, length: int) -> None:
-        if not self._lowest <= length <= self.limit:
-            allowed = f"{self._lowest} to {self.limit} are allowed"
-            raise ProtocolError("frame_size", f"a frame of {length} bytes; {allowed}")
+    def _bad_length(self, length: int) -> ProtocolError:
+        allowed = f"{self._lowest} to {self.limit} are allowed"
+        return ProtocolError("frame_size", f"a frame of {length} bytes; {allowed}")
 
 
 class RequestCutter(_Cutter[RequestHead]):

@@ -41,6 +41,8 @@ class Spans:
 
     def pieces(self) -> list[Buffer]:
         """The whole frame, also what has not been read of it."""
+        if not self.replaced:
+            return [self.frame] if self.frame else []
         pieces: list[Buffer] = []
         position = 0
         for start, end, content in self.replaced:
@@ -70,7 +72,7 @@ class Spans:
     def skip(self, size: int) -> None:
         position = self.position + size
         if size < 0 or position > self.end:
-            raise self._unfit(size)
+            raise self.unfit(size)
         self.position = position
 
     def int8(self) -> int:
@@ -91,7 +93,7 @@ class Spans:
         value = 0
         for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
             if position >= end:
-                raise self._unfit(1)
+                raise self.unfit(1)
             byte = frame[position]
             position += 1
             value |= (byte & 0x7F) << shift
@@ -111,9 +113,14 @@ class Spans:
 
     def count(self, element_size: int, is_flexible: bool) -> int:
         """The length of an array whose elements have at least `element_size` bytes each; negative is null."""
-        count = self.compact_length() if is_flexible else self.int32()
+        position = self.position
+        if is_flexible and position < self.end and (byte := self.frame[position]) < 0x80:
+            self.position = position + 1
+            count = byte - 1
+        else:
+            count = self.compact_length() if is_flexible else self.int32()
         if count * element_size > self.end - self.position:
-            raise self._unfit(count * element_size)
+            raise self.unfit(count * element_size)
         return count
 
     def text(self, length: int) -> str:
@@ -128,10 +135,20 @@ class Spans:
         if count > _MAX_INT32:
             return 0
         if 2 * count > self.end - self.position:
-            raise self._unfit(2 * count)
+            raise self.unfit(2 * count)
         return count
 
+    def has_no_tags(self) -> bool:
+        """Whether it has passed over the byte that says so; hardly ever are there any."""
+        position = self.position
+        if position < self.end and not self.frame[position]:
+            self.position = position + 1
+            return True
+        return False
+
     def skip_tagged_fields(self) -> None:
+        if self.has_no_tags():
+            return
         for _ in range(self.tag_count()):
             self.unsigned_varint()
             self.skip(self.unsigned_varint())
@@ -139,12 +156,13 @@ class Spans:
     def _integer(self, layout: Struct) -> int:
         position = self.position + layout.size
         if position > self.end:
-            raise self._unfit(layout.size)
+            raise self.unfit(layout.size)
         (value,) = layout.unpack_from(self.frame, self.position)
         self.position = position
         return int(value)
 
-    def _unfit(self, size: int) -> ProtocolError:
+    def unfit(self, size: int) -> ProtocolError:
+        """What to raise where so many bytes are announced that do not fit."""
         if size < 0:
             return ProtocolError("invalid_length", f"length {size} at {self.position}")
         return ProtocolError("truncated", f"{size} bytes announced at {self.position}, {self.end - self.position} left")

@@ -10,6 +10,7 @@ from typing import Any
 
 from mesh.config import Address, Config, VirtualClusterConfig
 from mesh.config.base import Model
+from mesh.config.listeners import ListenerConfig
 from mesh.config.pool import NamedTopic, PrefixRuleConfig
 from mesh.config.routers import ToPoolConfig
 
@@ -43,6 +44,8 @@ def modelled(model: type[Model] = Config, path: str = "") -> dict[str, Table]:
     for name, field in model.model_fields.items():
         inner = f"{path}.{field.alias or name}".lstrip(".")
         for each in models_in(field.annotation):
+            if model is ListenerConfig:
+                continue  # its sections are those of its virtual cluster
             section_of = inner + ("[]" if typing.get_origin(field.annotation) is tuple else "")
             for section, keys in modelled(each, section_of).items():
                 sections[section] = sections.get(section, {}) | keys  # kinds of target share one
@@ -60,6 +63,8 @@ def default(model: type[Model], name: str) -> str:
         return ""
     if field.default is None:
         return "none"
+    if field.default == ():
+        return "`[]`"
     written = model.model_construct(listen=Address("h", 7)).model_dump(mode="json")[name]
     if isinstance(written, bool):
         written = str(written).lower()

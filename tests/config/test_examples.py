@@ -45,7 +45,8 @@ def test_the_full_one_has_every_key() -> None:
                     here |= missing(each, f"{path}.{name}")
         return here
 
-    assert missing(config, "") == {".routers", ".virtual_clusters.nodes"}, "which do not belong to a pool"
+    others = {".routers", ".virtual_clusters.nodes", ".virtual_clusters.listeners"}
+    assert missing(config, "") == others, "which do not belong to a pool"
 
 
 def test_orders() -> None:

@@ -91,6 +91,61 @@ def test_a_relay_needs_nodes_and_a_pool_has_none(tmp_path: Path) -> None:
     assert [each.split(":")[0] for each in mistakes(tmp_path, tree)] == ["virtual_clusters[0].nodes"]
 
 
+INSIDE = {"name": "inside", "listen": "127.0.0.1:29092", "nodes": {"ports": "29100-29102"}}
+
+
+def test_each_listener_has_addresses_of_its_own(tmp_path: Path) -> None:
+    tls = {"certificate_file": "a", "key_file": "b"}
+    hosts = {"name": "by-names", "listen": "127.0.0.1:39092", "nodes": {"hosts": "b{node}.example.com"}, "tls": tls}
+    config = load_tree(tmp_path, relay(listeners=[INSIDE, hosts]))
+    found = [(each.listener, each.node, each.address.port) for each in addresses_of(config.virtual_clusters[0])]
+    assert found == [
+        ("", None, 19092),
+        *(("", node, 19100 + node) for node in range(3)),
+        ("inside", None, 29092),
+        *(("inside", node, 29100 + node) for node in range(3)),
+        ("by-names", None, 39092),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"name": "in side"}, "name: 'in side': at most 100 letters"),
+        ({"nodes": {}}, "nodes: (a mapping): exactly one of ports, hosts"),
+        ({"nodes": {"hosts": "b{node}.example.com"}}, "nodes.hosts: 'b{node}.example.com': with tls"),
+        ({"nodes": {"ports": 29100, "ids": [1, 2]}}, "nodes.ids[1]: '2': no more ids than there are ports"),
+        ({"nodes": {"ports": "19102-19104"}}, "nodes.ports: '127.0.0.1:19102': an address of its own"),
+        ({"listen": "127.0.0.1:19092"}, "listen: '127.0.0.1:19092': an address of its own"),
+        ({"listen": "0.0.0.0:29092"}, "advertise: '0.0.0.0:29092': an address that clients can connect to"),
+        ({"sasl": {}}, "sasl: "),
+    ],
+)
+def test_what_does_not_go_together_in_a_listener(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+    found = mistakes(tmp_path, relay(listeners=[{**INSIDE, **change}]))
+    assert any(each.startswith(f"virtual_clusters[0].listeners[0].{expected}") for each in found), found
+
+
+def test_listeners_have_names_of_their_own(tmp_path: Path) -> None:
+    other = {**INSIDE, "listen": "127.0.0.1:39092", "nodes": {"ports": "39100-39102"}}
+    (found,) = mistakes(tmp_path, relay(listeners=[INSIDE, other]))
+    assert found.startswith(
+        "virtual_clusters[0].listeners[1].name: 'inside': a name of its own; virtual_clusters[0].listeners[0].name is"
+    )
+
+
+def test_a_listener_needs_nodes_and_a_pool_has_no_listeners(tmp_path: Path) -> None:
+    bare = {key: value for key, value in INSIDE.items() if key != "nodes"}
+    assert [each.split(":")[0] for each in mistakes(tmp_path, relay(listeners=[bare]))] == [
+        "virtual_clusters[0].listeners[0].nodes"
+    ]
+    tree = relay(listeners=[INSIDE])
+    topics = [{"name": "orders", "from": [{"cluster": "eu", "topic": "orders"}]}]
+    tree["virtual_clusters"][0]["target"] = {"pool": {"topics": topics, "groups": ["*"]}}
+    del tree["virtual_clusters"][0]["nodes"]
+    assert [each.split(":")[0] for each in mistakes(tmp_path, tree)] == ["virtual_clusters[0].listeners"]
+
+
 @pytest.mark.parametrize("target", [{}, {"pool": {}, "relay": {}}, {"mirror": {}}])
 def test_there_is_exactly_one_target(tmp_path: Path, target: object) -> None:
     tree = relay()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -48,6 +49,14 @@ class MeshProcess:
         """Write its file anew; it takes effect at a restart or a reload."""
         whole = {"admin": {"listen": f"127.0.0.1:{self._admin}"}, **configuration}
         self._file.write_text(yaml.safe_dump(whole, sort_keys=False))
+
+    def reload(self, configuration: Mapping[str, object]) -> str:
+        """Use another one from now on; what the command says of it."""
+        self.configure(configuration)
+        words = [str(KAFKA_MESH), "reload", str(self._file)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     @property
     def admin_url(self) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.integration.mesh_process import KAFKA_MESH, MeshProcess
+from tests.integration.mesh_process import MeshProcess
 from tests.integration.processes import free_port, free_ports
 
 
@@ -42,12 +41,7 @@ class RelayMesh(MeshProcess):
     def declare(self, nodes: Collection[int]) -> str:
         """These, too, while it runs; what the command says of it."""
         self.nodes += nodes
-        self.configure(self._configuration(self.nodes))
-        done = subprocess.run(
-            [KAFKA_MESH, "reload", self.file], capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return self.reload(self._configuration(self.nodes))
 
     def _configuration(self, nodes: Sequence[int]) -> Mapping[str, object]:
         ports = {"ports": f"{self._ports[0]}-{self._ports[-1]}", "ids": list(nodes)}

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from mesh.listener import tls
+from mesh.listener.security import ListenerSecurity, Tls
 from mesh.listener.tls import TlsListener
 
 
@@ -22,7 +23,7 @@ async def test_an_address_that_ends_no_handshake_keeps_nobody_else_out(monkeypat
     server = SimpleNamespace(
         name="orders",
         metrics=SimpleNamespace(tls_failure=lambda name, reason: failures.append(reason)),
-        security=SimpleNamespace(tls=SimpleNamespace(context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))),
+        security=ListenerSecurity(Tls(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))),
     )
     bound = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0, start_serving=False)
     address = bound.sockets[0].getsockname()

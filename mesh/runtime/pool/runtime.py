@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from mesh.apis.answers import Answer, Ticket
+from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.listener import Listener
 from mesh.listener.requests import PendingRequest, Requests
 from mesh.pool.apis.context import Endpoint
@@ -90,7 +91,7 @@ class PoolRuntime:
 
     # Connections
 
-    def accept(self, node: int | None = None) -> PoolConnection:
+    def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> PoolConnection:
         """Whichever of its two addresses a client came to, it is served the same."""
         return PoolConnection(self.listener, self.core, self._step_loop, self._requests, self._versions)
 

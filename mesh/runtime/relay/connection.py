@@ -44,7 +44,7 @@ class RelayConnection(asyncio.BufferedProtocol):
     """One client's connection. node: whose address the client came to; None for the one that is no node's."""
 
     def __init__(self, services: RelayServices, node: int | None) -> None:
-        self.client = ClientTransport(services.listener, self)
+        self.client = ClientTransport(services.listener, self, services.name)
         self.in_work: PendingRequest | None = None
         self._services = services
         self._node = node
@@ -56,7 +56,7 @@ class RelayConnection(asyncio.BufferedProtocol):
             services.served,
             services.advertised,
             BEFORE_AUTHENTICATION if has_sasl else frozenset() if services.is_bare else OF_AUTHENTICATION,
-            services.nodes,
+            services.addresses,
             self._answered,
             LARGEST_LOCAL,
             self._guard if has_sasl else None,
@@ -90,13 +90,13 @@ class RelayConnection(asyncio.BufferedProtocol):
         return self._services.chunks.take()
 
     def buffer_updated(self, nbytes: int) -> None:
-        chunk = self._services.chunks.read(nbytes)
-        if not self.client.is_open or self._wire.problem is not None:
+        chunk, wire = self._services.chunks.read(nbytes), self._wire
+        if not self.client.is_open or wire.problem is not None:
             return
-        self._send(self._wire.receive_requests(chunk, self._listener.now()))
+        self._send(wire.receive_requests(chunk, self._listener.now()))
         self._go_on()
         # Nothing is kept of a frame that is unfinished; so it may take its time, as long as something comes.
-        self.client.received(whole=True, unfinished=self._wire.has_unfinished_frame)
+        self.client.received(whole=True, unfinished=wire.has_unfinished_frame)
         self._pace()
         if self._is_session_over:
             self._check_settled()  # the last request may be one without an answer
@@ -117,6 +117,8 @@ class RelayConnection(asyncio.BufferedProtocol):
     # Called by its transport
 
     def opened(self) -> None:
+        if self._services.is_stopping:  # its handshake began before that
+            asyncio.get_running_loop().call_soon(self.client.close)
         if self._has_sasl and not self._services.nodes.are_known:
             self._looking = asyncio.get_running_loop().create_task(self._first_look(), name="wait for nodes")
 
@@ -142,7 +144,8 @@ class RelayConnection(asyncio.BufferedProtocol):
                 waiting.cancel()
         self._release_leg(is_orderly=True)
         self._wire.end()
-        self._services.settled(self.client)
+        if self._services.is_stopping:
+            self._services.settled(self.client)
 
     @property
     def is_busy(self) -> bool:
@@ -211,8 +214,10 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _check_settled(self) -> None:
         if not self._wire.in_flight:
-            self._check_problem()
-            self._services.settled(self.client)
+            if self._wire.problem is not None:
+                self._check_problem()
+            if self._services.is_stopping:
+                self._services.settled(self.client)
             if self._is_session_over and not self._wire.has_unfinished_frame:
                 self.client.close()
 
@@ -256,6 +261,12 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Serve what is answered here, and pass on what waited for that."""
+        if self._wire.local:
+            self._serve_local()
+        if self._wire.problem is not None:
+            self._check_problem()
+
+    def _serve_local(self) -> None:
         self._is_going_on = True
         try:
             while self._wire.local and self.client.may_be_served and self._looking is None:
@@ -267,7 +278,6 @@ class RelayConnection(asyncio.BufferedProtocol):
             self.client.refuse(problem)
         finally:
             self._is_going_on = False
-        self._check_problem()
 
     def _check_problem(self) -> None:
         """What a client sent before that is answered first, as by a broker."""

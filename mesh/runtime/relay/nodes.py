@@ -57,8 +57,8 @@ class RelayNode:
 class RelayNodes:
     """The nodes of one cluster, as its Metadata names them. Implements `mesh.wire.addresses.NodeAddresses`.
 
-    place_of: the address at which clients reach a node, None for one that has none. interval: seconds between looks.
-    looked: told after each look of the nodes for which there is no address.
+    place_of: the address at which clients of the first listener reach a node, None for one that has none. interval:
+    seconds between looks. looked: told after each look of the nodes for which there is no address.
     """
 
     def __init__(
@@ -98,11 +98,15 @@ class RelayNodes:
 
     def address_of(self, node: int, host: str, port: int) -> tuple[str, int] | None:
         """Where clients reach a node, which a broker says is there."""
+        self.notice(node, host, port)
+        return self.place_of(node)
+
+    def notice(self, node: int, host: str, port: int) -> None:
+        """A broker says that a node is there."""
         known = self._nodes.get(node)
         if known is None or (known.host, known.port) != (host, port):
             self._found(node, host, port)
             self._look_soon.set()
-        return self.place_of(node)
 
     # Legs
 

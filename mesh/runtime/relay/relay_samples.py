@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kio.schema.errors import ErrorCode as KafkaError
+
 from mesh.listener.samples import samples_of as listener_samples
 from mesh.runtime.relay.runtime import RelayRuntime
 from mesh.telemetry.metric_definitions import (
+    RELAY_ERRORS,
     RELAY_LEGS,
     RELAY_LEGS_LOST,
     RELAY_REQUEST_BYTES,
@@ -29,5 +32,15 @@ def samples_of(relay: RelayRuntime) -> Iterator[Sample]:
             yield Sample(RELAY_REQUEST_SECONDS, labels, passed.seconds)
             yield Sample(RELAY_REQUEST_BYTES, labels, passed.request_bytes)
             yield Sample(RELAY_RESPONSE_BYTES, labels, passed.answer_bytes)
+            for code, count in sorted(passed.errors.items()):
+                yield Sample(RELAY_ERRORS, (*labels, _name_of(code)), count)
     for (id, reason), count in sorted(relay.traffic.lost.items()):
         yield Sample(RELAY_LEGS_LOST, (name, str(id), reason), count)
+
+
+def _name_of(code: int) -> str:
+    """Kafka's; the number of one that came later than what is known here."""
+    try:
+        return KafkaError(code).name.upper()
+    except ValueError:
+        return str(code)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
+from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
 from mesh.runtime.relay.connection import RelayConnection
+from mesh.runtime.relay.listener_addresses import ListenerAddresses, NodeOf, PlaceOf
 from mesh.runtime.relay.local_requests import LocalRequests
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.services import RelayServices
@@ -58,28 +61,56 @@ class RelayRuntime:
             is_bare,
             node_of,
             self._settled,
+            nodes,
         )
+        self._listeners = {FIRST: self._services}
+        """Also those that have ended: a handshake may still bring a client to one."""
+        self.further: dict[ListenerName, ListenerAddresses] = {}
         self._grace = 0.0
         self._all_gone = asyncio.Event()
         self._watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {self.name}")
 
-    def accept(self, node: int | None = None) -> RelayConnection:
-        return RelayConnection(self._services, node)
+    def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> RelayConnection:
+        return RelayConnection(self._listeners[listener], node)
 
     def status(self) -> dict[str, Any]:
-        return status_of(self.nodes, self.traffic)
+        return status_of(self.nodes, self.traffic, self.further)
 
     def refuse(self, refused: Collection[ApiKey]) -> None:
         """Connections that begin from now on are not served these."""
-        services = self._services
-        services.served = served_without(refused, is_bare=services.is_bare)
-        services.advertised = advertised_without(refused)
+        for services in self._listeners.values():
+            services.served = served_without(refused, is_bare=services.is_bare)
+            services.advertised = advertised_without(refused)
+
+    # Further listeners
+
+    def begin_listener(self, name: ListenerName, place_of: PlaceOf, node_of: NodeOf) -> None:
+        """Its clients are told of these places only. One that is there goes on with others."""
+        if name in self.further:
+            self.further[name].place_of, self._listeners[name].node_of = place_of, node_of
+            return
+        addresses = self.further[name] = ListenerAddresses(self.nodes, place_of)
+        self._listeners[name] = replace(self._services, addresses=addresses, name=name, node_of=node_of)
+
+    def end_listener(self, name: ListenerName, grace: float) -> None:
+        """Its connections end as at a stop, those of other listeners go on. grace: seconds that answers have."""
+        del self.further[name]
+        self._listeners[name].is_stopping = True
+        for client in list(self.listener.connections.values()):
+            if client.listener_name != name:
+                continue
+            if client.is_busy:
+                asyncio.get_running_loop().call_later(grace, client.close)
+            else:
+                client.close()
 
     # The end
 
     def begin_stop(self, grace: float) -> None:
         """Connections that wait for nothing are closed at once, others when they have their answers."""
-        self._services.is_stopping, self._grace = True, grace
+        self._grace = grace
+        for services in self._listeners.values():
+            services.is_stopping = True
         self.listener.begin_stop()
         for client in list(self.listener.connections.values()):
             if not client.is_busy:
@@ -105,8 +136,8 @@ class RelayRuntime:
         await asyncio.wait([self._watching])
 
     def _settled(self, client: ClientTransport) -> None:
+        client.close()
         if self._services.is_stopping:
-            client.close()
             self._check_gone()
 
     def _check_gone(self) -> None:

@@ -1,4 +1,4 @@
-"""What the connections of a relay share."""
+"""What the connections of one listener of a relay share."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.traffic import Traffic
 from mesh.upstream.links.chunks import Chunks
+from mesh.wire.addresses import NodeAddresses
 from mesh.wire.apis import ApiKey
 
 
 @dataclass(slots=True, eq=False)
 class RelayServices:
-    """What the connections of a relay share.
+    """What the connections of one listener of a relay share.
 
     served: the versions of each API that pass; advertised: those that ApiVersions lists at most. Both may be replaced.
     limit: bytes of the largest request. is_bare: clients authenticate at the cluster itself. node_of: the node that a
-    client named in its TLS handshake. settled: told of a connection that waits for nothing, or is gone. is_stopping:
-    no more is read of what clients ask, but the rest of a request that has begun.
+    client named in its TLS handshake. settled: told of a connection that waits for nothing, or is gone, while it is
+    stopping. addresses: where clients reach the nodes. name: of the listener. is_stopping: no more is read of what
+    clients ask, but the rest of a request that has begun.
     """
 
     listener: Listener
@@ -36,4 +39,6 @@ class RelayServices:
     is_bare: bool
     node_of: Callable[[asyncio.BaseTransport], int | None]
     settled: Callable[[ClientTransport], None]
+    addresses: NodeAddresses
+    name: ListenerName = FIRST
     is_stopping: bool = False

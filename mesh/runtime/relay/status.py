@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from mesh.config.listeners import ListenerName
+from mesh.runtime.relay.listener_addresses import ListenerAddresses
 from mesh.runtime.relay.nodes import RelayNode, RelayNodes, address_text
 from mesh.runtime.relay.traffic import Traffic
 
 
-def status_of(nodes: RelayNodes, traffic: Traffic) -> dict[str, Any]:
-    """Every node, with its address here and upstream, the connections to it, and how much has passed."""
+def status_of(nodes: RelayNodes, traffic: Traffic, further: Mapping[ListenerName, ListenerAddresses]) -> dict[str, Any]:
+    """Every node, with its addresses here and upstream, the connections to it, and how much has passed."""
     passed = dict(traffic)
 
     def of(node: RelayNode) -> dict[str, Any]:
-        place, apis = nodes.place_of(node.id), passed[node.id].apis if node.id in passed else {}
+        apis = passed[node.id].apis if node.id in passed else {}
         return {
             "node": node.id,
-            "address": None if place is None else address_text(*place),
+            "address": _text(nodes.place_of(node.id)),
+            "further_addresses": {name: _text(each.place_of(node.id)) for name, each in further.items()},
             "upstream": node.address,
             "legs": node.legs,
             "problem": node.reason,
@@ -32,3 +36,7 @@ def status_of(nodes: RelayNodes, traffic: Traffic) -> dict[str, Any]:
             "nodes": [of(nodes.known[id]) for id in sorted(nodes.known)],
         }
     }
+
+
+def _text(place: tuple[str, int] | None) -> str | None:
+    return None if place is None else address_text(*place)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ErrorCode
 from mesh.wire.relaying import RelayedRequest
+
+_CODES: Final = range(-1, 1_000)
+"""Those of Kafka, with room for more; others are counted as one, so that no broker fills the memory with them."""
 
 
 @dataclass(slots=True, eq=False)
 class Passed:
-    """Requests of one API to one node that were answered. Sizes in bytes, with the four of their lengths."""
+    """Requests of one API to one node that were answered. Sizes in bytes, with the four of their lengths. errors: how
+    many of the answers began with each error code."""
 
     requests: int = 0
     request_bytes: int = 0
     answer_bytes: int = 0
     seconds: float = 0.0
+    errors: dict[int, int] = field(default_factory=dict)
 
 
 class NodeTraffic:
@@ -38,6 +45,9 @@ class NodeTraffic:
         if request.answer_size is not None:
             passed.answer_bytes += request.answer_size + 4
         passed.seconds += now - request.began
+        if request.error:
+            code = request.error if request.error in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+            passed.errors[code] = passed.errors.get(code, 0) + 1
 
 
 class Traffic:

@@ -42,16 +42,8 @@ class Chunks:
         """For one read, which happens at once."""
         self._view = None
         chunks = self._chunks
-        for index in range(len(chunks)):
-            if _references(chunks, index) == _UNUSED:
-                chunk = chunks[index]
-                if index:
-                    del chunks[index]
-                    chunks.insert(0, chunk)
-                break
-        else:
-            chunk = self._another()
-        view = self._view = memoryview(chunk)
+        is_first_free = chunks and _references(chunks, 0) == _UNUSED
+        view = self._view = memoryview(chunks[0] if is_first_free else self._another())
         return view
 
     def read(self, count: int) -> memoryview:
@@ -62,10 +54,15 @@ class Chunks:
         return view if is_kept else memoryview(bytearray(view))
 
     def _another(self) -> bytearray:
-        if len(self._chunks) < MOST:
-            chunk = bytearray(CHUNK)
-            self._chunks.insert(0, chunk)
-            return chunk
+        """Another than the first, and from now on the first."""
+        chunks = self._chunks
+        for index in range(1, len(chunks)):
+            if _references(chunks, index) == _UNUSED:
+                chunks.insert(0, chunks.pop(index))
+                return chunks[0]
+        if len(chunks) < MOST:
+            chunks.insert(0, bytearray(CHUNK))
+            return chunks[0]
         self._spare = self._spare or bytearray(CHUNK)
         return self._spare
 

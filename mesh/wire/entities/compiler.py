@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -10,6 +10,7 @@ from mesh.wire.entities import entity_steps, steps
 from mesh.wire.entities.fields import FIXED_SIZES, Field
 from mesh.wire.entities.kinds import Kind
 from mesh.wire.entities.steps import Step
+from mesh.wire.spans import encoded_count
 
 _BROKER: Final = [Kind.NODE, Kind.HOST, Kind.PORT]
 _FIXED: Final = {
@@ -27,11 +28,12 @@ ADDRESSES: Final = frozenset({Kind.HOST, Kind.PORT, Kind.COORDINATOR_ERROR, Kind
 
 
 class _Part(NamedTuple):
-    """One step and the fewest bytes that it reads."""
+    """One step and the fewest bytes that it reads. empty: what it often reads, if that is always the same."""
 
     step: Step
     minimal_size: int
     has_entities: bool
+    empty: bytes | None = None
 
 
 def compiled(fields: Sequence[Field], is_flexible: bool, kinds: frozenset[Kind], is_whole: bool) -> Step:
@@ -65,7 +67,7 @@ class _Compiler:
     def _tags(self, fields: Iterable[Field], is_last: bool) -> _Part:
         parts = {field.tag: self._field(field) for field in fields if field.tag is not None}
         known = {tag: part.step for tag, part in parts.items() if part.has_entities}
-        return _Part(steps.Tags(known, is_last), 1, bool(known))
+        return _Part(steps.Tags(known, is_last), 1, bool(known), None if known else encoded_count(-1, True))
 
     def _plain(self, fields: Sequence[Field]) -> list[_Part]:
         parts: list[_Part] = []
@@ -126,8 +128,11 @@ class _Compiler:
         elif self._is_list_of_brokers(field):
             step = steps.BrokerArray(element.step, element.minimal_size, self.is_flexible)
         else:
-            step = steps.Array(element.step, element.minimal_size, self.is_flexible, field.is_nullable)
-        return _Part(step, self._count_size, element.has_entities)
+            each = element.step.steps if isinstance(element.step, steps.Sequence) else (element.step,)
+            step = steps.Array(each, element.minimal_size, self.is_flexible, field.is_nullable)
+        is_often_empty = not (element.has_entities or any(one.is_array for one in field.fields))
+        empty = encoded_count(0, self.is_flexible) if is_often_empty else None
+        return _Part(step, self._count_size, element.has_entities, empty)
 
     def _is_list_of_brokers(self, field: Field) -> bool:
         kinds = [self._kind(one) for one in field.fields]
@@ -152,12 +157,15 @@ class _Compiler:
 
     def _skipped(self, field: Field, is_nullable: bool) -> _Part:
         if size := FIXED_SIZES.get(field.wire_type):
-            return _Part(steps.Skip(size), size, has_entities=False)
+            return _skip(size)
         if self.is_flexible:
-            return _Part(steps.SkipCompact(is_nullable), 1, has_entities=False)
-        if field.wire_type == "string":
-            return _Part(steps.SkipString(is_nullable), 2, has_entities=False)
-        return _Part(steps.SkipBytes(is_nullable), 4, has_entities=False)
+            step: Step = steps.SkipCompact(is_nullable)
+        elif field.wire_type == "string":
+            step = steps.SkipString(is_nullable)
+        else:
+            step = steps.SkipBytes(is_nullable)
+        size = self._text_size if field.wire_type == "string" else self._count_size
+        return _Part(step, size, has_entities=False, empty=_null(size) if is_nullable else None)
 
     def _kind(self, field: Field) -> Kind:
         """NONE where nobody asks about it."""
@@ -173,12 +181,49 @@ class _Compiler:
 
 
 def _in_sequence(parts: Sequence[_Part]) -> _Part:
-    """All parts as one; neighbours of fixed size are passed over at once."""
-    joined: list[Step] = []
+    """All parts as one; neighbours of fixed size are passed over at once, and those that are often empty with them."""
+    joined: list[_Part] = []
     for part in parts:
-        if joined and isinstance(part.step, steps.Skip) and isinstance(joined[-1], steps.Skip):
-            joined[-1] = steps.Skip(joined[-1].size + part.step.size)
+        if joined and isinstance(part.step, steps.Skip) and isinstance(joined[-1].step, steps.Skip):
+            joined[-1] = _skip(joined[-1].minimal_size + part.minimal_size)
         else:
-            joined.append(part.step)
-    step = joined[0] if len(joined) == 1 else steps.Sequence(tuple(joined))
+            joined.append(part)
+    passed = tuple(_passed_at_once(joined))
+    step = passed[0] if len(passed) == 1 else steps.Sequence(passed)
     return _Part(step, sum(part.minimal_size for part in parts), any(part.has_entities for part in parts))
+
+
+def _passed_at_once(parts: Iterable[_Part]) -> Iterator[Step]:
+    run: list[_Part] = []
+    for part in parts:
+        if part.empty is None:
+            yield from _as_one(run)
+            run.clear()
+        run.append(part)
+    yield from _as_one(run)
+
+
+def _as_one(run: Sequence[_Part]) -> Iterator[Step]:
+    """run: one step, and others behind it that are often empty."""
+    if not run:
+        return
+    first, *others = run
+    each = tuple(part.step for part in run)
+    if first.empty is None and not isinstance(first.step, steps.Skip):
+        yield first.step
+        yield from _as_one(others)
+    elif len(run) == 1:
+        yield first.step
+    else:
+        size = first.minimal_size if first.empty is None else 0
+        empty = b"".join(part.empty or b"" for part in run)
+        yield steps.OftenEmpty(size, empty, steps.Sequence(each))
+
+
+def _skip(size: int) -> _Part:
+    return _Part(steps.Skip(size), size, has_entities=False)
+
+
+def _null(size: int) -> bytes:
+    """As the length of a text or of bytes; with one byte, of the flexible encoding."""
+    return (0).to_bytes(1, "big") if size == 1 else (-1).to_bytes(size, "big", signed=True)

@@ -46,7 +46,10 @@ class Skip:
     size: int
 
     def __call__(self, walk: Walk) -> None:
-        walk.skip(self.size)
+        position = walk.position + self.size
+        if position > walk.end:
+            raise walk.unfit(self.size)
+        walk.position = position
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +88,9 @@ class SkipCompact:
 
     def __call__(self, walk: Walk) -> None:
         length = walk.compact_length()
-        if length >= 0:
+        if length > 0:
             walk.skip(length)
-        elif not self.is_nullable:
+        elif length < 0 and not self.is_nullable:
             raise null(walk, "a string or bytes")
 
 
@@ -100,6 +103,26 @@ class Sequence:
     def __call__(self, walk: Walk) -> None:
         for step in self.steps:
             step(walk)
+
+
+@dataclass(frozen=True, slots=True)
+class OftenEmpty:
+    """Passes over fields that are empty most of the time, all at once then, and over so many bytes in front of them.
+
+    otherwise: what passes over all of it where one of them is not empty.
+    """
+
+    size: int
+    empty: bytes
+    otherwise: Step
+
+    def __call__(self, walk: Walk) -> None:
+        start = walk.position + self.size
+        end = start + len(self.empty)
+        if end <= walk.end and walk.frame[start:end] == self.empty:
+            walk.position = end
+        else:
+            self.otherwise(walk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +140,19 @@ class NullableStruct:
 class Array:
     """An array of elements that have so many bytes at least."""
 
-    element: Step
+    element: tuple[Step, ...]
     element_size: int
     is_flexible: bool
     is_nullable: bool
 
     def __call__(self, walk: Walk) -> None:
         count = walk.count(self.element_size, self.is_flexible)
-        if count < 0 and not self.is_nullable:
+        if count > 0:
+            for _ in range(count):
+                for step in self.element:
+                    step(walk)
+        elif count < 0 and not self.is_nullable:
             raise null(walk, "an array")
-        element = self.element
-        for _ in range(count):
-            element(walk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +212,8 @@ class Tags:
     is_last: bool
 
     def __call__(self, walk: Walk) -> None:
+        if walk.has_no_tags():
+            return
         known = self.known
         wanted = len(known)
         for _ in range(walk.tag_count()):

@@ -7,7 +7,7 @@ from struct import pack
 from mesh.listener.limits import Limits
 from mesh.wire.apis import ApiKey
 from tests.runtime.relay.frames import answer, produce, request, versions, versions_in
-from tests.runtime.relay.harness import HOST, world
+from tests.runtime.relay.harness import HOST, Asked, FakeBroker, Leg, world
 from tests.runtime.relay.loops import anyhow, everywhere, until
 
 
@@ -53,6 +53,30 @@ async def test_status_and_metrics() -> None:
         assert made.metric("kafka_mesh_relay_response_bytes_total") == {labels: len(got) + 4}
         assert made.metric("kafka_mesh_relay_request_seconds_total")[labels] >= 0
         assert made.metric("kafka_mesh_relay_legs") == {("0",): 1, ("1",): 0}
+
+
+@anyhow
+async def test_errors_are_counted_by_api_and_code() -> None:
+    async with world() as made:
+        codes = iter([0, 6, 6, -1, 4_711])
+
+        def tell(broker: FakeBroker, leg: Leg, asked: Asked) -> None:
+            if asked.key == ApiKey.PRODUCE:
+                leg.writer.write(answer(asked.correlation_id, pack(">ihiih", 1, 0, 1, 0, next(codes)) + bytes(30)))
+            else:
+                leg.writer.write(answer(asked.correlation_id, pack(">ih", 0, 27)))
+
+        made.broker.script = tell
+        client = await made.client()
+        for id in range(5):
+            client.send(produce(id))
+            await client.frame()
+        await client.ask(ApiKey.HEARTBEAT, 3, 6)
+        assert made.metric("kafka_mesh_relay_errors_total") == {
+            ("PRODUCE", "NOT_LEADER_OR_FOLLOWER", "0"): 2,
+            ("PRODUCE", "UNKNOWN_SERVER_ERROR", "0"): 2,
+            ("HEARTBEAT", "REBALANCE_IN_PROGRESS", "0"): 1,
+        }
 
 
 @everywhere

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.app.relay_target import _NodeHealth
+from mesh.config.listeners import FIRST, ListenerName
 from mesh.runtime.relay import nodes
 from mesh.runtime.relay.nodes import RelayNode
 from mesh.telemetry.upstream_health import UpstreamHealth
@@ -145,15 +146,16 @@ async def test_the_problem_of_a_node_without_an_address() -> None:
     health = UpstreamHealth(("eu",), asyncio.get_running_loop().time)
     told = _NodeHealth(health, "eu", "front")
     with capture_logs() as logs:
-        told.looked(frozenset())
+        told.looked({FIRST: frozenset()})
         assert not health.described()
-        told.looked(frozenset({2}))
-        told.looked(frozenset({2}))
-        told.looked(frozenset({2, 3}))
+        told.looked({FIRST: frozenset({2})})
+        told.looked({FIRST: frozenset({2}), ListenerName("outside"): frozenset()})
+        told.looked({FIRST: frozenset({2, 3}), ListenerName("outside"): frozenset({3})})
         (problem,) = health.described()
         assert problem["problem"] == "node_without_address"
-        assert "2, 3" in str(problem["reason"])
-        told.looked(frozenset())
+        without = "no address is declared for"
+        assert problem["reason"] == f"{without} 2, 3: see nodes.ids; {without} 3 at listener outside: see nodes.ids"
+        told.looked({FIRST: frozenset()})
         assert not health.described()
     assert len(logs) == 2, "once, and again when it is another one"
 
