@@ -184,9 +184,12 @@ def _of_virtual_clusters(before: Config, after: Config) -> Iterator[Change]:
 
 
 def _of_virtual_cluster(before: VirtualClusterConfig, after: VirtualClusterConfig) -> Iterator[KeyPath]:
+    yield from _of_nodes(before.nodes, after.nodes)
     for key in _differing(before, after):
+        if key == "nodes":
+            continue
         if key != "target":
-            yield from _of_nodes(before.nodes, after.nodes) if key == "nodes" else [(key,)]
+            yield (key,)
             continue
         match before.target, after.target:
             case PoolTargetConfig(pool=was), PoolTargetConfig(pool=is_to_be):
@@ -216,9 +219,13 @@ def _of_routers(before: Config, after: Config, virtual_cluster: VirtualClusterCo
 
 def _of_nodes(before: NodesConfig | None, after: NodesConfig | None) -> Iterator[KeyPath]:
     if before is None or after is None:
-        yield ("nodes",)
+        if before is not after:
+            yield ("nodes",)
     else:
         yield from (("nodes", each) for each in _differing(before, after))
+        # The ports are given in the order in which clusters stand there.
+        if before.ids == after.ids and list(before.ids) != list(after.ids):
+            yield ("nodes", "ids")
 
 
 def _is_secured_otherwise(before: VirtualClusterConfig, after: VirtualClusterConfig) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import TypeAlias
 
 from pydantic import ValidationError
 
 from mesh.config.finding import Finding, Missing
 from mesh.config.graphs import configured, ports_of_each_leaf, ports_of_nodes, router_of
-from mesh.config.mistakes import KeyPath, is_within
+from mesh.config.mistakes import KeyPath, format_path, is_within
 from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.relay import NodesConfig
 from mesh.config.router_types import UnknownType, factory_of
@@ -16,8 +17,12 @@ from mesh.config.routers import RouterConfig, RouterTargetConfig, ToClusterConfi
 from mesh.config.validation import allowed_by, keys_in, value_at
 from mesh.routing.graph import Graph, Router, compile_graph
 from mesh.routing.graph_checks import mistakes_in
+from mesh.routing.names import RouteName, RouterName
 from mesh.routing.node_ids import NodeIdTooLarge
 from mesh.security.client_properties import reason_against
+
+PoolRoute: TypeAlias = tuple[RouterName, RouteName]
+"""The route that leads to a pool, behind its router."""
 
 
 def check_routers(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Finding]:
@@ -34,11 +39,14 @@ def check_routers(config: Config, cluster_names: frozenset[str] | None) -> Itera
     roots = [(path, target.router.name) for path, _, target in _targets(config)]
     mistakes = list(mistakes_in(routers, roots, cluster_names))
     yield from (Finding(each.path, each.value, each.allowed, each.others) for each in mistakes)
+    pools: dict[PoolRoute, KeyPath] = {}
     for path, virtual_cluster, target in _targets(config):
         root = target.router.name
         is_whole = not any(is_within(each.path, ("routers",)) for each in mistakes)
         graph = compile_graph(routers, root) if is_whole and any(each.name == root for each in routers) else None
         yield from _virtual_cluster(virtual_cluster, graph, path[:2])
+        if graph is not None:
+            yield from _pools_twice(graph, path, pools)
 
 
 def _targets(config: Config) -> Iterator[tuple[KeyPath, VirtualClusterConfig, RouterTargetConfig]]:
@@ -97,6 +105,19 @@ def _virtual_cluster(virtual_cluster: VirtualClusterConfig, graph: Graph | None,
         yield Finding((*path, "coordinator"), str(virtual_cluster.coordinator), allowed)
     if virtual_cluster.nodes is not None and virtual_cluster.nodes.ports is not None:
         yield from _ports(virtual_cluster.nodes, graph, (*path, "nodes"))
+
+
+def _pools_twice(graph: Graph, path: KeyPath, seen: dict[PoolRoute, KeyPath]) -> Iterator[Finding]:
+    """A pool that several ways lead to would be several in one upstream group. seen: of other virtual clusters."""
+    for pool in graph.pools:
+        router = graph.at(pool.path[:-1])
+        assert isinstance(router, Router), "what has a route is a router"
+        route = router.name, pool.path[-1]
+        if route in seen:
+            where = format_path(seen[route])
+            allowed = f"a router whose pools nothing else leads to; {where} leads to {'/'.join(route)} too"
+            yield Finding(path, graph.root, allowed, (seen[route], ("routers",)))
+        seen.setdefault(route, path)
 
 
 def _ports(nodes: NodesConfig, graph: Graph, path: KeyPath) -> Iterator[Finding]:

@@ -125,6 +125,15 @@ def test_what_a_virtual_cluster_begins_anew_for(path: tuple[str, ...], value: ob
     assert key in change.keys
 
 
+def test_the_order_of_clusters_decides_about_ports() -> None:
+    ids = {"all/eu": [0], "us": [0], "all/us": [0]}
+    before, after = (
+        Config.model_validate(changed_router("virtual_clusters.0.nodes.ids", dict(order)))
+        for order in (ids.items(), reversed(ids.items()))
+    )
+    assert compare(before, after).changes == (VirtualClusterChanged("all", ("nodes.ids",)),)
+
+
 @pytest.mark.parametrize(
     ("path", "value", "keys"),
     [

@@ -245,6 +245,18 @@ def test_a_mistake(tmp_path: Path, path: str, value: object, expected: str) -> N
     assert found.startswith(expected)
 
 
+def test_a_pool_is_led_to_once(tmp_path: Path) -> None:
+    tree = changed("routers.0.routes.2", {"name": "shared", "id": 2, "target": pool()})
+    other = {"name": "other", "listen": "127.0.0.1:19190", "nodes": {"ports": "19200-19229"}}
+    tree["virtual_clusters"].append({**other, "target": {"router": "who"}})
+    assert mistakes(tmp_path, tree) == [
+        "virtual_clusters[1].target.router: 'who': a router whose pools nothing else leads to;"
+        " virtual_clusters[0].target.router leads to who/shared too"
+    ]
+    del tree["routers"][0]["routes"][2]
+    assert mistakes(tmp_path, tree) == []
+
+
 def test_a_pool_of_a_route_is_looked_at_as_any(tmp_path: Path) -> None:
     tree = changed("routers.0.routes.2", {"name": "shared", "id": 2, "target": pool()})
     tree["routers"][0]["routes"][2]["target"]["pool"]["topics"][0]["cluster"] = "asia"

@@ -38,7 +38,7 @@ def _check_host(host: str) -> str:
 
 
 def _check_principal(principal: str) -> str:
-    if ":" not in principal.lstrip("*"):
+    if ":" not in principal:
         raise PydanticCustomError("principal", "a pattern of TYPE:NAME, such as User:partner-*")
     return principal
 
