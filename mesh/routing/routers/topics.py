@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -16,6 +17,9 @@ from mesh.routing.routers.rules import NameRule, Pattern, RuleModel, first_route
 from mesh.routing.spi import ConfigMistake, EntityRouter, FactoryContext, Place, RouterFactory
 
 _LONGEST_NAME: Final = 249
+_REMEMBERED: Final = 20_000
+"""Names for which it is remembered what the rules say: as many as the topics of most clusters, and peers choose
+them."""
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{0,249}")
 _BY_NAME, _BY_PREFIX, _BY_PATTERN = "a topic by name", "topics by prefix", "topics by pattern"
@@ -104,9 +108,6 @@ class _Wide:
             return None
         return Place(self.route, name[self.strips :])
 
-    def called(self, topic: str) -> str:
-        return self.prefix + topic if self.strips else topic
-
 
 def _wide(rule: PrefixRule | PatternRule) -> _Wide:
     if isinstance(rule, PatternRule):
@@ -120,34 +121,39 @@ class Topics(EntityRouter):
 
     def __init__(self, config: TopicsConfig) -> None:
         self._default = config.default
-        self._count = len(config.topics)
         self._group = first_route(config.groups, config.default)
         self._transactional_id = first_route(config.transactional_ids, config.default)
         self._named: dict[str, tuple[int, Place]] = {}
-        self._names: dict[Place, tuple[int, str]] = {}
+        self._names: dict[Place, str] = {}
         self._wide: list[tuple[int, _Wide]] = []
         for index, rule in enumerate(config.topics):
             if isinstance(rule, NamedRule):
                 place = Place(rule.route, rule.topic or rule.name)
                 self._named.setdefault(rule.name, (index, place))
-                self._names.setdefault(place, (index, rule.name))
+                self._names.setdefault(place, rule.name)
             else:
                 self._wide.append((index, _wide(rule)))
+        self._stripping: dict[RouteName, list[_Wide]] = {}
+        for _, each in self._wide:
+            if each.strips:
+                self._stripping.setdefault(each.route, []).append(each)
         renamed = (
             each for each in config.topics if isinstance(each, NamedRule) and each.topic not in (None, each.name)
         )
-        self._renamed = {each.route for each in renamed} | {each.route for _, each in self._wide if each.strips}
+        self._renamed = {each.route for each in renamed} | set(self._stripping)
+        self._first = lru_cache(_REMEMBERED)(self._first_rule)
+        self._called = lru_cache(_REMEMBERED)(self._first_name)
 
     @property
     def default(self) -> RouteName:
         return self._default
 
     def topic(self, name: str) -> Place | None:
-        place = self._first(name)
-        return place if place is not None and self._called(place) == name else None
+        found = self._first(name) if len(name) <= _LONGEST_NAME else None
+        return found[1] if found is not None and self._called(found[1]) == name else None
 
     def topics_of(self, route: RouteName, names: Sequence[str]) -> Mapping[str, str]:
-        found = ((topic, self._called(Place(route, topic))) for topic in names)
+        found = ((topic, self._called(Place(route, topic))) for topic in names if len(topic) <= _LONGEST_NAME)
         return {topic: called for topic, called in found if called is not None}
 
     def group(self, id: str) -> RouteName:
@@ -159,25 +165,23 @@ class Topics(EntityRouter):
     def renames(self, route: RouteName) -> bool:
         return route in self._renamed
 
-    def _first(self, name: str) -> Place | None:
-        """What the first rule says."""
-        index, named = self._named.get(name, (self._count, None))
-        for number, rule in self._wide:
-            if number > index:
+    def _first_rule(self, name: str) -> tuple[int, Place] | None:
+        """The first rule that matches, by its index, and where it leads."""
+        named = self._named.get(name)
+        for index, rule in self._wide:
+            if named is not None and named[0] < index:
                 break
             if (place := rule.place(name)) is not None:
-                return place
+                return index, place
         return named
 
-    def _called(self, place: Place) -> str | None:
-        """What clients call a topic: the first name that leads to it."""
-        names = [(index, rule.called(place.topic)) for index, rule in self._wide if rule.route == place.route]
+    def _first_name(self, place: Place) -> str | None:
+        """What clients call a topic: of the names that lead to it, that of the first rule."""
+        candidates = {place.topic, *(rule.prefix + place.topic for rule in self._stripping.get(place.route, ()))}
         if place in self._names:
-            names.append(self._names[place])
-        for _, name in sorted(names):
-            if len(name) <= _LONGEST_NAME and self._first(name) == place:
-                return name
-        return None
+            candidates.add(self._names[place])
+        leading = ((self._first(name), name) for name in candidates if len(name) <= _LONGEST_NAME)
+        return min(((found[0], name) for found, name in leading if found and found[1] == place), default=(0, None))[1]
 
 
 class TopicsFactory(RouterFactory[TopicsConfig, Topics]):

@@ -68,6 +68,9 @@ def test_what_no_rule_leads_to_is_hidden() -> None:
 def test_a_name_that_would_be_too_long_is_hidden() -> None:
     router = topics({"prefix": "us.", "route": "us", "strip": True}, REST)
     assert list(router.topics_of(US, ["a" * 246, "a" * 247])) == ["a" * 246]
+    assert router.topics_of(EU, ["a" * 250]) == {}
+    assert router.topic("a" * 249) == Place(EU, "a" * 249)
+    assert router.topic("a" * 250) is None
 
 
 def test_which_routes_have_topics_by_other_names() -> None:
