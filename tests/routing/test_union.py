@@ -13,6 +13,7 @@ from mesh.routing.names import LeafNumber, RouteName, RouterName
 from mesh.routing.spi import EntityRouter, Place
 from mesh.routing.union import Owner, Union, UnknownRoute
 from tests.routing.graphs import path, router, to
+from tests.routing.routers.test_topics import EVERY_NAME, RULES, topics
 
 
 class Prefixes(EntityRouter):
@@ -95,14 +96,36 @@ def test_the_owner_shows_the_topic_by_that_name(topic: str) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([EU, US, ASIA]), NAMES), max_size=12, unique=True))
-def test_no_two_topics_are_shown_by_one_name(topics: list[tuple[LeafNumber, str]]) -> None:
-    together = [name for leaf, topic in topics if (name := UNION.shown(leaf, topic)) is not None]
+def test_no_two_topics_are_shown_by_one_name(there: list[tuple[LeafNumber, str]]) -> None:
+    together = [name for leaf, topic in there if (name := UNION.shown(leaf, topic)) is not None]
     assert len(together) == len(set(together))
     for leaf in (EU, US, ASIA):
-        names = [topic for each, topic in topics if each == leaf]
+        names = [topic for each, topic in there if each == leaf]
         assert UNION.all_shown(leaf, names) == {
             name: shown for name in names if (shown := UNION.shown(leaf, name)) is not None
         }
+
+
+@given(RULES, RULES)
+def test_through_two_routers_each_topic_has_one_name(
+    outer: list[Mapping[str, object]], inner: list[Mapping[str, object]]
+) -> None:
+    """outer: of eu and us, whose us leads to the inner one with its own eu and us."""
+    routers = [router("outer", eu="a", us=to("inner")), router("inner", eu="b", us="c")]
+    rules = {RouterName("outer"): topics(*outer), RouterName("inner"): topics(*inner)}
+    union = Union(compile_graph(routers, RouterName("outer")), rules)
+    shown = {
+        (leaf.number, topic): name
+        for leaf in union.leaves
+        for topic, name in union.all_shown(leaf.number, EVERY_NAME).items()
+    }
+    assert len(set(shown.values())) == len(shown)
+    for place, name in shown.items():
+        assert union.owner(name) == place
+        assert union.renames(place[0]) or name == place[1]
+    for name in EVERY_NAME:
+        if (owner := union.owner(name)) is not None:
+            assert union.shown(*owner) == name
 
 
 @pytest.mark.parametrize(("id", "home"), [("billing", EU), ("eu.x", EU), ("more.x", US), ("asia.x", EU)])
