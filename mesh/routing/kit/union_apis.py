@@ -36,7 +36,10 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnionApi:
-    """A row. highest: the last version that is served; None: the last one that is relayed. reason: why not, or no later one."""
+    """A row. highest: the last version that is served; None: the last one that is relayed.
+
+    reason: why it is not served, or in no later version.
+    """
 
     way: Way
     highest: int | None = None
