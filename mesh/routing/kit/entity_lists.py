@@ -59,7 +59,7 @@ class EntityList:
     """An array of a request, and the one of the answer that has an element for each of its elements.
 
     asked, answered: their names. error: the name of the error code in an element of the answer, if it has one.
-    has_errors: an element has an error, or lists with some. inner: lists in an element.
+    has_errors: an element has an error, or lists with some. inner: lists in an element. field: the one of the request.
     """
 
     asked: str
@@ -68,6 +68,7 @@ class EntityList:
     error: str | None
     has_errors: bool
     inner: tuple[EntityList, ...]
+    field: Field
 
 
 @cache
@@ -94,7 +95,7 @@ def _paired(asked: Sequence[Field], answered: Sequence[Field]) -> Iterator[Entit
                 error = error_field(field.fields)
                 inner = tuple(_paired(other.fields, field.fields))
                 has_errors = error is not None or any(each.has_errors for each in inner)
-                yield EntityList(other.kafka_name, field.kafka_name, keys, error, has_errors, inner)
+                yield EntityList(other.kafka_name, field.kafka_name, keys, error, has_errors, inner, other)
                 break
 
 

@@ -4,6 +4,7 @@ the error, as brokers say it (`getErrorResponse` of Kafka's requests)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -13,8 +14,6 @@ from mesh.wire.apis import ApiKey
 from mesh.wire.entities import Side
 from mesh.wire.entities.layouts import layout
 from mesh.wire.trees import Tree
-
-__all__ = ["error_answer"]
 
 _WITHOUT: Final[Mapping[ApiKey, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -37,8 +36,9 @@ def error_answer(api_key: ApiKey, version: int, request: Tree, code: int, messag
 
     message: for people, where the version has a place for it. What the tree lacks has Kafka's default.
     """
-    answer = _failed(api_key, _error(api_key, version), code, message)
-    _add(answer, entity_lists(api_key, version), request, _Failure(api_key, code, message))
+    failure = Failure(api_key, code, message)
+    answer = failure.said_in(top_level_error(api_key, version))
+    failure.add_to(answer, entity_lists(api_key, version), request)
     if (by_hand := _BY_HAND.get(api_key)) is not None:
         answer |= by_hand(request, {"error_code": code, "error_message": message})
     if "session_id" in request:
@@ -46,37 +46,37 @@ def error_answer(api_key: ApiKey, version: int, request: Tree, code: int, messag
     return answer
 
 
-class _Failure:
-    """An error, and how it is said in one API."""
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error, as one API says it."""
 
-    def __init__(self, api_key: ApiKey, code: int, message: str | None) -> None:
-        self._api_key, self._code, self._message = api_key, code, message
+    api_key: ApiKey
+    code: int
+    message: str | None
+
+    def element(self, each: EntityList, asked: Any) -> Tree:
+        """The element of an answer to one of a request."""
+        element = {key.answered: key.value_of(asked) for key in each.keys} | self.said_in(each.error)
+        if each.inner:
+            self.add_to(element, each.inner, asked)
+        return element
+
+    def add_to(self, answer: Tree, lists: Sequence[EntityList], asked: Mapping[str, Any]) -> None:
+        """Puts the lists of elements into an answer, or into one of its elements."""
+        for each in lists:
+            elements = asked.get(each.asked) or () if each.has_errors else ()
+            answer[each.answered] = [self.element(each, one) for one in elements]
 
     def said_in(self, field: str | None) -> Tree:
-        return _failed(self._api_key, field, self._code, self._message)
-
-
-def _add(answer: Tree, lists: Sequence[EntityList], asked: Mapping[str, Any], failure: _Failure) -> None:
-    for each in lists:
-        elements = [_element(each, one, failure) for one in asked.get(each.asked) or ()] if each.has_errors else []
-        answer[each.answered] = elements
-
-
-def _element(each: EntityList, asked: Any, failure: _Failure) -> Tree:
-    element = {key.answered: key.value_of(asked) for key in each.keys} | failure.said_in(each.error)
-    if each.inner:
-        _add(element, each.inner, asked, failure)
-    return element
-
-
-def _failed(api_key: ApiKey, field: str | None, code: int, message: str | None) -> Tree:
-    if field is None:
-        return {}
-    return {field: code, "error_message": message, **_WITHOUT.get(api_key, {})}
+        """Of a struct whose error code has this name; None: it has none."""
+        if field is None:
+            return {}
+        return {field: self.code, "error_message": self.message, **_WITHOUT.get(self.api_key, {})}
 
 
 @cache
-def _error(api_key: ApiKey, version: int) -> str | None:
+def top_level_error(api_key: ApiKey, version: int) -> str | None:
+    """The name of the error code of a whole answer, if it has one."""
     return error_field(layout(api_key, version, Side.RESPONSE))
 
 
