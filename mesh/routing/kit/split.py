@@ -59,6 +59,8 @@ class _Splitting:
         self._own = own
 
     def division(self) -> Division:
+        if UNION_APIS[self._api_key].way is Way.DEFAULT:
+            return self._as_it_is()
         home = self._home()
         refusal = self._refusal_of_all(home)
         if refusal is not None:
@@ -80,8 +82,6 @@ class _Splitting:
         match UNION_APIS[self._api_key].way:
             case Way.OWN_NODE:
                 return self._own
-            case Way.DEFAULT:
-                return union.default
             case Way.ALL if request.get("endpoint_type") == CONTROLLERS:
                 return union.default
             case Way.COORDINATOR:
@@ -238,6 +238,12 @@ class _Splitting:
                 return leaf if leaf in self._union.leaves else refusals.no_such_node(name)
             case _:
                 return self._union.default
+
+    def _as_it_is(self) -> Division:
+        """DescribeQuorum, whose topic is none of those that clients are shown."""
+        topics = {topic["topic_name"]: topic["topic_name"] for topic in self._request["topics"]}
+        piece = Piece(self._request, self._request, topics)
+        return Division(self._api_key, self._version, self._request, self._union, {self._union.default: piece}, None)
 
     def _replicas_moved(self) -> Division:
         """Its topics stand in each directory; the answer has each topic once."""

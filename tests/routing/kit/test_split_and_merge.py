@@ -27,11 +27,11 @@ LISTED = [
     for api_key, versions in SERVED_BY_UNIONS.items()
     if api_key not in (ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
     for version in versions.all()
-    if entity_lists(api_key, version)
+    if entity_lists(api_key, version) and UNION_APIS[api_key].way is not Way.DEFAULT
     if version in (versions.lowest, versions.highest) or (api_key, version) in ((ApiKey.OFFSET_FETCH, 8),)
 ]
 """What asks about a list of entities, in the versions that differ most."""
-SOMETIMES = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+SOMETIMES = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 OWN = US
 
 
@@ -50,8 +50,6 @@ def through_union(api_key: ApiKey, version: int, request: Tree) -> tuple[Tree, b
 def home_of(api_key: ApiKey, request: Tree) -> LeafNumber | None:
     if UNION_APIS[api_key].way is Way.OWN_NODE:
         return OWN
-    if UNION_APIS[api_key].way is Way.DEFAULT:
-        return WORLD.default
     if UNION_APIS[api_key].way is not Way.COORDINATOR:
         return None
     names = [request.get(name) for name in ("transactional_id", "v3_and_below_transactional_id", "group_id")]
