@@ -50,14 +50,21 @@ class _Merging:
     def merged(self) -> Tree:
         division, answered = self._division, self._division.answered
         parts = [*self._answers.values(), *([] if answered is None else [answered])]
-        if division.api_key is ApiKey.DESCRIBE_TOPIC_PARTITIONS and division.pieces:
-            asked = [piece.asked for piece in division.pieces.values()]
-            others = [] if answered is None else answered["topics"]
-            merged = topic_pages.page(division.request, division.union, asked, list(self._answers.values()), others)
+        if division.api_key is ApiKey.DESCRIBE_TOPIC_PARTITIONS:
+            merged = self._page()
         else:
             merged = self._first(parts) | self._failure() | self._arrays(parts)
         throttled = [part["throttle_time_ms"] for part in parts if "throttle_time_ms" in part]
         return merged | {"throttle_time_ms": max(throttled)} if throttled else merged
+
+    def _page(self) -> Tree:
+        division = self._division
+        answered = division.answered or {"topics": []}
+        if not division.pieces:
+            return answered
+        asked = [piece.asked for piece in division.pieces.values()]
+        answers = list(self._answers.values())
+        return topic_pages.page(division.request, division.union, asked, answers, answered["topics"])
 
     def _told(self, leaf: LeafNumber, piece: Piece, answer: Tree | int) -> Tree:
         """The answer of a leaf in the client's names."""

@@ -66,15 +66,16 @@ def page(
         topic = found.get(name)
         if topic is None and name in complete:
             continue  # the leaf does not show it
-        partitions = [] if topic is None else topic.get("partitions", [])
-        if topic is None or (partitions and not room):
-            return {"topics": topics, "next_cursor": ends.get(name, {"topic_name": name, "partition_index": 0})}
+        if topic is None:
+            return {"topics": topics, "next_cursor": ends.get(name, _cursor(name, 0))}
+        partitions = topic.get("partitions", [])
+        if partitions and not room:
+            return {"topics": topics, "next_cursor": _cursor(name, partitions[0]["partition_index"])}
         if not request["topics"] and topic["error_code"] == UNKNOWN:
             continue  # it has gone since it was listed
         topics.append({**topic, "partitions": partitions[:room]})
         if len(partitions) > room:
-            index = partitions[room]["partition_index"]
-            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": index}}
+            return {"topics": topics, "next_cursor": _cursor(name, partitions[room]["partition_index"])}
         if name in ends:
             return {"topics": topics, "next_cursor": ends[name]}
         room -= len(partitions)
@@ -83,6 +84,10 @@ def page(
 
 _ABOVE_ALL: Final = "\U0010ffff"
 """Behind every name of a topic."""
+
+
+def _cursor(topic: str, partition: int) -> Tree:
+    return {"topic_name": topic, "partition_index": partition}
 
 
 def _names(request: Tree, union: Entities) -> list[str]:
