@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
-from mesh.routing.kit import topic_pages, translation
+from mesh.routing.kit import embedded, topic_pages, translation
 from mesh.routing.kit.division import Division, Piece
 from mesh.routing.kit.entities import Entities
 from mesh.routing.kit.entity_lists import EntityList, entity_lists
@@ -73,6 +73,9 @@ class _Merging:
             return error_answer(api_key, version, piece.asked, answer)
         names = ClientNames(union, leaf, piece.topics)
         told = translation.translated(api_key, version, Side.RESPONSE, answer, names)
+        if union.renames(leaf):
+            type_of_group = piece.asked.get("protocol_type")
+            told = embedded.with_other_topics(api_key, Side.RESPONSE, told, type_of_group, names.topic)
         if (only_at_home := _AT_HOME.get(api_key)) is not None:
             told = only_at_home(told, union, leaf)
         if self._has_errors and self._code_of(told) and not self._is_alone:

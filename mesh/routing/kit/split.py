@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from mesh.routing.kit import refusals, topic_pages, translation
+from mesh.routing.kit import embedded, refusals, topic_pages, translation
 from mesh.routing.kit.division import Division, Piece
 from mesh.routing.kit.entities import Entities
 from mesh.routing.kit.entity_lists import EntityList, entity_lists
@@ -266,6 +266,9 @@ class _Splitting:
     def _piece(self, leaf: LeafNumber, asked: Tree) -> Piece:
         names = LeafNames(self._union, leaf)
         request = translation.translated(self._api_key, self._version, Side.REQUEST, asked, names)
+        if self._union.renames(leaf):
+            type_of_group = asked.get("protocol_type")
+            request = embedded.with_other_topics(self._api_key, Side.REQUEST, request, type_of_group, names.topic)
         return Piece(request, asked, names.topics)
 
 
