@@ -19,7 +19,7 @@ from typing import Final
 from coverage import Coverage, CoverageData
 
 TOP: Final = Path(__file__).parents[1]
-PACKAGES: Final = ("wire", "records", "pool", "config")
+PACKAGES: Final = ("wire", "records", "pool", "routing", "config")
 DATA: Final = TOP / "build" / "coverage" / "data"
 OWN_BOUND: Final = 65.0
 """Percent of the lines of a file that its own tests run."""

@@ -95,7 +95,7 @@ class Application:
             log.warning("the configuration is used as it is, and had better be changed", detail=str(warning))
         if config.admin is not None:
             await self._serve_admin(tasks, config.admin)
-        linked = frozenset().union(*map(linked_clusters, config.virtual_clusters))
+        linked = frozenset().union(*(linked_clusters(each, config.routers) for each in config.virtual_clusters))
         self._clusters.admit(access_to(config, linked))
         prepared = await virtual_clusters.prepare(config, [each.name for each in config.virtual_clusters])
         virtual_clusters.admit(prepared)

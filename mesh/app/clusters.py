@@ -9,8 +9,9 @@ import anyio
 
 from mesh.app.from_config import properties_of
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.config.model import Cluster, Config, NamedTopic, PoolTargetConfig
-from mesh.config.model import PoolConfig as PoolConfig
+from mesh.config.model import Cluster, Config, PoolTargetConfig
+from mesh.config.pool import NamedTopic
+from mesh.config.pool import PoolConfig as PoolConfig
 from mesh.pool.common.ids import GroupId
 from mesh.records.spans import ClusterName, TopicName
 from mesh.telemetry.logs import get_logger

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -10,6 +10,7 @@ from mesh.app.clusters import Clusters
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.mistakes import KeyPath
 from mesh.config.model import VirtualClusterConfig
+from mesh.config.routers import RouterConfig
 from mesh.config.values import Address
 from mesh.listener.target import Target
 from mesh.memory import MemoryBudget
@@ -21,12 +22,13 @@ from mesh.telemetry.upstream_health import UpstreamHealth
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What targets use of the process. journal: None where none is kept."""
+    """What targets use of the process. journal: None where none is kept. routers: of the configuration."""
 
     clusters: Clusters
     memory: MemoryBudget
     upstream_health: UpstreamHealth
     journal: Journal | None
+    routers: Sequence[RouterConfig]
 
 
 class ConfiguredTarget(Protocol):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mesh.config.model import ClientLimits, Cluster, NamedTopic, PrefixRuleConfig
-from mesh.config.model import PoolConfig as PoolConfig
+from mesh.config.model import ClientLimits, Cluster
+from mesh.config.pool import NamedTopic, PrefixRuleConfig
+from mesh.config.pool import PoolConfig as PoolConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.listener.limits import Limits
 from mesh.pool.common import topics as pool_topics

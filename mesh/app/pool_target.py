@@ -10,7 +10,8 @@ from functools import partial
 
 from mesh.app.configured_target import ListenAddress, Services
 from mesh.app.from_config import clusters_of, rules_of, settings_of, topics_of
-from mesh.config.model import PoolConfig, PoolTargetConfig, VirtualClusterConfig
+from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
+from mesh.config.pool import PoolConfig
 from mesh.listener.listener import Listener
 from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE, Endpoint, HostAndPort
 from mesh.pool.common.ids import GroupId

@@ -254,7 +254,7 @@ def _newly_linked(config: Config, changes: tuple[Change, ...]) -> set[ClusterNam
     """Clusters to which targets that begin, or begin anew, have connections of their own."""
     anew = {change.name for change in changes if isinstance(change, ClusterChanged)}
     begun = {change.name for change in changes if isinstance(change, VirtualClusterAdded | VirtualClusterRenewed)}
-    linked = [(each.name in begun, linked_clusters(each)) for each in config.virtual_clusters]
+    linked = [(each.name in begun, linked_clusters(each, config.routers)) for each in config.virtual_clusters]
     return {name for begins, names in linked for name in names if begins or name in anew}
 
 

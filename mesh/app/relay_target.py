@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mesh.app.configured_target import ListenAddress, Services
 from mesh.app.from_config import has_credentials, refused_apis
+from mesh.app.node_places import NodeHealth, places
 from mesh.config.listeners import FIRST, ConfiguredListener, ListenerName
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.config.values import Address
 from mesh.listener.listener import Listener
-from mesh.listener.tls import requested_name
 from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.relay_samples import samples_of
 from mesh.runtime.relay.runtime import RelayRuntime
 from mesh.telemetry.metric_definitions import Sample
-from mesh.telemetry.upstream_health import UpstreamHealth
-from mesh.upstream.problems import UpstreamProblem
 from mesh.wire.apis import ApiKey
 
 
@@ -49,7 +45,7 @@ class RelayTarget:
         self._cluster = relay.cluster
         self._listeners = {each.name: each for each in configured.all_listeners()}
         self._node_of, place_of = _places(self._listeners[FIRST])
-        self._health = _NodeHealth(services.upstream_health, relay.cluster, configured.name)
+        self._health = NodeHealth(services.upstream_health, relay.cluster, configured.name)
         cluster, access = services.clusters.access(relay.cluster)
         self._has_credentials = has_credentials(cluster, access)
         interval = services.clusters.interval
@@ -106,37 +102,6 @@ class RelayTarget:
                 self._begin_listener(each)
 
 
-class _NodeHealth:
-    """What an operator is told of the nodes of a relay."""
-
-    def __init__(self, upstream_health: UpstreamHealth, cluster: str, virtual_cluster: str) -> None:
-        self._upstream_health = upstream_health
-        self._cluster = cluster
-        self._virtual_cluster = virtual_cluster
-        self._undeclared: Mapping[ListenerName, frozenset[int]] = {}
-
-    def looked(self, undeclared: Mapping[ListenerName, frozenset[int]]) -> None:
-        problem = UpstreamProblem.NODE_WITHOUT_ADDRESS
-        undeclared = {name: ids for name, ids in undeclared.items() if ids}
-        if undeclared:
-            reason = "; ".join(_without_address(name, ids) for name, ids in undeclared.items())
-            self._upstream_health.begin(
-                problem,
-                self._cluster,
-                reason,
-                virtual_cluster=self._virtual_cluster,
-                is_news=undeclared != self._undeclared,
-            )
-        elif self._undeclared:
-            self._upstream_health.end(problem, self._cluster, virtual_cluster=self._virtual_cluster)
-        self._undeclared = undeclared
-
-
-def _without_address(listener: ListenerName, ids: frozenset[int]) -> str:
-    where = f" at listener {listener}" if listener != FIRST else ""
-    return f"no address is declared for {', '.join(map(str, sorted(ids)))}{where}: see nodes.ids"
-
-
 def _begins_anew(before: ConfiguredListener, after: ConfiguredListener) -> bool:
     """Whether who is connected could not have come so to the listener that is to be."""
     return (
@@ -151,16 +116,5 @@ def _by_names(listener: ConfiguredListener) -> bool:
 
 
 def _places(listener: ConfiguredListener) -> tuple[NodeOf, PlaceOf]:
-    """The node that a client named in TLS, and where clients reach each node."""
-    nodes, advertised = listener.nodes, listener.advertised
-    if nodes is None or nodes.hosts is None:
-        ports = nodes.port_of() if nodes is not None else {}
-        return lambda _: None, lambda node: (advertised.host, ports[node]) if node in ports else None
-    before, _, after = nodes.hosts.partition("{node}")
-    named = re.compile(re.escape(before) + "([0-9]{1,10})" + re.escape(after), re.IGNORECASE)
-
-    def node_of(transport: asyncio.BaseTransport) -> int | None:
-        found = named.fullmatch(requested_name(transport) or "")
-        return int(found[1]) if found is not None else None
-
-    return node_of, lambda node: (f"{before}{node}{after}", advertised.port)
+    ports = listener.nodes.port_of() if listener.nodes is not None else {}
+    return places(listener, ports)

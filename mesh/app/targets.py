@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from mesh.app.configured_target import ConfiguredTarget, ListenAddress, Services
 from mesh.app.pool_target import PoolTarget, addresses_of_pool
 from mesh.app.relay_target import RelayTarget, addresses_of_relay
+from mesh.app.router_target import RouterTarget, addresses_of_router, graph_behind
 from mesh.config.model import PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
+from mesh.config.routers import RouterConfig, RouterTargetConfig
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName
 
 
-def addresses_of(configured: VirtualClusterConfig) -> tuple[ListenAddress, ...]:
-    """Those that its kind of target needs."""
+def addresses_of(configured: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> tuple[ListenAddress, ...]:
+    """Those that its kind of target needs. routers: of the configuration."""
     match configured.target:
         case PoolTargetConfig():
             return addresses_of_pool(configured)
         case RelayTargetConfig():
             return addresses_of_relay(configured)
+        case RouterTargetConfig(router=router):
+            return addresses_of_router(configured, router, routers)
         case _:
             assert_never(configured.target)
 
 
-def linked_clusters(configured: VirtualClusterConfig) -> frozenset[ClusterName]:
-    """Those to which its kind of target has connections of its own, which no engine makes."""
+def linked_clusters(configured: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> frozenset[ClusterName]:
+    """Those to which its kind of target has connections of its own, which no engine makes. routers: of the
+    configuration."""
     match configured.target:
         case PoolTargetConfig():
             return frozenset()
         case RelayTargetConfig(relay=relay):
             return frozenset({relay.cluster})
+        case RouterTargetConfig(router=router):
+            return frozenset(leaf.cluster for leaf in graph_behind(routers, router.name).leaves)
         case _:
             assert_never(configured.target)
 
@@ -41,5 +49,7 @@ def make(configured: VirtualClusterConfig, listener: Listener, services: Service
             return PoolTarget(configured, pool, listener, services)
         case RelayTargetConfig(relay=relay):
             return RelayTarget(configured, relay, listener, services)
+        case RouterTargetConfig(router=router):
+            return RouterTarget(configured, router, listener, services)
         case _:
             assert_never(configured.target)

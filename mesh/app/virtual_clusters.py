@@ -3,7 +3,7 @@ others go on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from mesh.app.targets import addresses_of, make
 from mesh.config.listeners import ListenerName
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, format_path
 from mesh.config.model import Config, VirtualClusterConfig
+from mesh.config.routers import RouterConfig
 from mesh.config.values import Address
 from mesh.listener.bound_address import BoundAddress
 from mesh.listener.limits import Descriptors, Gate
@@ -61,6 +62,7 @@ class Prepared:
 
     setups: Mapping[str, ListenerSetup]
     bound: Mapping[Address, BoundAddress]
+    routers: Sequence[RouterConfig]
 
 
 class VirtualClusters:
@@ -80,6 +82,7 @@ class VirtualClusters:
         self._memory = memory
         self._descriptors = descriptors
         self._upstream_health = upstream_health
+        self._routers: Sequence[RouterConfig] = ()
         self._running: dict[str, Running] = {}
         self._addresses: dict[Address, BoundAddress] = {}
         self.targets: list[Target] = []
@@ -112,17 +115,18 @@ class VirtualClusters:
 
     async def prepare(self, config: Config, names: Collection[str]) -> Prepared:
         """The same, also if an address is not free; then none is kept that was not there before."""
-        return Prepared(self.set_up(config, names), await self._bind_all(config))
+        return Prepared(self.set_up(config, names), await self._bind_all(config), config.routers)
 
     def admit(self, prepared: Prepared) -> None:
-        """Its addresses are ours from now on."""
+        """Its addresses are ours from now on, and its routers lead somewhere."""
         self._addresses |= prepared.bound
+        self._routers = prepared.routers
 
     async def _bind_all(self, config: Config) -> dict[Address, BoundAddress]:
         bound: dict[Address, BoundAddress] = {}
         try:
             for index, each in enumerate(config.virtual_clusters):
-                for path, address, _, _ in addresses_of(each):
+                for path, address, _, _ in addresses_of(each, config.routers):
                     if address not in self._addresses:
                         bound[address] = await _bind(address, ("virtual_clusters", index, *path))
         except ConfigurationError:
@@ -139,7 +143,7 @@ class VirtualClusters:
         """One that does not listen yet."""
         gate = Gate(limits_of(configured.limits), self._descriptors, self._memory)
         listener = Listener(configured.name, self._metrics, setup.security, gate)
-        services = Services(clusters, self._memory, self._upstream_health, self._journal)
+        services = Services(clusters, self._memory, self._upstream_health, self._journal, self._routers)
         running = Running(configured, setup, make(configured, listener, services))
         self._running[configured.name] = running
         self._metrics.add_collector(running.configured_target.samples)
@@ -150,7 +154,7 @@ class VirtualClusters:
     async def serve(self, running: Running, tasks: anyio.abc.TaskGroup) -> None:
         """At every address that it is configured with, and at no other."""
         configured, security = running.configured, running.target.listener.security
-        addresses = addresses_of(configured)
+        addresses = addresses_of(configured, self._routers)
         wanted: dict[Address, ServedAs] = {
             each.address: (each.node, each.listener, security.tls_of(each.listener) is not None) for each in addresses
         }
@@ -202,7 +206,7 @@ class VirtualClusters:
         """Everything in the order of the configuration, and no address that it does not name."""
         order = [each.name for each in config.virtual_clusters]
         self.targets.sort(key=lambda target: order.index(target.name))
-        wanted = {one.address for each in config.virtual_clusters for one in addresses_of(each)}
+        wanted = {one.address for each in config.virtual_clusters for one in addresses_of(each, config.routers)}
         for address in [address for address in self._addresses if address not in wanted]:
             self._addresses.pop(address).close()
 

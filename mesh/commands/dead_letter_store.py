@@ -15,7 +15,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mesh.config.model import Cluster, Config, NamedTopic, PoolConfig, PoolTargetConfig, PrefixRuleConfig
+from mesh.config.model import Cluster, Config, PoolTargetConfig
+from mesh.config.pool import NamedTopic, PoolConfig, PrefixRuleConfig
 from mesh.pool.offsets.metadata import ForeignMetadata, pack, unpack
 from mesh.pool.state.ledger import Ledger
 from mesh.records.spans import ClusterName, TopicName, UpstreamPartition

@@ -10,9 +10,12 @@ from rich.table import Table
 
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.app.from_config import has_credentials, properties_of, refused_apis
+from mesh.config.graphs import graph_of
 from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
+from mesh.config.routers import RouterTargetConfig
 from mesh.pool.apis.table import TABLE
 from mesh.records.spans import ClusterName
+from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, UnionApi, Way
 from mesh.upstream.links.connection_settings import own_access
 from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes
@@ -43,6 +46,9 @@ def show(config: Config, console: Console) -> None:
                 cluster = clusters[ClusterName(relay.cluster)]
                 refused = refused_apis(relay, has_credentials=_has_credentials(cluster))
                 rows = of_a_relay(refused, versions_of(cluster))
+            case RouterTargetConfig(router=router):
+                leaves = graph_of(config, router.name).leaves
+                rows = of_a_router({name: versions_of(clusters[name]) for name in {leaf.cluster for leaf in leaves}})
         for row in rows:
             table.add_row(*row)
         console.print(table)
@@ -96,6 +102,33 @@ def of_a_relay(refused: Mapping[ApiKey, str], theirs: Mapping[int, VersionRange]
             yield name, shown, here, why
 
 
+def of_a_router(theirs: Mapping[ClusterName, Mapping[int, VersionRange]]) -> Iterator[Row]:
+    """theirs: what a broker of each of its clusters serves."""
+    for api_key, row in UNION_APIS.items():
+        ranges = {name: served.get(api_key) for name, served in sorted(theirs.items())}
+        shown = {name: "-" if each is None else f"{each.lowest}-{each.highest}" for name, each in ranges.items()}
+        differs = len(set(shown.values())) > 1
+        clusters = ", ".join(map(" ".join, shown.items())) if differs else next(iter(shown.values()))
+        yield api_key.name, clusters, *_here(api_key, row, ranges)
+
+
+def _here(api_key: ApiKey, row: UnionApi, ranges: Mapping[ClusterName, VersionRange | None]) -> tuple[str, str]:
+    """The versions that a router serves, and why not more."""
+    if row.way is Way.NOT_SERVED:
+        return "-", row.reason
+    if lacking := [name for name, each in ranges.items() if each is None]:
+        return "-", f"{', '.join(lacking)} does not serve it"
+    served = [each for each in ranges.values() if each is not None]
+    ours = SERVED_BY_UNIONS[api_key]
+    lowest = max(min(ours.lowest, ADVERTISED_APIS[api_key][0]), *(each.lowest for each in served))
+    highest = min(each.highest for each in served)
+    if highest > ours.highest:
+        return f"{lowest}-{ours.highest}", row.reason or "this version of kafka-mesh knows no others"
+    least = sorted(name for name, each in ranges.items() if each is not None and each.highest == highest)
+    is_less = any(each.highest > highest for each in served)
+    return f"{lowest}-{highest}" if lowest <= highest else "-", f"{', '.join(least)} serves no more" if is_less else ""
+
+
 def _has_credentials(cluster: Cluster) -> bool:
     access = own_access(properties_of(cluster))
     return not isinstance(access, str) and has_credentials(cluster, access)
@@ -112,3 +145,5 @@ def _title(each: VirtualClusterConfig) -> str:
             return f"{each.name}: a pool, whatever its clusters serve"
         case RelayTargetConfig(relay=relay):
             return f"{each.name}: a relay of {relay.cluster}"
+        case RouterTargetConfig(router=router):
+            return f"{each.name}: the router {router.name}"

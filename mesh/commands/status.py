@@ -6,7 +6,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,14 @@ def _refusal(address: str, problem: urllib.error.HTTPError) -> Refused:
 def show(status: Mapping[str, Any], console: Console) -> None:
     for cluster in status["virtual_clusters"]:
         if "relay" in cluster:
-            console.print(_nodes(cluster))
+            relay = cluster["relay"]
+            title = f"{cluster['name']} / relay of {relay['cluster']}: {cluster['connections']} connections"
+            console.print(_nodes(relay["nodes"], title))
+            continue
+        if "router" in cluster:
+            console.print(f"{cluster['name']}: a router, {cluster['connections']} connections", markup=False)
+            for leaf in cluster["router"]["leaves"]:
+                console.print(_nodes(leaf["nodes"], f"{cluster['name']} / {leaf['path']}: cluster {leaf['cluster']}"))
             continue
         if not cluster["pools"]:
             console.print(f"{cluster['name']}: no group has members here", markup=False)
@@ -92,12 +99,10 @@ def show(status: Mapping[str, Any], console: Console) -> None:
             console.print(_partitions(pool))
 
 
-def _nodes(cluster: Mapping[str, Any]) -> Table:
-    relay = cluster["relay"]
-    title = f"{cluster['name']} / relay of {relay['cluster']}: {cluster['connections']} connections"
+def _nodes(nodes: Sequence[Mapping[str, Any]], title: str) -> Table:
     columns = ("node", "address", "upstream", "legs", "requests", "MB in", "MB out", "APIs", "problem")
     table = _table(title, columns)
-    for node in relay["nodes"]:
+    for node in nodes:
         table.add_row(
             str(node["node"]),
             node["address"] or "none",

@@ -2,22 +2,18 @@
 
 from mesh.config.load import load
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.config.model import (
+from mesh.config.model import Advertise, Cluster, Config, LogConfig, VirtualClusterConfig
+from mesh.config.pool import (
     AcknowledgeRule,
-    Advertise,
     Budgets,
-    Cluster,
-    Config,
     Fairness,
     Isolation,
-    LogConfig,
     NamedTopic,
     PoolConfig,
     PrefixRuleConfig,
     SessionTimeout,
     SourceConfig,
     Start,
-    VirtualClusterConfig,
 )
 from mesh.config.values import Address
 

@@ -16,11 +16,14 @@ from mesh.config.base import Model
 from mesh.config.mistakes import KeyPath, Mistake, format_path, show
 from mesh.config.model import Admin, Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import NodesConfig
+from mesh.config.routers import RouterConfig, RouterTargetConfig, ToRouterConfig
+from mesh.routing.names import RouterName
 
-Named = TypeVar("Named", Cluster, VirtualClusterConfig)
+Named = TypeVar("Named", Cluster, RouterConfig, VirtualClusterConfig)
 _KEPT: Final = "as it was: it cannot change while kafka-mesh runs"
 _OF_POOLS: Final = ("target", "pool")
 _OF_RELAYS: Final = ("target", "relay")
+_OF_ROUTERS: Final = ("target", "router")
 _IN_PLACE: Final = frozenset(
     {
         *((key,) for key in ("advertise", "limits", "tls", "sasl", "authorization", "listeners")),
@@ -134,7 +137,7 @@ def compare(before: Config, after: Config) -> Comparison:
     if keys := tuple(map(format_path, _of_process(before, after))):
         changes.append(ProcessChanged(keys))
     changes += _of_clusters(before.clusters, after.clusters)
-    changes += _of_virtual_clusters(before.virtual_clusters, after.virtual_clusters)
+    changes += _of_virtual_clusters(before, after)
     return Comparison(tuple(changes), tuple(_refused(before, after)))
 
 
@@ -147,7 +150,7 @@ def fingerprint(config: Config) -> str:
 def _of_process(before: Config, after: Config) -> Iterator[KeyPath]:
     for key in _differing(before, after):
         match key:
-            case "clusters" | "virtual_clusters" | "process_id" | "journal":
+            case "clusters" | "routers" | "virtual_clusters" | "process_id" | "journal":
                 pass
             case "admin":
                 if before.admin is not None and after.admin is not None:
@@ -165,16 +168,14 @@ def _of_clusters(before: Sequence[Cluster], after: Sequence[Cluster]) -> Iterato
             yield ClusterChanged(name, keys)
 
 
-def _of_virtual_clusters(
-    before: Sequence[VirtualClusterConfig], after: Sequence[VirtualClusterConfig]
-) -> Iterator[Change]:
-    old, new = _by_name(before), _by_name(after)
+def _of_virtual_clusters(before: Config, after: Config) -> Iterator[Change]:
+    old, new = _by_name(before.virtual_clusters), _by_name(after.virtual_clusters)
     yield from (VirtualClusterRemoved(name) for name in old if name not in new)
     yield from (VirtualClusterAdded(name) for name in new if name not in old)
     for name in new:
         if name not in old:
             continue
-        paths = list(_of_virtual_cluster(old[name], new[name]))
+        paths = [*_of_virtual_cluster(old[name], new[name]), *_of_routers(before, after, new[name])]
         keys = tuple(map(format_path, paths))
         if any(path not in _IN_PLACE for path in paths) or _is_secured_otherwise(old[name], new[name]):
             yield VirtualClusterRenewed(name, keys)
@@ -183,24 +184,48 @@ def _of_virtual_clusters(
 
 
 def _of_virtual_cluster(before: VirtualClusterConfig, after: VirtualClusterConfig) -> Iterator[KeyPath]:
+    yield from _of_nodes(before.nodes, after.nodes)
     for key in _differing(before, after):
+        if key == "nodes":
+            continue
         if key != "target":
-            yield from _of_nodes(before.nodes, after.nodes) if key == "nodes" else [(key,)]
+            yield (key,)
             continue
         match before.target, after.target:
             case PoolTargetConfig(pool=was), PoolTargetConfig(pool=is_to_be):
                 yield from ((*_OF_POOLS, each) for each in _differing(was, is_to_be))
             case RelayTargetConfig(relay=was), RelayTargetConfig(relay=is_to_be):
                 yield from ((*_OF_RELAYS, each) for each in _differing(was, is_to_be))
+            case RouterTargetConfig(router=was), RouterTargetConfig(router=is_to_be):
+                yield from ((*_OF_ROUTERS, each) for each in _differing(was, is_to_be))
             case _:
                 yield (key,)
 
 
+def _of_routers(before: Config, after: Config, virtual_cluster: VirtualClusterConfig) -> Iterator[KeyPath]:
+    """Routers that it leads to and that are others now; a virtual cluster that led elsewhere has changed itself."""
+    if not isinstance(virtual_cluster.target, RouterTargetConfig):
+        return
+    old, new = _by_name(before.routers), _by_name(after.routers)
+    waiting, seen = [virtual_cluster.target.router.name], set[RouterName]()
+    while waiting:
+        if (name := waiting.pop(0)) in seen:
+            continue
+        seen.add(name)
+        if old.get(name) != new[name]:
+            yield ("routers", name)
+        waiting += [each.target.router for each in new[name].routes if isinstance(each.target, ToRouterConfig)]
+
+
 def _of_nodes(before: NodesConfig | None, after: NodesConfig | None) -> Iterator[KeyPath]:
     if before is None or after is None:
-        yield ("nodes",)
+        if before is not after:
+            yield ("nodes",)
     else:
         yield from (("nodes", each) for each in _differing(before, after))
+        # The ports are given in the order in which clusters stand there.
+        if before.ids == after.ids and list(before.ids) != list(after.ids):
+            yield ("nodes", "ids")
 
 
 def _is_secured_otherwise(before: VirtualClusterConfig, after: VirtualClusterConfig) -> bool:

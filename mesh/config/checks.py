@@ -8,18 +8,12 @@ from collections.abc import Iterable, Iterator
 from mesh.config.finding import Finding
 from mesh.config.group_patterns import may_overlap
 from mesh.config.mistakes import KeyPath, format_path
-from mesh.config.model import (
-    Cluster,
-    Config,
-    EngineConfig,
-    NamedTopic,
-    PoolConfig,
-    PoolTargetConfig,
-    PrefixRuleConfig,
-    VirtualClusterConfig,
-)
+from mesh.config.model import Cluster, Config, EngineConfig, PoolTargetConfig, VirtualClusterConfig
+from mesh.config.pool import NamedTopic, PoolConfig, PrefixRuleConfig
 from mesh.config.properties import refused_properties
 from mesh.config.relay_checks import check_relays
+from mesh.config.router_checks import check_routers
+from mesh.config.routers import ToPoolConfig
 from mesh.config.security.checks import check_authorization, check_sasl, check_tls
 from mesh.config.values import Address
 from mesh.security.client_properties import reason_against
@@ -45,6 +39,7 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
     if config.journal is not None and cluster_names is not None and config.journal.cluster not in cluster_names:
         yield Finding(("journal", "cluster"), config.journal.cluster, _one_of(cluster_names))
     yield from check_relays(config, cluster_names)
+    yield from check_routers(config, cluster_names)
     for path, pool in _pools(config):
         if cluster_names is not None:
             yield from _references(pool, path, cluster_names)
@@ -67,6 +62,10 @@ def _pools(config: Config) -> Iterator[tuple[KeyPath, PoolConfig]]:
     for index, virtual_cluster in enumerate(config.virtual_clusters):
         if isinstance(virtual_cluster.target, PoolTargetConfig):
             yield ("virtual_clusters", index, "target", "pool"), virtual_cluster.target.pool
+    for index, router in enumerate(config.routers):
+        for number, route in enumerate(router.routes):
+            if isinstance(route.target, ToPoolConfig):
+                yield ("routers", index, "routes", number, "target", "pool"), route.target.pool
 
 
 def _empty_lists(config: Config) -> Iterator[Finding]:

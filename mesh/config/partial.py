@@ -16,14 +16,20 @@ _STAND_INS: Final[dict[str, Any]] = {
     "cluster": "-",
     "clusters": [],
     "coordinator": "-:2",
+    "config": {},
     "from": [],
     "groups": [],
+    "id": 0,
     "listen": "-:1",
     "name": "0",
     "pool": {},
+    "router": "-",
+    "routers": [],
+    "routes": [],
     "target": {"pool": {}},
     "topic": "-",
     "topics": [],
+    "type": "topics",
     "virtual_clusters": [],
 }
 """For keys that are wrong or missing and have no default, so that what stands beside them is looked at all the same."""
@@ -72,7 +78,7 @@ class PartialConfig:
 
 
 def path_of(details: ErrorDetails) -> KeyPath:
-    """Where an error of pydantic's is, without the names pydantic gives to the kinds of topic rules and targets."""
+    """Where an error of pydantic's is, without the names pydantic gives to the kinds of unions."""
     return tuple(part for part in details["loc"] if part not in KINDS)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from mesh.config.base import Model
 from mesh.config.values import NodeIdRange, PortRange, matching
@@ -37,17 +37,27 @@ class RelayConfig(Model):
     refuse: tuple[Annotated[str, _API], ...] = Field(default=(), description="APIs that are not served.")
 
 
+OF_ONE_CLUSTER, OF_EACH_LEAF = "ids of one cluster", "ids of each leaf"
+NodeIdRanges: TypeAlias = tuple[NodeIdRange, ...]
+
+
 class NodesConfig(Model):
-    """Where clients reach each node of a cluster."""
+    """Where clients reach each node of a cluster, or of several."""
 
     ports: PortRange | None = Field(default=None, description="One for each id, in their order.")
-    ids: tuple[NodeIdRange, ...] = Field(default=(), description="Ids of the nodes that have a port.")
+    ids: Annotated[
+        Annotated[NodeIdRanges, Tag(OF_ONE_CLUSTER)] | Annotated[dict[str, NodeIdRanges], Tag(OF_EACH_LEAF)],
+        Discriminator(lambda value: OF_EACH_LEAF if isinstance(value, dict) else OF_ONE_CLUSTER),
+    ] = Field(default=(), description="Ids of the nodes that have a port; of a router by paths of routes.")
     hosts: Annotated[str, _HOSTS] | None = Field(default=None, description="Host name of each node, behind one port.")
 
     def declared(self) -> Iterator[int]:
-        """The ids that have a port, in the order of the ports."""
-        return itertools.chain.from_iterable(self.ids) if self.ids else iter(range(len(self.ports or ())))
+        """The ids of one cluster that have a port, in the order of the ports."""
+        if not self.ids:
+            return iter(range(len(self.ports or ())))
+        assert not isinstance(self.ids, dict), "a relay has ids of one cluster"
+        return itertools.chain.from_iterable(self.ids)
 
     def port_of(self) -> dict[int, int]:
-        """The port of each declared node."""
+        """The port of each declared node of one cluster."""
         return dict(zip(self.declared(), self.ports or (), strict=False))

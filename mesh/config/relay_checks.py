@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from mesh.config.finding import Finding
 from mesh.config.listeners import ConfiguredListener, ListenerName
 from mesh.config.mistakes import KeyPath, format_path
-from mesh.config.model import Config, RelayTargetConfig, VirtualClusterConfig
-from mesh.config.relay import NodesConfig, RelayAuthentication, RelayConfig
+from mesh.config.model import Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
+from mesh.config.relay import NodeIdRanges, NodesConfig, RelayAuthentication, RelayConfig
+from mesh.config.routers import RouterTargetConfig
 from mesh.security.client_properties import reason_against
 from mesh.wire.apis import ApiKey
 
@@ -71,12 +72,16 @@ def _authentication(virtual_cluster: VirtualClusterConfig, relay: RelayConfig, p
 
 
 def _listeners(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator[Finding]:
-    if not isinstance(virtual_cluster.target, RelayTargetConfig):
+    target = ((*path, "target"),)
+    if isinstance(virtual_cluster.target, PoolTargetConfig):
         if virtual_cluster.nodes is not None:
-            yield Finding((*path, "nodes"), {}, "left out: a pool has no nodes but its own two addresses")
+            yield Finding((*path, "nodes"), {}, "left out: a pool has no nodes but its own two addresses", target)
         if virtual_cluster.listeners:
-            yield Finding((*path, "listeners"), {}, "left out: a pool is reached at its own two addresses only")
+            allowed = "left out: a pool is reached at its own two addresses only"
+            yield Finding((*path, "listeners"), {}, allowed, target)
         return
+    if isinstance(virtual_cluster.target, RouterTargetConfig) and virtual_cluster.listeners:
+        yield Finding((*path, "listeners"), {}, "left out: a router has one listener", target)
     seen: dict[ListenerName, KeyPath] = {}
     for listener in virtual_cluster.all_listeners():
         at = (*path, *listener.path)
@@ -84,10 +89,12 @@ def _listeners(virtual_cluster: VirtualClusterConfig, path: KeyPath) -> Iterator
             allowed = f"a name of its own; {format_path((*first, 'name'))} is the same"
             yield Finding((*at, "name"), listener.name, allowed, ((*first, "name"),))
         if listener.nodes is not None:
-            yield from _nodes(listener, listener.nodes, (*at, "nodes"))
+            yield from _nodes(virtual_cluster, listener, listener.nodes, (*at, "nodes"))
 
 
-def _nodes(listener: ConfiguredListener, nodes: NodesConfig, path: KeyPath) -> Iterator[Finding]:
+def _nodes(
+    virtual_cluster: VirtualClusterConfig, listener: ConfiguredListener, nodes: NodesConfig, path: KeyPath
+) -> Iterator[Finding]:
     if (nodes.ports is None) is (nodes.hosts is None):
         yield Finding(path, {}, "exactly one of ports, hosts")
         return
@@ -98,17 +105,32 @@ def _nodes(listener: ConfiguredListener, nodes: NodesConfig, path: KeyPath) -> I
         if nodes.ids:
             yield Finding((*path, "ids"), nodes.ids, "left out with hosts: every node has a name")
         return
+    is_by_leaf = isinstance(nodes.ids, dict)
+    if isinstance(virtual_cluster.target, RelayTargetConfig):
+        if is_by_leaf:
+            yield Finding((*path, "ids"), {}, "a list of ids and FIRST-LAST: a relay has one cluster")
+    elif nodes.ids and not is_by_leaf:
+        allowed = "a mapping: the ids of each cluster by the routes that lead there, as in {us: [0-9]}"
+        yield Finding((*path, "ids"), nodes.ids, allowed)
     yield from _ids(nodes, path)
 
 
 def _ids(nodes: NodesConfig, path: KeyPath) -> Iterator[Finding]:
-    ports, seen, declared = len(nodes.ports or ()), set[int](), 0
-    for index, each in enumerate(nodes.ids):
-        declared += len(each)
-        if declared > ports:
-            allowed = f"no more ids than there are ports, which are {ports}"
-            yield Finding((*path, "ids", index), str(each), allowed, ((*path, "ports"),))
-            return
-        if not seen.isdisjoint(each):
-            yield Finding((*path, "ids", index), str(each), "ids that stand there once")
-        seen.update(each)
+    """Ids that have no port, or two."""
+    lists: list[tuple[KeyPath, NodeIdRanges]] = (
+        [((*path, "ids", key), ranges) for key, ranges in nodes.ids.items()]
+        if isinstance(nodes.ids, dict)
+        else [((*path, "ids"), nodes.ids)]
+    )
+    ports, declared = len(nodes.ports or ()), 0
+    for at, ranges in lists:
+        seen: set[int] = set()
+        for index, each in enumerate(ranges):
+            declared += len(each)
+            if declared > ports:
+                allowed = f"no more ids than there are ports, which are {ports}"
+                yield Finding((*at, index), str(each), allowed, ((*path, "ports"),))
+                return
+            if not seen.isdisjoint(each):
+                yield Finding((*at, index), str(each), "ids that stand there once")
+            seen.update(each)

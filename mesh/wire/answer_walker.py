@@ -1,4 +1,5 @@
-"""Hides the addresses of brokers in Fetch and ShareFetch answers that are passed on before they have come whole.
+"""Changes Fetch and ShareFetch answers that are passed on before they have come whole: it hides brokers' addresses, and
+says nodes as a union of clusters calls them.
 
 A broker that is no longer the leader of a partition says who is (KIP-951): in PartitionData a node id, and at the end
 of the answer, in NodeEndpoints, the address of that node. Behind a mesh that address is wrong. But when the end comes,
@@ -10,6 +11,10 @@ with a tag that no version knows. A client skips it (KIP-482), sees a leader wit
   ascend, as KIP-482 demands. Without NodeEndpoints they stay.
 * ShareFetch v1 and v2: NodeEndpoints is an array in front of the answer's tagged fields. An empty array, one tagged
   field and its size are written over its first bytes; the rest of it, and the tags, are what is in that field.
+
+A union has the leaf of a node in the upper bits of its id (`mesh.routing.node_ids`), where the id that its cluster gave
+it has none. So bits are put into two bytes of the preferred replica and of the new leader, in place and each by itself,
+in whatever chunk it stands; -1, no node, has them all and stays.
 
 The layouts are those of FetchResponse.json and ShareFetchResponse.json of Apache Kafka 4.4.
 """
@@ -30,7 +35,11 @@ from mesh.wire.writer import encode_unsigned_varint
 VERSIONS: Final[Mapping[ApiKey, range]] = MappingProxyType(
     {ApiKey.FETCH: range(16, 19), ApiKey.SHARE_FETCH: range(1, 3)}
 )
-"""The answers with records that have addresses. Those of Fetch below v16 have none, and need no walker."""
+"""The answers with records that have addresses. Those of Fetch below v16 have none."""
+VERSIONS_WITH_NODES: Final[Mapping[ApiKey, range]] = MappingProxyType({ApiKey.FETCH: range(12, 19)})
+"""Those that are walked to change the ids of nodes. Below v11 there are none, and v11 has no compact lengths."""
+NODE_BITS: Final = 20
+"""Bits of a node id that a union leaves to the clusters."""
 
 _CORRELATION_ID: Final = 4
 _FETCH_START: Final = 10
@@ -43,6 +52,9 @@ _ABORTED: Final = 16
 _FETCH_PARTITION: Final = _FETCH_PARTITION_START + 1 + _PREFERRED_REPLICA + 2
 """The least that a partition has."""
 _NODE_ENDPOINTS_TAG: Final = 0
+_FIRST_WITH_ENDPOINTS: Final = 16
+_FIRST_WITH_TOPIC_IDS: Final = 13
+_CURRENT_LEADER_TAG: Final = 1
 
 _SHARE_START: Final = 6
 """throttle_time_ms, error_code; error_message follows."""
@@ -60,7 +72,8 @@ _PORT: Final = 4
 _NODE_ENDPOINT: Final = _NODE_ID + 1 + _PORT + 2
 
 _TOPIC_ID: Final = 16
-_TOPIC: Final = _TOPIC_ID + 2
+_TOPIC: Final = 3
+"""The least that one has: an empty name, no partitions and no tagged fields."""
 
 _EMPTY_ARRAY: Final = b"\x01"
 _ONE_FIELD: Final = b"\x01"
@@ -79,13 +92,16 @@ class AnswerWalker(ChunkWalker):
     is_done: the whole answer has been fed, and was whole.
     """
 
-    __slots__ = ("_held", "_held_from", "_patch", "_walk")
+    __slots__ = ("_bits", "_held", "_held_from", "_patch", "_version", "_walk")
 
-    def __init__(self, api_key: ApiKey, version: int, length: int) -> None:
-        """length: bytes of the frame, which begins with the correlation id. The version is one of `VERSIONS`."""
-        if version not in VERSIONS.get(api_key, ()):
+    def __init__(self, api_key: ApiKey, version: int, length: int, leaf: int = 0) -> None:
+        """length: bytes of the frame, which begins with the correlation id. leaf: what the ids of nodes get above
+        `NODE_BITS`. The version is one of `VERSIONS`; with a leaf, one of `VERSIONS_WITH_NODES`."""
+        if version not in (VERSIONS_WITH_NODES if leaf else VERSIONS).get(api_key, ()):
             raise ValueError(f"answers of {api_key.name} v{version} are not walked")
         super().__init__(length)
+        self._version: Final = version
+        self._bits: Final = (leaf << NODE_BITS).to_bytes(_NODE_ID, "big")[:2] if leaf else b""
         self._held_from = _NOWHERE
         """Where in the chunk those bytes are that may have to be changed."""
         self._held: Final = bytearray()
@@ -129,26 +145,30 @@ class AnswerWalker(ChunkWalker):
         yield from self._pass(_CORRELATION_ID)
         yield from self._tagged_fields()
         yield from self._pass(_FETCH_START)
+        has_topic_ids = self._version >= _FIRST_WITH_TOPIC_IDS
         for _ in range((yield from self._count(_TOPIC))):
-            yield from self._pass(_TOPIC_ID)
+            yield from self._pass(_TOPIC_ID) if has_topic_ids else self._byte_string()
             left = yield from self._count(_FETCH_PARTITION)
             while left:
                 left -= self._pass_usual_partitions(left)
                 if self._skip:
                     yield
-                    yield from self._tagged_fields()
+                    yield from self._partition_tags()
                 elif left:
                     left -= 1
                     yield from self._fetch_partition()
             yield from self._tagged_fields()
-        yield from self._fetch_end()
+        if self._version >= _FIRST_WITH_ENDPOINTS:
+            yield from self._fetch_end()
+        else:
+            yield from self._tagged_fields()
         self._finish()
 
     def _pass_usual_partitions(self, most: int) -> int:
         """How many partitions it has passed: those in the chunk without aborted transactions and tagged fields, up to
         the first other one. The records of the last may go on behind the chunk; its tagged fields are yet to come then.
         """
-        chunk, position, size = self._chunk, self._position, len(self._chunk)
+        chunk, position, size, bits = self._chunk, self._position, len(self._chunk), self._bits
         passed = 0
         try:
             while passed < most:
@@ -157,6 +177,9 @@ class AnswerWalker(ChunkWalker):
                     break
                 at += 1 + _PREFERRED_REPLICA
                 length = chunk[at]
+                if bits:
+                    chunk[at - 4] |= bits[0]
+                    chunk[at - 3] |= bits[1]
                 if length > 0x7F:  # a varint of two bytes
                     at += 1
                     length += (chunk[at] - 1) << 7
@@ -182,9 +205,31 @@ class AnswerWalker(ChunkWalker):
     def _fetch_partition(self) -> Walk:
         yield from self._pass(_FETCH_PARTITION_START)
         yield from self._array(_ABORTED)
-        yield from self._pass(_PREFERRED_REPLICA)
+        yield from self._node()
         yield from self._byte_string()
-        yield from self._tagged_fields()
+        yield from self._partition_tags()
+
+    def _partition_tags(self) -> Walk:
+        if not self._bits:
+            yield from self._tagged_fields()
+            return
+        for _ in range((yield from self._field_count())):
+            tag = yield from self._varint()
+            size = yield from self._varint()
+            if tag == _CURRENT_LEADER_TAG and size >= _NODE_ID:
+                yield from self._node()
+                size -= _NODE_ID
+            yield from self._pass(size)
+
+    def _node(self) -> Walk:
+        """The id of a node, of which each byte may be in another chunk."""
+        for bits in self._bits:
+            while self._position >= len(self._chunk):
+                self._affordable(1, 1)
+                yield
+            self._chunk[self._position] |= bits
+            self._position += 1
+        yield from self._pass(_NODE_ID - len(self._bits))
 
     def _fetch_end(self) -> Walk:
         """The tagged fields of the answer. NodeEndpoints can only be the first of them."""

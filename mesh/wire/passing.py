@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from mesh.wire.errors import ProtocolError
 from mesh.wire.reader import INT32
 
-_REQUEST: Final = Struct(">ihhi")
+REQUEST_HEAD: Final = Struct(">ihhi")
+"""Length, API key, API version and correlation id."""
 _ANSWER: Final = Struct(">ii")
 _LENGTH: Final = INT32.size
 
@@ -146,7 +147,7 @@ class RequestCutter(_Cutter[RequestHead]):
     __slots__ = ()
 
     def __init__(self, limit: int) -> None:
-        super().__init__(_REQUEST, RequestHead._make, limit)
+        super().__init__(REQUEST_HEAD, RequestHead._make, limit)
 
 
 class AnswerCutter(_Cutter[AnswerHead]):

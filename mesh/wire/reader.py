@@ -148,10 +148,20 @@ class Cursor:
 
     def skip_tagged_fields(self) -> None:
         """In the requests served here there is none that a consumer sets; KIP-482 lets a reader skip the others."""
-        count = self.unsigned_varint()
-        for _ in range(self._affordable(count if count <= _MAX_INT32 else 0, 2)):
+        for _ in range(self.tag_count()):
             self.unsigned_varint()
             self._skip(self.unsigned_varint())
+
+    def tag_count(self) -> int:
+        """How many tagged fields follow, each with its tag, its size and its content."""
+        count = self.unsigned_varint()
+        return self._affordable(count if count <= _MAX_INT32 else 0, 2)
+
+    def tagged_field(self) -> Cursor:
+        """The content of a tagged field, from its size on; what it holds counts with the rest of the message."""
+        content = Cursor(self._take(self.unsigned_varint()))
+        content.elements_left = self.elements_left
+        return content
 
     def _text(self, length: int) -> str:
         return self._take(length).decode(errors="replace")

@@ -186,7 +186,6 @@ class RelayedConnection:
                 self._hold(piece, now, passed)
 
     def _begin_request(self, head: RequestHead, now: float) -> None:
-        served = self._served.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals its number
         if head.api_key in self._local:
             self._check_size(head)
             self._held, self._is_local = bytearray(), True
@@ -194,11 +193,7 @@ class RelayedConnection:
             return
         if self._guard is not None:
             self._guard(head.api_key)
-        if served is None:
-            raise ProtocolError("unknown_api", _not_served(head.api_key))
-        if not served[0] <= head.api_version <= served[1] and head.api_key != ApiKey.API_VERSIONS:
-            name, (lowest, highest) = ApiKey(head.api_key).name, served
-            raise ProtocolError("unsupported_version", f"{name} v{head.api_version} is not in v{lowest}-{highest}")
+        self._check_served(head)
         if head.api_key == ApiKey.PRODUCE:
             self._held, self._produce, self._look_at = bytearray(), head, 0
         else:
@@ -206,6 +201,14 @@ class RelayedConnection:
                 self._check_size(head)
                 self._held = bytearray()
             self._expected.append(RelayedRequest(head, now, is_local=False))
+
+    def _check_served(self, head: RequestHead) -> None:
+        served = self._served.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals its number
+        if served is None:
+            raise ProtocolError("unknown_api", _not_served(head.api_key))
+        if not served[0] <= head.api_version <= served[1] and head.api_key != ApiKey.API_VERSIONS:
+            name, (lowest, highest) = ApiKey(head.api_key).name, served
+            raise ProtocolError("unsupported_version", f"{name} v{head.api_version} is not in v{lowest}-{highest}")
 
     def _check_size(self, head: RequestHead) -> None:
         """Of a request that is kept until it is whole."""
@@ -305,10 +308,10 @@ class RelayedConnection:
             sent.append(piece.buffer)
         elif piece.is_whole:
             sent += self._rewritten(request, piece.buffer[_LENGTH:])
-        elif request.api_key in _STREAMED:
-            self._walker = AnswerWalker(request.api_key, request.api_version, self._answer_size)
+        elif (walker := self._walker_of(request)) is not None:
+            self._walker = walker
             sent.append(piece.buffer[:_LENGTH])
-            sent += self._walker.feed(piece.buffer[_LENGTH:])
+            sent += walker.feed(piece.buffer[_LENGTH:])
         else:
             if self._answer_size > LARGEST_COLLECTED:
                 raise ProtocolError("frame_size", f"a {request.api_key.name} answer of {self._answer_size} bytes")
@@ -326,6 +329,12 @@ class RelayedConnection:
     def _is_looked_at(self, request: RelayedRequest) -> bool:
         key = request.api_key
         return key is ApiKey.API_VERSIONS or key in self._watched or carries_addresses(key, request.api_version)
+
+    def _walker_of(self, request: RelayedRequest) -> AnswerWalker | None:
+        """For an answer that is to stream."""
+        if request.api_key not in _STREAMED:
+            return None
+        return AnswerWalker(request.api_key, request.api_version, self._answer_size)
 
     def _rewritten(self, request: RelayedRequest, answer: memoryview) -> Sequence[Buffer]:
         if request.api_key in self._watched:

@@ -27,6 +27,7 @@ class SchemaField:
     kafka_type: the name of a primitive type, None if the item is a struct.
     tag: its number, of a field that is left out on the wire where it has its default; None for any other.
     is_required: kio has no default for it.
+    default: kio's, if it has one.
     """
 
     name: str
@@ -35,6 +36,7 @@ class SchemaField:
     type: FieldType
     tag: int | None
     is_required: bool
+    default: object = MISSING
 
     @property
     def is_tagged(self) -> bool:
@@ -88,6 +90,7 @@ def _schema_field(field: Field[Any], field_type: FieldType) -> SchemaField:
         type=field_type,
         tag=field.metadata.get("tag"),
         is_required=not _has_default(field),
+        default=field.default,
     )
 
 

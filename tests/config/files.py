@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from mesh.config import Config, ConfigurationError, load
-from mesh.config.model import PoolConfig, PoolTargetConfig
+from mesh.config.model import PoolTargetConfig
+from mesh.config.pool import PoolConfig
 
 Tree = dict[str, Any]
 

@@ -24,6 +24,8 @@ from mesh.config.changes import (
     fingerprint,
 )
 from mesh.config.model import Config
+from tests.config.test_router_checks import changed as changed_router
+from tests.config.test_router_checks import regions
 
 CONFIG: dict[str, Any] = {
     "process_id": "mesh-1",
@@ -121,6 +123,34 @@ def test_what_a_virtual_cluster_begins_anew_for(path: tuple[str, ...], value: ob
     (change,) = changes((*SHOP, *path), value)
     assert isinstance(change, VirtualClusterRenewed)
     assert key in change.keys
+
+
+def test_the_order_of_clusters_decides_about_ports() -> None:
+    ids = {"all/eu": [0], "us": [0], "all/us": [0]}
+    before, after = (
+        Config.model_validate(changed_router("virtual_clusters.0.nodes.ids", dict(order)))
+        for order in (ids.items(), reversed(ids.items()))
+    )
+    assert compare(before, after).changes == (VirtualClusterChanged("all", ("nodes.ids",)),)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "keys"),
+    [
+        ("routers.1.config.default", "us", ("routers.regions",)),
+        ("routers.0.config.default", "us", ("routers.who",)),
+        ("routers.1.routes.1.id", 2, ("routers.regions",)),
+        ("virtual_clusters.0.target.router", {"name": "who", "request_timeout": 1}, ("target.router.request_timeout",)),
+        ("virtual_clusters.0.target.router", "regions", ("target.router.name",)),
+        ("routers.2", {"name": "other", "type": "clients", "routes": []}, None),
+    ],
+)
+def test_what_leads_to_a_router_that_is_another_begins_anew(
+    path: str, value: object, keys: tuple[str, ...] | None
+) -> None:
+    before, after = (Config.model_validate(each) for each in (regions(), changed_router(path, value)))
+    renewed = [] if keys is None else [VirtualClusterRenewed("all", keys)]
+    assert compare(before, after).changes == tuple(renewed)
 
 
 @pytest.mark.parametrize(

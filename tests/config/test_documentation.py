@@ -11,7 +11,8 @@ from typing import Any
 from mesh.config import Address, Config, VirtualClusterConfig
 from mesh.config.base import Model
 from mesh.config.listeners import ListenerConfig
-from mesh.config.model import NamedTopic, PrefixRuleConfig
+from mesh.config.pool import NamedTopic, PrefixRuleConfig
+from mesh.config.routers import ToPoolConfig
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 Table = dict[str, str]
@@ -38,6 +39,8 @@ def modelled(model: type[Model] = Config, path: str = "") -> dict[str, Table]:
     sections = {
         path + _SUFFIXES.get(model, ""): {f.alias or n: default(model, n) for n, f in model.model_fields.items()}
     }
+    if model is ToPoolConfig:
+        return sections  # a pool is documented where most of them are
     for name, field in model.model_fields.items():
         inner = f"{path}.{field.alias or name}".lstrip(".")
         for each in models_in(field.annotation):

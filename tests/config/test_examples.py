@@ -16,7 +16,9 @@ VARIABLES = {"EU_USERNAME": "mesh-user", "EU_PASSWORD": "hunter2"} | dict.fromke
 )
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("routers/*.yaml")]), ids=lambda file: file.name
+)
 def test_it_loads(file: Path) -> None:
     config = load(file, VARIABLES)
     shown = yaml.safe_dump(config.redacted())
@@ -43,7 +45,8 @@ def test_the_full_one_has_every_key() -> None:
                     here |= missing(each, f"{path}.{name}")
         return here
 
-    assert missing(config, "") == {".virtual_clusters.nodes", ".virtual_clusters.listeners"}, "which belong to a relay"
+    others = {".routers", ".virtual_clusters.nodes", ".virtual_clusters.listeners"}
+    assert missing(config, "") == others, "which do not belong to a pool"
 
 
 def test_orders() -> None:

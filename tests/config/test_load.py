@@ -78,7 +78,7 @@ _POOL = ("virtual_clusters", 0, "target", "pool")
         (("clusters",), {}, "(a mapping): a list"),
         (("clusters", 0), "eu", "'eu': a mapping with the keys name, bootstrap_servers, engine, properties"),
         (("virtual_clusters", 0, "listen"), "x:notaport", "'x:notaport': HOST:PORT"),
-        (("virtual_clusters", 0, "target", "router"), {}, "unknown key; the keys here are pool"),
+        (("virtual_clusters", 0, "target", "mirror"), {}, "unknown key; the keys here are pool"),
         ((*_POOL, "start"), "yesterday", "'yesterday': 'earliest' or 'latest'"),
         ((*_POOL, "isolation"), None, "null: 'read_committed' or 'read_uncommitted'"),
         ((*_POOL, "max_pools"), True, "true: a whole number"),

@@ -37,7 +37,7 @@ def relay(nodes: object = None, relay: object = None, **keys: object) -> dict[st
 )
 def test_the_place_in_the_list_says_the_port(tmp_path: Path, nodes: object, ports: dict[int, int]) -> None:
     config = load_tree(tmp_path, relay(nodes))
-    addresses = {each.node: each.address for each in addresses_of(config.virtual_clusters[0])}
+    addresses = {each.node: each.address for each in addresses_of(config.virtual_clusters[0], ())}
     assert addresses.pop(None) == Address("127.0.0.1", 19092)
     assert addresses == {id: Address("127.0.0.1", at) for id, at in ports.items()}
 
@@ -45,7 +45,7 @@ def test_the_place_in_the_list_says_the_port(tmp_path: Path, nodes: object, port
 def test_nodes_by_name_share_one_address(tmp_path: Path) -> None:
     tls = {"certificate_file": "a", "key_file": "b"}
     config = load_tree(tmp_path, relay({"hosts": "b{node}.example.com"}, tls=tls))
-    assert [each.node for each in addresses_of(config.virtual_clusters[0])] == [None]
+    assert [each.node for each in addresses_of(config.virtual_clusters[0], ())] == [None]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_each_listener_has_addresses_of_its_own(tmp_path: Path) -> None:
     tls = {"certificate_file": "a", "key_file": "b"}
     hosts = {"name": "by-names", "listen": "127.0.0.1:39092", "nodes": {"hosts": "b{node}.example.com"}, "tls": tls}
     config = load_tree(tmp_path, relay(listeners=[INSIDE, hosts]))
-    found = [(each.listener, each.node, each.address.port) for each in addresses_of(config.virtual_clusters[0])]
+    found = [(each.listener, each.node, each.address.port) for each in addresses_of(config.virtual_clusters[0], ())]
     assert found == [
         ("", None, 19092),
         *(("", node, 19100 + node) for node in range(3)),
@@ -151,7 +151,9 @@ def test_there_is_exactly_one_target(tmp_path: Path, target: object) -> None:
     tree = relay()
     tree["virtual_clusters"][0]["target"] = target
     found = [each for each in mistakes(tmp_path, tree) if each.startswith("virtual_clusters[0].target:")]
-    assert found == ["virtual_clusters[0].target: (a mapping): a mapping with exactly one of the keys pool, relay"]
+    assert found == [
+        "virtual_clusters[0].target: (a mapping): a mapping with exactly one of the keys pool, relay, router"
+    ]
 
 
 def test_properties_that_only_librdkafka_honours_are_refused(tmp_path: Path) -> None:

@@ -3,24 +3,23 @@ its true offsets, and what they commit the cluster has."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.clients.bench import Client, ScriptedMember, command_of, kcat_arguments, producer_of
+from tests.clients.bench import Client
 from tests.clients.producing import Feed
 from tests.clients.script import Script
 from tests.clients.selection import clients
 from tests.integration.feeding import log_ends, stored_upstream
 from tests.integration.jars import missing_programs
-from tests.integration.members import KcatMember, Member
-from tests.integration.processes import ChildProcess, eventually
-from tests.integration.records import Stored, View, account
+from tests.integration.processes import eventually
+from tests.integration.records import account
 from tests.relay.cluster import NODES, SeveralBrokers
 from tests.relay.front import Front, relayed
+from tests.relay.matrix import committed, in_partitions, number_of, ordered, produced, started
 
 pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
 
@@ -48,15 +47,15 @@ def test_produced(cluster: SeveralBrokers, front: Front, topic: str, client: Cli
     acknowledged = produced(client, feed, tmp_path)
     assert sorted(acknowledged) == list(range(COUNT))
     stored = list(stored_upstream(cluster, topic))
-    numbers = [_number(each) for each in stored]
+    numbers = [number_of(each) for each in stored]
     assert sorted(numbers) == list(range(COUNT))
     for each in stored:
-        said = acknowledged[_number(each)]
+        said = acknowledged[number_of(each)]
         assert said in {(each.partition, each.offset), (-1, -1)}
-        assert each.record.key == feed.key(_number(each))
+        assert each.record.key == feed.key(number_of(each))
     by_key = defaultdict(list)
     for each in sorted(stored, key=lambda each: (each.partition, each.offset)):
-        by_key[each.record.key].append((each.partition, _number(each)))
+        by_key[each.record.key].append((each.partition, number_of(each)))
     for places in by_key.values():
         assert len({partition for partition, _ in places}) == 1
         assert places == sorted(places), "the order in which they were sent"
@@ -86,47 +85,3 @@ def test_consumed(cluster: SeveralBrokers, front: Front, topic: str, client: Cli
         member.kill()
     account({each.record.id: each for each in stored}, member.deliveries).assert_each_once()
     assert ordered(member) == in_partitions(stored)
-
-
-def produced(client: Client, feed: Feed, folder: Path) -> dict[int, tuple[int, int]]:
-    """Partition and offset of what was acknowledged, by number; -1 where the client does not say."""
-    output = folder / "producer.out"
-    program = ChildProcess([*producer_of(client), feed.to_json()], log=folder / "producer.log", stdout=output)
-    code = program.wait(60)
-    assert code == 0, f"the producer ended with {code}; its log ends:\n{program.log_tail()}"
-    lines = [json.loads(line) for line in output.read_text().splitlines()]
-    return {each["number"]: (each["partition"], each["offset"]) for each in lines}
-
-
-def started(client: Client, script: Script, folder: Path) -> Member:
-    """A member of a group."""
-    if client is Client.KCAT:
-        return KcatMember("member", kcat_arguments(script), folder)
-    view = View.WITHOUT_NULL if client is Client.SEGMENTIO else View.WHOLE
-    return ScriptedMember("member", [*command_of(client), script.to_json()], folder, view)
-
-
-def committed(cluster: SeveralBrokers, script: Script) -> dict[int, int]:
-    """What the cluster itself says that the group has committed, by partition."""
-    assert script.group is not None
-    return {partition: offset for (_, partition), offset in cluster.committed(script.group).items()}
-
-
-def ordered(member: Member) -> dict[int, list[tuple[int, str]]]:
-    """Offsets and ids by partition, as they came."""
-    found: dict[int, list[tuple[int, str]]] = defaultdict(list)
-    for each in member.deliveries:
-        found[each.partition].append((each.offset, each.id))
-    return found
-
-
-def in_partitions(stored: Sequence[Stored]) -> dict[int, list[tuple[int, str]]]:
-    """The same of what is stored."""
-    found: dict[int, list[tuple[int, str]]] = defaultdict(list)
-    for each in sorted(stored, key=lambda each: each.offset):
-        found[each.partition].append((each.offset, each.record.id))
-    return found
-
-
-def _number(stored: Stored) -> int:
-    return int(stored.record.id.rpartition("-")[2])

@@ -132,12 +132,19 @@ function poolOf(cluster, pool, now) {
     membersOf(pool), foldable(key, `${pool.partitions.length} partitions`, partitionsOf(pool)));
 }
 
-function relayOf(cluster, now) {
+function nodesOf(cluster, nodes, title, now) {
   const per = (name, node) => rate(now, name, { virtual_cluster: cluster.name, node: String(node.node) });
-  const rows = cluster.relay.nodes.map((node) => [String(node.node), node.address === null ? element("b", { class: "bad" }, "none") : node.address, node.upstream, short(node.legs),
+  const rows = nodes.map((node) => [String(node.node), node.address === null ? element("b", { class: "bad" }, "none") : node.address, node.upstream, short(node.legs),
     short(per("kafka_mesh_relay_requests_total", node)), bytes(per("kafka_mesh_relay_request_bytes_total", node) || 0), bytes(per("kafka_mesh_relay_response_bytes_total", node) || 0), node.problem]);
   const columns = [["node", "number"], ["address", "name"], ["upstream", "name wide"], ["connections", "number"], ["requests/s", "number"], ["in/s", "number wide"], ["out/s", "number wide"], ["problem", ""]];
-  return [element("h2", {}, `Nodes of ${cluster.name}, a relay of ${cluster.relay.cluster}`), element("article", { class: "pool" }, table(columns, rows))];
+  return [element("h2", {}, title), element("article", { class: "pool" }, table(columns, rows))];
+}
+
+function targetOf(cluster, now) {
+  if (cluster.relay) return nodesOf(cluster, cluster.relay.nodes, `Nodes of ${cluster.name}, a relay of ${cluster.relay.cluster}`, now);
+  if (cluster.router) return cluster.router.leaves.flatMap((leaf) => nodesOf(cluster, leaf.nodes, `Nodes of ${cluster.name}, route ${leaf.path} to ${leaf.cluster}`, now));
+  return [element("h2", {}, `Groups of ${cluster.name}`),
+    ...(cluster.pools.length ? cluster.pools.map((pool) => poolOf(cluster, pool, now)) : [element("p", { class: "quiet" }, "no group has members here")])];
 }
 
 function problemsOf(ready) {
@@ -204,8 +211,7 @@ function show(status, ready, now) {
   byId("problems").replaceChildren(...problemsOf(ready));
   byId("tiles").replaceChildren(...tilesOf(status, now));
   byId("clusters").replaceChildren(...clustersOf(now));
-  byId("pools").replaceChildren(...status.virtual_clusters.flatMap((cluster) => cluster.relay ? relayOf(cluster, now) : [element("h2", {}, `Groups of ${cluster.name}`),
-    ...(cluster.pools.length ? cluster.pools.map((pool) => poolOf(cluster, pool, now)) : [element("p", { class: "quiet" }, "no group has members here")])]));
+  byId("pools").replaceChildren(...status.virtual_clusters.flatMap((cluster) => targetOf(cluster, now)));
   byId("errors").replaceChildren(errorsOf(now));
   document.body.dataset.shown = String(Number(document.body.dataset.shown || 0) + 1);
 }

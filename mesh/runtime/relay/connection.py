@@ -10,7 +10,7 @@ Nothing is read from an end while the other one does not take what has come; so 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
@@ -34,7 +34,12 @@ UNCOUNTED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, 
 
 
 class RelayConnection(asyncio.BufferedProtocol):
-    """One client's connection. node: whose address the client came to; None for the one that is no node's."""
+    """One client's connection. node: whose address the client came to; None for the one that is no node's.
+
+    answered_here: APIs of which no request of a client passes that need not authenticate (any more).
+    """
+
+    answered_here: Collection[ApiKey] = OF_AUTHENTICATION
 
     def __init__(self, services: RelayServices, node: int | None) -> None:
         self.client = ClientTransport(services.listener, self, services.name)
@@ -44,17 +49,8 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._listener = services.listener
         self._authentication = PassedAuthentication() if services.is_bare else None
         self._unauthenticated: asyncio.TimerHandle | None = None
-        self._has_sasl = has_sasl = services.listener.security.sasl is not None
-        self._wire = RelayedConnection(
-            services.served,
-            services.advertised,
-            BEFORE_AUTHENTICATION if has_sasl else frozenset() if services.is_bare else OF_AUTHENTICATION,
-            services.addresses,
-            self._answered,
-            LARGEST_LOCAL,
-            self._guard if has_sasl else None,
-            self._authentication,
-        )
+        self._has_sasl = services.listener.security.sasl is not None
+        self._wire = self._make_wire()
         self._door: ServerConnection | None = None
         self._is_going_on = False
         self._is_named = False
@@ -67,6 +63,19 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._unsent: list[Buffer] = []
         """What is to be passed on when there is a leg."""
         self._is_leg_full = False
+
+    def _make_wire(self) -> RelayedConnection:
+        services = self._services
+        return RelayedConnection(
+            services.served,
+            services.advertised,
+            BEFORE_AUTHENTICATION if self._has_sasl else frozenset() if services.is_bare else OF_AUTHENTICATION,
+            services.addresses,
+            self._answered,
+            LARGEST_LOCAL,
+            self._guard if self._has_sasl else None,
+            self._authentication,
+        )
 
     # Called by the event loop
 
@@ -115,7 +124,7 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def established(self) -> None:
         if self._authentication is None:
-            self._wire.change(local=OF_AUTHENTICATION, limit=self._services.limit())
+            self._wire.change(local=self.answered_here, limit=self._services.limit())
         else:
             loop = asyncio.get_running_loop()
             self._unauthenticated = loop.call_later(AUTHENTICATION_TIMEOUT, self._close_unauthenticated)
@@ -152,7 +161,10 @@ class RelayConnection(asyncio.BufferedProtocol):
         door = self._door
         assert door is not None and response is not None
         door.answer(request, response)
-        self.client.write(self._wire.answer(door.data_to_send()))
+        self._answered_here(door.data_to_send())
+
+    def _answered_here(self, answer: list[Buffer]) -> None:
+        self.client.write(self._wire.answer(answer))
         if self._is_going_on or self.client.is_ending:
             return
         self._send(self._wire.pass_on(self._listener.now()))
@@ -173,6 +185,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         leg.send(unsent)
         if self.client.is_writing_paused:
             leg.pause(is_paused=True)
+        self._check_problem()
         self._pace()
 
     def leg_received(self, chunk: memoryview) -> None:
@@ -226,9 +239,12 @@ class RelayConnection(asyncio.BufferedProtocol):
             if self._opener.is_session_over and not self._wire.has_unfinished_frame:
                 self.client.close()
 
+    async def _look(self) -> None:
+        await self._services.nodes.first_look()
+
     async def _first_look(self) -> None:
         try:
-            await self._services.nodes.first_look()
+            await self._look()
         except Exception as problem:  # noqa: BLE001 - a bug is told as where a leg is opened
             self._looking = None
             self._opener.failed(problem)
@@ -274,7 +290,7 @@ class RelayConnection(asyncio.BufferedProtocol):
     def _serve_local(self) -> None:
         self._is_going_on = True
         try:
-            while self._wire.local and self.client.may_be_served and self._looking is None:
+            while self._wire.local and self.client.may_be_served and self._may_answer_here():
                 self._serve_here(self._wire.local.pop())
                 if self.client.is_ending:
                     break
@@ -284,9 +300,13 @@ class RelayConnection(asyncio.BufferedProtocol):
         finally:
             self._is_going_on = False
 
+    def _may_answer_here(self) -> bool:
+        return self._looking is None
+
     def _check_problem(self) -> None:
         """What a client sent before that is answered first, as by a broker."""
-        if self._wire.problem is not None and not self._wire.in_flight and self.client.is_open:
+        is_settled = not self._wire.in_flight and not self._unsent
+        if self._wire.problem is not None and is_settled and self.client.is_open:
             self.client.refuse(self._wire.problem)
 
     def _serve_here(self, frame: bytes) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from mesh.records.spans import ClusterName
 from mesh.telemetry.logs import get_logger
@@ -16,9 +16,12 @@ from mesh.upstream.links.handshake import Unreachable, connect
 from mesh.upstream.links.leg import Leg
 from mesh.upstream.links.nodes import Nodes
 from mesh.wire.apis import ApiKey, Versions
+from mesh.wire.client.connection import ClientRequest, ClientResponse
 from mesh.wire.client.messages import VersionRange
 from mesh.wire.errors import ProtocolError
 from mesh.wire.relayed_apis import ADVERTISED_APIS, RELAYED_APIS
+
+Answer = TypeVar("Answer")
 
 log = get_logger(__name__)
 
@@ -80,6 +83,8 @@ class RelayNodes:
         self._nodes: dict[int, RelayNode] = {}
         self._looked = asyncio.Event()
         self._look_soon = asyncio.Event()
+        self.cluster_id: str | None = None
+        """None until the cluster has said it."""
         self._turn = random.randrange(1 << 16)
 
     @property
@@ -139,15 +144,15 @@ class RelayNodes:
                 raise Unreachable(f"the cluster has no node {node}")
             return known, await self._open(known, leg, is_bare=is_bare)
         reason = "the cluster has no nodes"
-        for known in self._in_turn():
+        for known in self.in_turn():
             try:
                 return known, await self._open(known, leg, is_bare=is_bare)
             except Unreachable as problem:
                 reason = f"{known.address}: {problem}"
         raise Unreachable(reason)
 
-    def _in_turn(self) -> list[RelayNode]:
-        """From another one on each time; those that could not be reached last."""
+    def in_turn(self) -> list[RelayNode]:
+        """All, from another one on each time; those that could not be reached last."""
         nodes = [self._nodes[id] for id in sorted(self._nodes)]
         self._turn += 1
         first = self._turn % len(nodes) if nodes else 0
@@ -181,6 +186,18 @@ class RelayNodes:
         connection.hand_over(leg)
         return connection.ends_at
 
+    def link_to(self, node: RelayNode) -> BrokerLink:
+        """A connection for requests of our own, which its caller closes."""
+        return BrokerLink(node.host, node.port, self._access)
+
+    async def anywhere(
+        self,
+        request_for: Callable[[Mapping[int, VersionRange]], ClientRequest],
+        decode: Callable[[ClientResponse], Answer],
+    ) -> Answer:
+        """As `Nodes.anywhere`."""
+        return await self._links.anywhere(request_for, decode)
+
     # Looks
 
     async def watch(self) -> None:
@@ -206,6 +223,7 @@ class RelayNodes:
             layout = await self._links.layout(())
         except Unreachable:
             return  # the look at its topics tells
+        self.cluster_id = layout.cluster_id or self.cluster_id
         for id in [id for id in self._nodes if all(id != each.node_id for each in layout.brokers)]:
             log.info("a node has left its cluster", cluster=self.cluster, node=id)
             del self._nodes[id]

@@ -8,22 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from mesh.config.listeners import FIRST, ListenerName
-from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
 from mesh.runtime.relay.connection import RelayConnection
+from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import ListenerAddresses, NodeOf, PlaceOf
 from mesh.runtime.relay.local_requests import LocalRequests
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.status import status_of
 from mesh.runtime.relay.traffic import Traffic
-from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.chunks import Chunks
 from mesh.wire.apis import ApiKey
 from mesh.wire.relayed_apis import ADVERTISED_APIS, RELAYED_APIS
-
-log = get_logger(__name__)
 
 LARGEST_REQUEST = 100 << 20
 """Bytes, unless it is configured; socket.request.max.bytes of a broker."""
@@ -49,6 +46,7 @@ class RelayRuntime:
         self.listener = listener
         self.nodes = nodes
         self.traffic = Traffic()
+        self._ending = Ending(listener)
         self._services = RelayServices(
             listener,
             nodes,
@@ -60,14 +58,12 @@ class RelayRuntime:
             lambda: listener.admission.limits.request or LARGEST_REQUEST,
             is_bare,
             node_of,
-            self._settled,
+            self._ending,
             nodes,
         )
         self._listeners = {FIRST: self._services}
         """Also those that have ended: a handshake may still bring a client to one."""
         self.further: dict[ListenerName, ListenerAddresses] = {}
-        self._grace = 0.0
-        self._all_gone = asyncio.Event()
         self._watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {self.name}")
 
     def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> RelayConnection:
@@ -95,7 +91,7 @@ class RelayRuntime:
     def end_listener(self, name: ListenerName, grace: float) -> None:
         """Its connections end as at a stop, those of other listeners go on. grace: seconds that answers have."""
         del self.further[name]
-        self._listeners[name].is_stopping = True
+        self._listeners[name].has_ended = True
         for client in list(self.listener.connections.values()):
             if client.listener_name != name:
                 continue
@@ -107,23 +103,10 @@ class RelayRuntime:
     # The end
 
     def begin_stop(self, grace: float) -> None:
-        """Connections that wait for nothing are closed at once, others when they have their answers."""
-        self._grace = grace
-        for services in self._listeners.values():
-            services.is_stopping = True
-        self.listener.begin_stop()
-        for client in list(self.listener.connections.values()):
-            if not client.is_busy:
-                client.close()
-        self._check_gone()
+        self._ending.begin(grace)
 
     async def drained(self) -> None:
-        try:
-            async with asyncio.timeout(self._grace):
-                await self._all_gone.wait()
-        except TimeoutError:
-            waiting = len(self.listener.connections)
-            log.info("clients of a relay still wait for answers", virtual_cluster=self.name, connections=waiting)
+        await self._ending.drained()
 
     def drain(self) -> None:
         """Nothing is kept here that could be let go of before the connections are."""
@@ -134,15 +117,6 @@ class RelayRuntime:
     async def closed(self) -> None:
         self._watching.cancel()
         await asyncio.wait([self._watching])
-
-    def _settled(self, client: ClientTransport) -> None:
-        client.close()
-        if self._services.is_stopping:
-            self._check_gone()
-
-    def _check_gone(self) -> None:
-        if not self.listener.connections:
-            self._all_gone.set()
 
 
 def served_without(refused: Collection[ApiKey], *, is_bare: bool) -> Mapping[ApiKey, tuple[int, int]]:

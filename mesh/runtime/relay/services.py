@@ -10,6 +10,7 @@ from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
+from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.traffic import Traffic
 from mesh.upstream.links.chunks import Chunks
@@ -23,9 +24,8 @@ class RelayServices:
 
     served: the versions of each API that pass; advertised: those that ApiVersions lists at most. Both may be replaced.
     limit: bytes of the largest request. is_bare: clients authenticate at the cluster itself. node_of: the node that a
-    client named in its TLS handshake. settled: told of a connection that waits for nothing, or is gone, while it is
-    stopping. addresses: where clients reach the nodes. name: of the listener. is_stopping: no more is read of what
-    clients ask, but the rest of a request that has begun.
+    client named in its TLS handshake. addresses: where clients reach the nodes. name: of the listener. has_ended: the
+    listener, and not all of the target.
     """
 
     listener: Listener
@@ -38,7 +38,18 @@ class RelayServices:
     limit: Callable[[], int]
     is_bare: bool
     node_of: Callable[[asyncio.BaseTransport], int | None]
-    settled: Callable[[ClientTransport], None]
+    ending: Ending
     addresses: NodeAddresses
     name: ListenerName = FIRST
-    is_stopping: bool = False
+    has_ended: bool = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """No more is read of what clients ask, but the rest of a request that has begun."""
+        return self.has_ended or self.ending.has_begun
+
+    def settled(self, client: ClientTransport) -> None:
+        """A connection waits for nothing, or is gone, while it is stopping."""
+        if self.has_ended:
+            client.close()
+        self.ending.settled(client)

@@ -71,10 +71,11 @@ class TopicLeaders:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLayout:
-    """A Metadata response."""
+    """A Metadata response. cluster_id: None if the broker does not say it."""
 
     brokers: tuple[Broker, ...]
     topics: tuple[TopicLeaders, ...]
+    cluster_id: str | None = None
 
 
 def cursor_of(response: ClientResponse) -> Cursor:
@@ -123,12 +124,12 @@ def decode_metadata(response: ClientResponse) -> ClusterLayout:
     has_epochs = response.request.api_version >= 7
     cursor.int32()  # throttle time
     brokers = tuple([_broker(cursor, flexible) for _ in range(count_of(cursor, flexible, 11))])
-    nullable_string_of(cursor, flexible)  # cluster id
+    cluster_id = nullable_string_of(cursor, flexible)
     cursor.int32()  # controller
     topics = tuple([_topic(cursor, flexible, has_epochs) for _ in range(count_of(cursor, flexible, 9))])
     if flexible:
         cursor.skip_tagged_fields()
-    return ClusterLayout(brokers, topics)
+    return ClusterLayout(brokers, topics, cluster_id)
 
 
 def list_offsets_request(partitions: Partitions, timestamp: int, read_committed: bool, version: int) -> ClientRequest:

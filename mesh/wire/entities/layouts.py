@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
@@ -12,9 +13,9 @@ from kio.schema.types import BrokerId, GroupId, ProducerId, TopicName, Transacti
 
 from mesh.wire.apis import ApiKey
 from mesh.wire.entities.classification import kind_of
-from mesh.wire.entities.fields import FIXED_SIZES, Field
+from mesh.wire.entities.fields import FIXED_SIZES, UNSAID, Default, Field
 from mesh.wire.entities.kinds import Kind, Side
-from mesh.wire.entities.supplement import SUPPLEMENT, Later
+from mesh.wire.entities.supplement import NULL_BY_DEFAULT, SUPPLEMENT, Later
 from mesh.wire.schema import SchemaField, schema_fields
 
 _ENTITY_TYPES: Final[Mapping[type, Kind]] = MappingProxyType(
@@ -57,7 +58,9 @@ def _classified(api_key: ApiKey, side: Side, fields: tuple[Field, ...], path: st
         kind = kind_of((api_key, side, place), field)
         if kind is None:
             raise TypeError(f"{api_key.name} {side.name}: nobody has said what {place} ({field.wire_type}) holds")
-        classified.append(replace(field, kind=kind, fields=_classified(api_key, side, field.fields, f"{place}.")))
+        default = None if (api_key, side, place) in NULL_BY_DEFAULT else field.default
+        inner = _classified(api_key, side, field.fields, f"{place}.")
+        classified.append(replace(field, kind=kind, fields=inner, default=default))
     return tuple(classified)
 
 
@@ -77,7 +80,23 @@ def _field(field: SchemaField) -> Field:
         is_nullable=_may_be_null(field, wire_type),
         tag=field.tag,
         fields=_of_kio(field.type.item) if is_struct else (),
+        default=_default(field, wire_type),
+        is_time=wire_type.startswith(("timedelta", "datetime")),
     )
+
+
+def _default(field: SchemaField, wire_type: str) -> Default:
+    match field.default:
+        case None if wire_type == "datetime_i64":
+            return -1  # no time
+        case None if wire_type == "uuid":
+            return UNSAID
+        case timedelta() as duration:
+            return round(duration.total_seconds() * 1000)
+        case bool() | int() | float() | str() | None as value:
+            return value
+        case _:
+            return UNSAID  # what a struct holds by default, its fields say; an array by default is empty
 
 
 def _may_be_null(field: SchemaField, wire_type: str) -> bool:

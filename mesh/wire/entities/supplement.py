@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from mesh.wire.apis import ApiKey
-from mesh.wire.entities.fields import Field
+from mesh.wire.entities.fields import UNSAID, Field
 from mesh.wire.entities.kinds import Kind, Side
 
 Fields: TypeAlias = tuple[Field, ...]
@@ -42,18 +42,19 @@ class Later:
 
 
 def _struct(name: str, fields: Fields, *, is_array: bool = False, is_nullable: bool = False) -> Field:
-    return Field(name, "struct", is_array=is_array, is_nullable=is_nullable, fields=fields)
+    default = None if is_nullable else UNSAID
+    return Field(name, "struct", is_array=is_array, is_nullable=is_nullable, fields=fields, default=default)
 
 
-_ERROR_MESSAGE: Final = Field("error_message", "string", is_nullable=True)
-_THROTTLE: Final = Field("throttle_time", "int32", Kind.NONE)
+_ERROR_MESSAGE: Final = Field("error_message", "string", is_nullable=True, default=None)
+_THROTTLE: Final = Field("throttle_time", "int32", Kind.NONE, is_time=True)
 _ERROR_CODE: Final = Field("error_code", "int16")
 
 _TOPOLOGY_NODE: Final = (
     Field("name", "string"),
     Field("node_type", "int8"),
     Field("source_topics", "string", Kind.TOPIC, is_array=True),
-    Field("sink_topic", "string", Kind.TOPIC, is_nullable=True),
+    Field("sink_topic", "string", Kind.TOPIC, is_nullable=True, default=None),
     Field("stores", "string", is_array=True),
     Field("successors", "string", is_array=True),
 )
@@ -74,8 +75,8 @@ SUPPLEMENT: Final[Mapping[tuple[ApiKey, int, Side], Later | Fields]] = MappingPr
             4,
             behind={
                 "client_software_version": (
-                    Field("cluster_id", "string", is_nullable=True),
-                    Field("node_id", "int32", Kind.NODE),
+                    Field("cluster_id", "string", is_nullable=True, default=None),
+                    Field("node_id", "int32", Kind.NODE, default=-1),
                 )
             },
         ),
@@ -91,7 +92,7 @@ SUPPLEMENT: Final[Mapping[tuple[ApiKey, int, Side], Later | Fields]] = MappingPr
             0,
             instead={"acceptable_recovery_lag": ()},
             behind={
-                "task_offset_interval": (Field("acceptable_recovery_lag", "int64"),),
+                "task_offset_interval": (Field("acceptable_recovery_lag", "int64", default=-1),),
                 "warmup_tasks": (Field("topology_description_required", "bool"),),
             },
         ),
@@ -104,7 +105,7 @@ SUPPLEMENT: Final[Mapping[tuple[ApiKey, int, Side], Later | Fields]] = MappingPr
                 "groups.authorized_operations": (
                     _struct("topology_description", _TOPOLOGY_DESCRIPTION, is_nullable=True),
                     Field("topology_description_status", "int8"),
-                    Field("assignor_name", "string", is_nullable=True),
+                    Field("assignor_name", "string", is_nullable=True, default=None),
                 )
             },
         ),
@@ -116,6 +117,19 @@ SUPPLEMENT: Final[Mapping[tuple[ApiKey, int, Side], Later | Fields]] = MappingPr
         ),
         (ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0, Side.RESPONSE): (_THROTTLE, _ERROR_CODE, _ERROR_MESSAGE),
         (ApiKey.UNREGISTER_CONTROLLER, 0, Side.REQUEST): (Field("controller_id", "int32", Kind.NODE),),
-        (ApiKey.UNREGISTER_CONTROLLER, 0, Side.RESPONSE): (_THROTTLE, _ERROR_CODE, _ERROR_MESSAGE),
+        (ApiKey.UNREGISTER_CONTROLLER, 0, Side.RESPONSE): (_THROTTLE, _ERROR_CODE, replace(_ERROR_MESSAGE, default="")),
     }
 )
+
+_NULL_BY_DEFAULT: Final = (
+    (ApiKey.LIST_PARTITION_REASSIGNMENTS, Side.REQUEST, "topics"),
+    (ApiKey.CONSUMER_GROUP_HEARTBEAT, Side.REQUEST, "topic_partitions"),
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, Side.REQUEST, "active_tasks standby_tasks warmup_tasks client_tags"),
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, Side.REQUEST, "task_offsets task_end_offsets"),
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, Side.RESPONSE, "active_tasks standby_tasks warmup_tasks"),
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, Side.RESPONSE, "partitions_by_user_endpoint"),
+)
+NULL_BY_DEFAULT: Final = frozenset(
+    (api_key, side, name) for api_key, side, names in _NULL_BY_DEFAULT for name in names.split()
+)
+"""Arrays that are null where nobody sets them, although kio has no default for them."""

@@ -8,7 +8,7 @@ from struct import pack
 import pytest
 from structlog.testing import capture_logs
 
-from mesh.app.relay_target import _NodeHealth
+from mesh.app.node_places import NodeHealth
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.runtime.relay import nodes
 from mesh.runtime.relay.nodes import RelayNode
@@ -144,7 +144,7 @@ async def test_a_node_without_an_address_is_left_out() -> None:
 @anyhow
 async def test_the_problem_of_a_node_without_an_address() -> None:
     health = UpstreamHealth(("eu",), asyncio.get_running_loop().time)
-    told = _NodeHealth(health, "eu", "front")
+    told = NodeHealth(health, "eu", "front")
     with capture_logs() as logs:
         told.looked({FIRST: frozenset()})
         assert not health.described()

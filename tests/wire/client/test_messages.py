@@ -43,6 +43,7 @@ LAYOUT = messages.ClusterLayout(
         ),
         messages.TopicLeaders("gone", None, 3, ()),
     ),
+    "c",
 )
 
 

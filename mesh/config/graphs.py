@@ -1,0 +1,69 @@
+"""The routers of a configuration as a graph, and which port each node behind it has."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from pydantic import BaseModel
+
+from mesh.config.model import Config
+from mesh.config.relay import NodesConfig
+from mesh.config.router_types import AnyFactory, factory_of
+from mesh.config.routers import RouteConfig, RouterConfig, ToClusterConfig, ToPoolConfig, ToRouterConfig
+from mesh.routing.graph import Graph, Route, Router, Target, ToCluster, ToPool, ToRouter, compile_graph
+from mesh.routing.names import LeafNumber, RouterName
+from mesh.routing.node_ids import NodeIds
+
+
+def configured(router: RouterConfig) -> tuple[AnyFactory, BaseModel]:
+    """What makes this router, and its config as that wants it. Raises UnknownType and pydantic's ValidationError, which
+    a configuration that was loaded does not."""
+    factory = factory_of(router.type)
+    config: BaseModel = factory.config.model_validate(router.config)
+    return factory, config
+
+
+def router_of(router: RouterConfig, factory: AnyFactory, config: BaseModel) -> Router:
+    routes = tuple(Route(each.name, each.id, _target(each)) for each in router.routes)
+    return Router(router.name, routes, factory.decides, factory.shares_clusters(config))
+
+
+def _target(route: RouteConfig) -> Target:
+    match route.target:
+        case ToClusterConfig(cluster=cluster):
+            return ToCluster(cluster)
+        case ToRouterConfig(router=router):
+            return ToRouter(router)
+        case ToPoolConfig():
+            return ToPool()
+        case _:
+            assert_never(route.target)
+
+
+def graph_of(config: Config, root: RouterName) -> Graph:
+    """What a router of a configuration without mistakes leads to."""
+    return compile_graph([router_of(each, *configured(each)) for each in config.routers], root)
+
+
+def ports_of_nodes(nodes: NodesConfig, graph: Graph) -> dict[int, int]:
+    """The port of each declared node, by the id that clients see. Raises NodeIdTooLarge.
+
+    Without ids each leaf has as many ports as the others, in the order of their numbers, for its nodes from 0 on.
+    """
+    ids = NodeIds(leaf.number for leaf in graph.leaves)
+    of_leaves: list[tuple[LeafNumber, Iterable[int]]]
+    if isinstance(nodes.ids, dict):
+        numbers = {str(leaf): leaf.number for leaf in graph.leaves}
+        of_leaves = [(numbers[path], itertools.chain.from_iterable(ranges)) for path, ranges in nodes.ids.items()]
+    else:
+        each = ports_of_each_leaf(nodes, graph.leaves)
+        of_leaves = [(leaf.number, range(each)) for leaf in graph.leaves]
+    shown = (ids.virtual(leaf, node) for leaf, nodes_there in of_leaves for node in nodes_there)
+    return dict(zip(shown, nodes.ports or (), strict=False))
+
+
+def ports_of_each_leaf(nodes: NodesConfig, leaves: Sequence[object]) -> int:
+    """How many ports each leaf has where no ids are declared."""
+    return len(nodes.ports or ()) // max(len(leaves), 1)

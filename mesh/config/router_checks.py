@@ -1,0 +1,144 @@
+"""What routers and their routes must be together, and with the virtual clusters that lead to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeAlias
+
+from pydantic import ValidationError
+
+from mesh.config.finding import Finding, Missing
+from mesh.config.graphs import configured, ports_of_each_leaf, ports_of_nodes, router_of
+from mesh.config.mistakes import KeyPath, format_path, is_within
+from mesh.config.model import Config, VirtualClusterConfig
+from mesh.config.relay import NodesConfig
+from mesh.config.router_types import UnknownType, factory_of
+from mesh.config.routers import RouterConfig, RouterTargetConfig, ToClusterConfig
+from mesh.config.validation import allowed_by, keys_in, value_at
+from mesh.routing.graph import Graph, Router, compile_graph
+from mesh.routing.graph_checks import mistakes_in
+from mesh.routing.names import RouteName, RouterName
+from mesh.routing.node_ids import NodeIdTooLarge
+from mesh.security.client_properties import reason_against
+
+PoolRoute: TypeAlias = tuple[RouterName, RouteName]
+"""The route that leads to a pool, behind its router."""
+
+
+def check_routers(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Finding]:
+    """cluster_names: of all upstream clusters of the file, None if not all are known."""
+    routers: list[Router] = []
+    for index, router in enumerate(config.routers):
+        findings = list(_config(router, ("routers", index)))
+        yield from findings
+        if not findings:
+            routers.append(router_of(router, *configured(router)))
+    yield from _properties(config)
+    if len(routers) < len(config.routers):
+        return
+    roots = [(path, target.router.name) for path, _, target in _targets(config)]
+    mistakes = list(mistakes_in(routers, roots, cluster_names))
+    yield from (Finding(each.path, each.value, each.allowed, each.others) for each in mistakes)
+    pools: dict[PoolRoute, KeyPath] = {}
+    for path, virtual_cluster, target in _targets(config):
+        root = target.router.name
+        is_whole = not any(is_within(each.path, ("routers",)) for each in mistakes)
+        graph = compile_graph(routers, root) if is_whole and any(each.name == root for each in routers) else None
+        yield from _virtual_cluster(virtual_cluster, graph, path[:2])
+        if graph is not None:
+            yield from _pools_twice(graph, path, pools)
+
+
+def _targets(config: Config) -> Iterator[tuple[KeyPath, VirtualClusterConfig, RouterTargetConfig]]:
+    for index, each in enumerate(config.virtual_clusters):
+        if isinstance(each.target, RouterTargetConfig):
+            yield ("virtual_clusters", index, "target", "router"), each, each.target
+
+
+def _config(router: RouterConfig, path: KeyPath) -> Iterator[Finding]:
+    """What the type of a router finds wrong with its config."""
+    try:
+        factory = factory_of(router.type)
+    except UnknownType as problem:
+        yield Finding((*path, "type"), router.type, str(problem))
+        return
+    at = (*path, "config")
+    try:
+        config = factory.config.model_validate(router.config)
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            keys = keys_in(router.config, details)
+            value = Missing() if details["type"] == "missing" else value_at(router.config, keys)
+            yield Finding((*at, *keys), value, allowed_by(factory.config, details), ((*path, "type"),))
+        return
+    routes = [route.name for route in router.routes]
+    for mistake in factory.mistakes(config, routes):
+        yield Finding((*at, *mistake.path), mistake.value, mistake.allowed, ((*path, "type"), (*path, "routes")))
+
+
+def _properties(config: Config) -> Iterator[Finding]:
+    """Connections to the clusters of routes are the mesh's own, not librdkafka's."""
+    for index, cluster in enumerate(config.clusters):
+        if (reason := reason_against(cluster.properties)) is None:
+            continue
+        for number, router in enumerate(config.routers):
+            for place, route in enumerate(router.routes):
+                if isinstance(route.target, ToClusterConfig) and route.target.cluster == cluster.name:
+                    other: KeyPath = ("routers", number, "routes", place, "target", "cluster")
+                    allowed = f"properties that a router can honour: {reason}"
+                    yield Finding(("clusters", index, "properties"), {}, allowed, (other,))
+                    return
+
+
+def _virtual_cluster(virtual_cluster: VirtualClusterConfig, graph: Graph | None, path: KeyPath) -> Iterator[Finding]:
+    """graph: what it leads to, None if that is not known."""
+    if virtual_cluster.authorization is not None:
+        allowed = "left out: a router has no rules yet"
+        yield Finding((*path, "authorization"), {}, allowed)
+    if virtual_cluster.nodes is None:
+        allowed = "required for a router: {ports: FIRST-LAST}, one for each node of each cluster, or {hosts: NAME}"
+        yield Finding((*path, "nodes"), None, allowed)
+    if graph is None:
+        return
+    if "coordinator" in virtual_cluster.model_fields_set and not graph.pools:
+        allowed = "left out: only a pool has a coordinator of its own, and none is behind this router"
+        yield Finding((*path, "coordinator"), str(virtual_cluster.coordinator), allowed)
+    if virtual_cluster.nodes is not None and virtual_cluster.nodes.ports is not None:
+        yield from _ports(virtual_cluster.nodes, graph, (*path, "nodes"))
+
+
+def _pools_twice(graph: Graph, path: KeyPath, seen: dict[PoolRoute, KeyPath]) -> Iterator[Finding]:
+    """A pool that several ways lead to would be several in one upstream group. seen: of other virtual clusters."""
+    for pool in graph.pools:
+        router = graph.at(pool.path[:-1])
+        assert isinstance(router, Router), "what has a route is a router"
+        route = router.name, pool.path[-1]
+        if route in seen:
+            where = format_path(seen[route])
+            allowed = f"a router whose pools nothing else leads to; {where} leads to {'/'.join(route)} too"
+            yield Finding(path, graph.root, allowed, (seen[route], ("routers",)))
+        seen.setdefault(route, path)
+
+
+def _ports(nodes: NodesConfig, graph: Graph, path: KeyPath) -> Iterator[Finding]:
+    leaves = list(map(str, graph.leaves))
+    if not isinstance(nodes.ids, dict):
+        if leaves and not ports_of_each_leaf(nodes, leaves):
+            allowed = f"at least one port for each of {len(leaves)} clusters: {', '.join(leaves)}"
+            yield Finding((*path, "ports"), str(nodes.ports), allowed, (("routers",),))
+        return
+    yield from _paths(nodes.ids, leaves, (*path, "ids"))
+    if set(nodes.ids) == set(leaves):
+        try:
+            ports_of_nodes(nodes, graph)
+        except NodeIdTooLarge as problem:
+            yield Finding((*path, "ids"), {}, str(problem), (("routers",),))
+
+
+def _paths(ids: Collection[str], leaves: Sequence[str], path: KeyPath) -> Iterator[Finding]:
+    for key in ids:
+        if key not in leaves:
+            allowed = f"the routes to one of the clusters: {', '.join(leaves)}"
+            yield Finding((*path, key), key, allowed, (("routers",),))
+    if missing := [leaf for leaf in leaves if leaf not in ids]:
+        yield Finding(path, {}, f"the ids of every cluster; {', '.join(missing)} is missing", (("routers",),))

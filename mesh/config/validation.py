@@ -1,0 +1,116 @@
+"""What pydantic finds wrong with a value, in our words: what it should be."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, Tag
+from pydantic_core import ErrorDetails
+
+from mesh.config.mistakes import KeyPath
+
+
+def allowed_by(root: type[BaseModel], details: ErrorDetails) -> str:
+    """What is allowed where an error of a validation by this model is."""
+    location = details["loc"]
+    match details["type"]:
+        case "missing":
+            return ": ".join(filter(None, ("required", _description(root, location))))
+        case "extra_forbidden":
+            return f"unknown key; the keys here are {', '.join(_keys(root, location[:-1]))}"
+        case "model_type" | "dict_type":
+            keys = _keys(root, location)
+            return "a mapping" + (f" with the keys {', '.join(keys)}" if keys else "")
+        case "tuple_type" | "list_type":
+            return "a list"
+        case "string_type":
+            return "a text; what looks like a number or a truth value stands in quotes"
+    return details["msg"].removeprefix("Input should be ")
+
+
+def keys_in(data: object, details: ErrorDetails) -> KeyPath:
+    """Where an error is in the data, without the names that pydantic gives to the kinds of unions."""
+    *ancestors, last = details["loc"] or (None,)
+    path: KeyPath = ()
+    here: Any = data
+    for part in ancestors:
+        if _has(here, part):
+            path, here = (*path, part), here[part]
+    if last is not None and (_has(here, last) or details["type"] == "missing"):
+        path = (*path, last)
+    return path
+
+
+def value_at(data: Any, path: KeyPath) -> object:
+    for part in path:
+        if not _has(data, part):
+            return "(by default)"
+        data = data[part]
+    return data
+
+
+def _has(container: object, part: str | int) -> bool:
+    match container:
+        case dict():
+            return part in container
+        case list() | tuple():
+            return isinstance(part, int) and part < len(container)
+    return False
+
+
+def _keys(root: type[BaseModel], location: KeyPath) -> list[str]:
+    models = list(_models_in(_annotation_at(root, location)))
+    return [field.alias or name for model in models[:1] for name, field in model.model_fields.items()]
+
+
+def _description(root: type[BaseModel], location: KeyPath) -> str:
+    for model in _models_in(_annotation_at(root, location[:-1])):
+        for name, field in model.model_fields.items():
+            if location[-1] == (field.alias or name):
+                return field.description or ""
+    return ""
+
+
+def _annotation_at(root: type[BaseModel], location: KeyPath) -> Any:
+    """The type of what is at one of pydantic's error locations."""
+    annotation: Any = root
+    for part in location:
+        if isinstance(part, str):
+            kind = _tagged(annotation, part) or _named(annotation, part)
+            annotation = kind or _field(annotation, part) or _of_a_mapping(annotation)
+    return annotation
+
+
+def _tagged(annotation: Any, tag: str) -> Any:
+    """The kind of a union that is called so."""
+    if any(isinstance(each, Tag) and each.tag == tag for each in getattr(annotation, "__metadata__", ())):
+        return typing.get_args(annotation)[0]
+    found = (_tagged(each, tag) for each in typing.get_args(annotation))
+    return next((each for each in found if each is not None), None)
+
+
+def _named(annotation: Any, name: str) -> Any:
+    """The same, where kinds are told apart by trying all of them."""
+    return next((each for each in _models_in(annotation) if each.__name__ == name), None)
+
+
+def _field(annotation: Any, key: str) -> Any:
+    for model in _models_in(annotation):
+        for name, field in model.model_fields.items():
+            if key == (field.alias or name):
+                return field.annotation
+    return None
+
+
+def _of_a_mapping(annotation: Any) -> Any:
+    """The type of the values of a mapping whose keys are the user's."""
+    return typing.get_args(annotation)[1] if typing.get_origin(annotation) is dict else None
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from _models_in(argument)

@@ -1,0 +1,130 @@
+"""What passes between one client of a union and the leaf that its connection leads to, on its way there and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol
+
+from mesh.records.producer_batches import with_producer_ids
+from mesh.routing.entities import Elsewhere, FromLeaf, Hidden, Names, ToLeaf
+from mesh.routing.kit.hidden import without_hidden
+from mesh.routing.names import LeafNumber
+from mesh.routing.node_ids import NodeIds
+from mesh.wire.addresses import NodeAddresses, carries_addresses
+from mesh.wire.answer_walker import VERSIONS, VERSIONS_WITH_NODES
+from mesh.wire.apis import ApiKey, has_tagged_response_header
+from mesh.wire.entities import Side, program
+from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import Buffer
+from mesh.wire.passing import RequestHead
+from mesh.wire.produce_batches import body_of, parts_of
+from mesh.wire.reader import INT32
+from mesh.wire.routed import PassedRequest
+from mesh.wire.spans import Spans
+
+_LENGTH: Final = INT32.size
+_FIRST_WITH_NODES: Final = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 11}
+_LAST_WITH_NAMES: Final = 12
+"""Of Produce and Fetch; then they have topic ids (KIP-516)."""
+
+
+class ProducerIds(Protocol):
+    """What producer ids are at a leaf that did not hand them out."""
+
+    def tagged(self, producer_id: int) -> int:
+        """As the leaf is to know it. Raises `HomeUnknown`."""
+
+    def untagged(self, producer_id: int) -> int:
+        """As clients know it; the same for one that has no tag of ours."""
+
+
+class HomeUnknown(Exception):
+    """It is not known yet which cluster hands out producer ids."""
+
+
+class LeafTranslation:
+    """What the messages of one connection become. Implements `mesh.wire.routed.Translation`.
+
+    answered_here: APIs of which no request passes. producer_ids: None where the leaf hands them out itself.
+    """
+
+    def __init__(
+        self,
+        leaf: LeafNumber,
+        ids: NodeIds,
+        names: Names,
+        addresses: NodeAddresses,
+        answered_here: Collection[ApiKey],
+        producer_ids: ProducerIds | None,
+    ) -> None:
+        self._leaf: Final = leaf
+        self._names: Final = names
+        self._renames: Final = names.renames(leaf)
+        self._to_leaf: Final = ToLeaf(leaf, ids, names)
+        untagged: Callable[[int], int] | None = producer_ids.untagged if producer_ids is not None else None
+        self._from_leaf: Final = FromLeaf(leaf, ids, names, addresses, untagged)
+        self._answered_here: Final = answered_here
+        self._producer_ids: Final = producer_ids
+
+    def request(self, head: RequestHead, frame: memoryview) -> PassedRequest | None:
+        api_key = ApiKey(head.api_key)
+        if api_key in self._answered_here:
+            return None
+        body = body_of(api_key, head.api_version, frame)
+        is_answered = True
+        try:
+            if api_key is ApiKey.PRODUCE:
+                is_answered = self._tag(head.api_version, frame, body)
+            pieces = program(api_key, head.api_version, Side.REQUEST).translate(frame, body, self._to_leaf)
+        except (Elsewhere, HomeUnknown):
+            if not is_answered:
+                raise ProtocolError("produce", "it is for another cluster, and there is no answer to say so") from None
+            return None
+        return PassedRequest(_with_length(pieces), is_answered)
+
+    def leaf_of_nodes(self, api_key: ApiKey, version: int) -> int | None:
+        if self._renames and api_key is ApiKey.FETCH and version <= _LAST_WITH_NAMES:
+            return None
+        if self._leaf:
+            return self._leaf if version in VERSIONS_WITH_NODES.get(api_key, ()) else None
+        return 0 if version in VERSIONS.get(api_key, ()) else None
+
+    def is_changed(self, api_key: ApiKey, version: int) -> bool:
+        if (first := _FIRST_WITH_NODES.get(api_key)) is None:
+            return True
+        if carries_addresses(api_key, version) or (self._renames and version <= _LAST_WITH_NAMES):
+            return True
+        return self._leaf != 0 and version >= first
+
+    def answer(self, api_key: ApiKey, version: int, answer: memoryview) -> Sequence[Buffer]:
+        header = Spans(answer, INT32.size)
+        if has_tagged_response_header(api_key, version):
+            header.skip_tagged_fields()
+        start = header.position
+        try:
+            told = program(api_key, version, Side.RESPONSE).translate(answer, start, self._from_leaf)
+        except Hidden:
+            body = without_hidden(api_key, version, answer[start:], self._is_shown)
+            told = program(api_key, version, Side.RESPONSE).translate(memoryview(body), 0, self._from_leaf)
+            told = [answer[:start], *told]
+        return [INT32.pack(sum(map(len, told))), *told]
+
+    def _is_shown(self, topic: str) -> bool:
+        return self._names.shown(self._leaf, topic) is not None
+
+    def _tag(self, version: int, frame: memoryview, body: int) -> bool:
+        """Puts the producer ids that the leaf is to know into the batches. Whether the request is answered."""
+        parts = parts_of(version, frame, body)
+        if self._producer_ids is not None and not parts.is_transactional:
+            for start, end in parts.records:
+                with_producer_ids(frame[start:end], self._producer_ids.tagged)
+        return parts.acks != 0
+
+
+def _with_length(pieces: list[Buffer]) -> list[Buffer]:
+    """The frame with its own length in front, where that has changed."""
+    first = memoryview(pieces[0])
+    length = sum(map(len, pieces)) - _LENGTH
+    if INT32.unpack_from(first)[0] == length:
+        return pieces
+    return [INT32.pack(length), first[_LENGTH:], *pieces[1:]]

@@ -1,0 +1,61 @@
+"""A router's union and its leaves, as taking requests apart and putting answers together asks about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+from uuid import UUID
+
+from mesh.routing.names import LeafNumber
+from mesh.routing.union import Owner
+from mesh.runtime.router.leaves import Leaves
+from mesh.runtime.router.metadata import RouterMetadata
+
+
+class RouterEntities:
+    """Implements `mesh.routing.kit.entities.Entities`, and `mesh.wire.addresses.NodeAddresses` by the ids of nodes that
+    clients know. cluster_id: what clients are told."""
+
+    def __init__(self, leaves: Leaves, metadata: RouterMetadata) -> None:
+        self._leaves: Final = leaves
+        self._metadata: Final = metadata
+        self.cluster_id: Final = metadata.cluster_id
+
+    @property
+    def leaves(self) -> Collection[LeafNumber]:
+        return self._leaves.by_number.keys()
+
+    @property
+    def default(self) -> LeafNumber:
+        return self._leaves.default.number
+
+    def topics(self) -> Collection[str]:
+        return self._metadata.topics()
+
+    def owner(self, topic: str, /) -> Owner | None:
+        return self._leaves.names.owner(topic)
+
+    def shown(self, leaf: LeafNumber, topic: str, /) -> str | None:
+        return self._leaves.names.shown(leaf, topic)
+
+    def renames(self, leaf: LeafNumber, /) -> bool:
+        return self._leaves.names.renames(leaf)
+
+    def leaf_of_topic_id(self, topic_id: UUID, /) -> LeafNumber | None:
+        return self._metadata.leaf_of_topic_id(topic_id)
+
+    def group_home(self, group_id: str, /) -> LeafNumber:
+        return self._leaves.names.group_home(group_id)
+
+    def transaction_home(self, transactional_id: str, /) -> LeafNumber:
+        return self._leaves.names.transaction_home(transactional_id)
+
+    def virtual_node(self, leaf: LeafNumber, node: int, /) -> int:
+        return self._leaves.ids.virtual(leaf, node)
+
+    def real_node(self, node: int, /) -> tuple[LeafNumber, int]:
+        return self._leaves.ids.real(node)
+
+    def address_of(self, node: int, host: str, port: int) -> tuple[str, int] | None:
+        leaf, known = self._leaves.ids.real(node)
+        return self._leaves.by_number[leaf].nodes.address_of(known, host, port)

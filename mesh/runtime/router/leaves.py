@@ -1,0 +1,122 @@
+"""The leaves of a router: its routes to clusters, with the nodes of each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mesh.routing.entities import Names
+from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, Way
+from mesh.routing.names import LeafNumber
+from mesh.routing.node_ids import NodeIds
+from mesh.routing.producer_ids import ProducerIdTooLarge, tag_of, tagged, untagged
+from mesh.routing.translation import HomeUnknown, LeafTranslation
+from mesh.runtime.relay.nodes import RelayNodes
+from mesh.runtime.relay.services import RelayServices
+from mesh.upstream.links.handshake import Unreachable
+from mesh.wire.apis import ApiKey, Versions
+from mesh.wire.relayed_apis import ADVERTISED_APIS
+
+SERVED: Final[Mapping[ApiKey, tuple[int, int]]] = {
+    key: (each.lowest, each.highest) for key, each in SERVED_BY_UNIONS.items()
+}
+ADVERTISED: Final[Mapping[ApiKey, tuple[int, int]]] = {
+    key: (min(lowest, ADVERTISED_APIS[key][0]), highest) for key, (lowest, highest) in SERVED.items()
+}
+"""What ApiVersions says of these: Produce from v0 on, as a relay does."""
+_OF_ALL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way is Way.ALL)
+_OF_DEFAULT: Final = {key for key, row in UNION_APIS.items() if row.way is Way.DEFAULT} | {ApiKey.INIT_PRODUCER_ID}
+"""Requests of these may be for the default leaf, although nothing in them says so."""
+
+
+@dataclass(slots=True, eq=False)
+class RouterLeaf:
+    """One leaf. path: the names of the routes that lead to it. services: of the connections that lead to it."""
+
+    number: LeafNumber
+    path: str
+    services: RelayServices
+    watching: asyncio.Task[None]
+
+    @property
+    def nodes(self) -> RelayNodes:
+        return self.services.nodes
+
+
+class TaggedProducers:
+    """The producer ids that one leaf hands out, as all others know them. Implements
+    `mesh.routing.translation.ProducerIds`."""
+
+    def __init__(self, home: RelayNodes) -> None:
+        self._home: Final = home
+
+    def tagged(self, producer_id: int) -> int:
+        try:
+            return tagged(self._tag(), producer_id)
+        except ProducerIdTooLarge:
+            return producer_id  # tagged by another mesh, and so like no other
+
+    def untagged(self, producer_id: int) -> int:
+        try:
+            known = untagged(self._tag(), producer_id)
+        except HomeUnknown:
+            return producer_id
+        return producer_id if known is None else known
+
+    def _tag(self) -> int:
+        if self._home.cluster_id is None:
+            raise HomeUnknown
+        return tag_of(self._home.cluster_id)
+
+
+class Leaves:
+    """All leaves of a router. names: of their topics, groups and transactions; may be replaced."""
+
+    def __init__(self, leaves: Collection[RouterLeaf], default: LeafNumber, names: Names) -> None:
+        self.by_number: Final = {leaf.number: leaf for leaf in leaves}
+        self.ids: Final = NodeIds(self.by_number)
+        self.default: Final = self.by_number[default]
+        self.names = names
+        self._producer_ids: Final = TaggedProducers(self.default.nodes)
+
+    def __iter__(self) -> Iterator[RouterLeaf]:
+        return iter(self.by_number.values())
+
+    def translation(self, leaf: RouterLeaf) -> LeafTranslation:
+        """Of what passes to this leaf, with the names of now."""
+        if leaf is self.default:
+            answered_here, producer_ids = _OF_ALL, None
+        else:
+            answered_here, producer_ids = _OF_ALL | _OF_DEFAULT, self._producer_ids
+        return LeafTranslation(leaf.number, self.ids, self.names, leaf.nodes, answered_here, producer_ids)
+
+    def served(self, limits: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, Versions]:
+        """What every leaf serves of these, as far as that is known."""
+        for leaf in self:
+            served = leaf.nodes.served_at(None, limits)
+            limits = {key: (each.lowest, each.highest) for key, each in served.items()}
+        return served
+
+    @property
+    def are_known(self) -> bool:
+        """Whether any leaf has ever said which nodes it has."""
+        return any(leaf.nodes.are_known for leaf in self)
+
+    async def first_look(self) -> None:
+        """Returns when any leaf has said which nodes it has. Raises Unreachable."""
+        looks = [asyncio.get_running_loop().create_task(leaf.nodes.first_look()) for leaf in self]
+        try:
+            reason = Unreachable("there are no leaves")
+            for look in asyncio.as_completed(looks):
+                try:
+                    await look
+                except Unreachable as problem:
+                    reason = problem
+                else:
+                    return
+            raise reason
+        finally:
+            for task in looks:
+                task.cancel()

@@ -1,0 +1,135 @@
+"""The requests of a router's clients that do not pass: each is taken apart over the leaves, and their answers are put
+together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+from mesh.routing.kit.errors import error_answer
+from mesh.routing.kit.merge import merge
+from mesh.routing.kit.split import split
+from mesh.routing.kit.union_apis import UNION_APIS, Way
+from mesh.routing.names import LeafNumber
+from mesh.runtime.router.entities import RouterEntities
+from mesh.runtime.router.leaves import Leaves, RouterLeaf
+from mesh.runtime.router.metadata import RouterMetadata
+from mesh.runtime.router.side_links import SideLinks
+from mesh.upstream.links.handshake import Unreachable
+from mesh.wire.addresses import carries_addresses, with_addresses
+from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
+from mesh.wire.client.connection import ClientRequest
+from mesh.wire.entities import Side
+from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.messages import Buffer
+from mesh.wire.passing import REQUEST_HEAD, RequestHead
+from mesh.wire.produce_batches import body_of
+from mesh.wire.reader import INT32
+from mesh.wire.trees import Tree, read_tree, write_tree
+
+_NO_TAGS: Final = b"\0"
+_FIRST_ABORTABLE: Final = 11
+"""The first version of Produce with TRANSACTION_ABORTABLE (KIP-890)."""
+
+
+class Asker(Protocol):
+    """The connection of a client. node: of the leaf that it leads to, by the id that its cluster gave it; None: any."""
+
+    @property
+    def leaf(self) -> RouterLeaf: ...
+
+    @property
+    def node(self) -> int | None: ...
+
+    @property
+    def side_links(self) -> SideLinks: ...
+
+
+class RouterRequests:
+    """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait."""
+
+    def __init__(self, leaves: Leaves, metadata: RouterMetadata, timeout: float) -> None:
+        self._leaves = leaves
+        self._metadata = metadata
+        self._entities = RouterEntities(leaves, metadata)
+        self.timeout = timeout
+
+    async def answer(self, asker: Asker, frame: bytes) -> list[Buffer]:
+        """The answer with its length in front. frame: a request with its length. Raises ProtocolError."""
+        head = RequestHead._make(REQUEST_HEAD.unpack_from(frame))
+        api_key, version = ApiKey(head.api_key), head.api_version
+        body = body_of(api_key, version, memoryview(frame))
+        request = read_tree(api_key, version, Side.REQUEST, memoryview(frame)[body:])
+        if api_key is ApiKey.METADATA:
+            return _framed(head, await self._metadata.answer(request, version))
+        answer = _framed(head, await self._divided(asker, api_key, version, request))
+        if carries_addresses(api_key, version):
+            return with_addresses(api_key, version, memoryview(b"".join(answer))[INT32.size :], self._entities)
+        return answer
+
+    async def _divided(self, asker: Asker, api_key: ApiKey, version: int, request: Tree) -> Tree:
+        if (code := _refused_whole(api_key, version, request, self._entities, asker.leaf.number)) is not None:
+            return error_answer(api_key, version, request, code)
+        division = split(api_key, version, request, self._entities, asker.leaf.number)
+        waits = max(request.get("timeout_ms", 0), 0) / 1_000
+        asked = {
+            number: self._ask(asker, self._leaves.by_number[number], api_key, version, piece.request, waits)
+            for number, piece in division.pieces.items()
+        }
+        answers = await asyncio.gather(*asked.values())
+        known = {number: answer for number, answer in zip(asked, answers, strict=True) if answer is not None}
+        return merge(division, known)
+
+    async def _ask(
+        self, asker: Asker, leaf: RouterLeaf, api_key: ApiKey, version: int, request: Tree, waits: float
+    ) -> Tree | int | None:
+        """The answer of a leaf, or an error code; None if there is none."""
+        node = None
+        if UNION_APIS[api_key].way in (Way.OWN_NODE, Way.COORDINATOR) and not _is_anywhere(api_key, request):
+            if leaf is not asker.leaf:
+                return ErrorCode.NOT_COORDINATOR
+            node = asker.node
+        body = write_tree(api_key, version, Side.REQUEST, request)
+        sent = ClientRequest(api_key, version, is_flexible(api_key, version), (body,))
+        try:
+            async with asyncio.timeout(self.timeout + waits):
+                response = await asker.side_links.ask(leaf, sent, waits, node)
+            return read_tree(api_key, version, Side.RESPONSE, response.frame[response.body :])
+        except (Unreachable, ProtocolError, TimeoutError):
+            return None
+
+
+def _is_anywhere(api_key: ApiKey, request: Tree) -> bool:
+    """Whether it is asked of any node of a home, and not of the coordinator that is there."""
+    return api_key is ApiKey.FIND_COORDINATOR or (
+        api_key is ApiKey.INIT_PRODUCER_ID and request["transactional_id"] is None
+    )
+
+
+def _refused_whole(
+    api_key: ApiKey, version: int, request: Tree, union: RouterEntities, own: LeafNumber
+) -> ErrorCode | None:
+    """The error of everything in a request that did not pass and is not taken apart: the order of what one connection
+    asks of one broker counts. None: it is taken apart."""
+    match api_key:
+        case ApiKey.PRODUCE:
+            name = request.get("transactional_id")
+            if name is None or union.transaction_home(name) == own:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            is_abortable = version >= _FIRST_ABORTABLE
+            return ErrorCode.TRANSACTION_ABORTABLE if is_abortable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        case ApiKey.FETCH:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        case ApiKey.JOIN_GROUP | ApiKey.SYNC_GROUP:
+            is_here = union.group_home(request["group_id"]) == own
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_here else ErrorCode.NOT_COORDINATOR
+        case _:
+            return None
+
+
+def _framed(head: RequestHead, answer: Tree) -> list[Buffer]:
+    api_key, version = ApiKey(head.api_key), head.api_version
+    body = write_tree(api_key, version, Side.RESPONSE, answer)
+    tags = _NO_TAGS if has_tagged_response_header(api_key, version) else b""
+    length = INT32.size + len(tags) + len(body)
+    return [INT32.pack(length) + INT32.pack(head.correlation_id) + tags, body]

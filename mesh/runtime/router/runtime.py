@@ -1,0 +1,60 @@
+"""A router behind a virtual cluster: several clusters as one, through the addresses of the mesh."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from mesh.config.listeners import FIRST, ListenerName
+from mesh.listener.listener import Listener
+from mesh.runtime.relay.ending import Ending
+from mesh.runtime.router.connection import RouterConnection
+from mesh.runtime.router.leaves import Leaves
+from mesh.runtime.router.requests import RouterRequests
+from mesh.runtime.router.services import RouterServices
+from mesh.runtime.router.status import status_of
+
+
+class RouterRuntime:
+    """One virtual cluster with a router behind it. Implements `mesh.listener.target.Target`."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        leaves: Leaves,
+        requests: RouterRequests,
+        ending: Ending,
+        node_of: Callable[[asyncio.BaseTransport], int | None],
+    ) -> None:
+        self.name = listener.name
+        self.listener = listener
+        self.leaves = leaves
+        self._ending = ending
+        self._services = RouterServices(leaves, requests, node_of)
+
+    def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> RouterConnection:
+        return RouterConnection(self._services, node)
+
+    def status(self) -> dict[str, Any]:
+        return status_of(self.leaves)
+
+    # The end
+
+    def begin_stop(self, grace: float) -> None:
+        self._ending.begin(grace)
+
+    async def drained(self) -> None:
+        await self._ending.drained()
+
+    def drain(self) -> None:
+        """Nothing is kept here that could be let go of before the connections are."""
+
+    def close_connections(self) -> None:
+        self.listener.close()
+
+    async def closed(self) -> None:
+        watching = [leaf.watching for leaf in self.leaves]
+        for task in watching:
+            task.cancel()
+        await asyncio.wait(watching)

@@ -1,0 +1,20 @@
+"""What the connections of a router share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mesh.runtime.router.leaves import Leaves
+from mesh.runtime.router.requests import RouterRequests
+
+
+@dataclass(frozen=True, slots=True)
+class RouterServices:
+    """What the connections of a router share. node_of: the node that a client named in its TLS handshake, as clients
+    call it."""
+
+    leaves: Leaves
+    requests: RouterRequests
+    node_of: Callable[[asyncio.BaseTransport], int | None]

@@ -1,0 +1,54 @@
+"""The connections that one client of a router has besides that to its own node: for requests that are divided."""
+
+from __future__ import annotations
+
+from mesh.routing.names import LeafNumber
+from mesh.runtime.relay.nodes import RelayNode
+from mesh.runtime.router.leaves import RouterLeaf
+from mesh.upstream.links.connection import BrokerLink
+from mesh.upstream.links.handshake import Unreachable
+from mesh.wire.client.connection import ClientRequest, ClientResponse
+
+MOST_TRIED = 3
+"""Nodes of a leaf that are tried for one request."""
+
+
+class SideLinks:
+    """One connection to each leaf that was asked. A broker takes up one request of a connection at a time, so clients
+    do not share them."""
+
+    def __init__(self) -> None:
+        self._links: dict[tuple[LeafNumber, int], BrokerLink] = {}
+
+    async def ask(self, leaf: RouterLeaf, request: ClientRequest, waits: float, node: int | None) -> ClientResponse:
+        """node: of the leaf, by the id that its cluster gave it; None for any. waits: seconds that the broker may take
+        besides. Raises Unreachable; then the request may have been carried out."""
+        await leaf.nodes.first_look()
+        reason = Unreachable("the cluster has no such node")
+        for known in self._tried(leaf, node):
+            link = self._link(leaf, known)
+            try:
+                await link.versions()
+            except Unreachable as problem:
+                reason = problem
+                continue
+            return await link.request(request, waits)
+        raise reason
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+
+    def _tried(self, leaf: RouterLeaf, node: int | None) -> list[RelayNode]:
+        if node is not None:
+            return [leaf.nodes.known[node]] if node in leaf.nodes.known else []
+        nodes = leaf.nodes.in_turn()[:MOST_TRIED]
+        return sorted(nodes, key=lambda each: (leaf.number, each.id) not in self._links)
+
+    def _link(self, leaf: RouterLeaf, node: RelayNode) -> BrokerLink:
+        link = self._links.get((leaf.number, node.id))
+        if link is None or link.address != node.address:
+            if link is not None:
+                link.close()
+            link = self._links[leaf.number, node.id] = leaf.nodes.link_to(node)
+        return link

@@ -1,0 +1,20 @@
+"""The state of a router as JSON, for `/status`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mesh.runtime.relay.status import status_of as status_of_relay
+from mesh.runtime.router.leaves import Leaves, RouterLeaf
+
+
+def status_of(leaves: Leaves) -> dict[str, Any]:
+    """Every leaf with the nodes of its cluster, as a relay has them; and what clients call each."""
+
+    def of(leaf: RouterLeaf) -> dict[str, Any]:
+        relay = status_of_relay(leaf.nodes, leaf.services.traffic, {})["relay"]
+        for node in relay["nodes"]:
+            node["upstream_node"], node["node"] = node["node"], leaves.ids.virtual(leaf.number, node["node"])
+        return {"leaf": leaf.number, "path": leaf.path, **relay}
+
+    return {"router": {"leaves": [of(leaf) for leaf in leaves]}}

@@ -1,0 +1,83 @@
+"""Routers of other packages: found as they are installed, and told of when they cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mesh.config.router_types import UnknownType, factory_of
+from mesh.routing.graph import Decides
+from mesh.routing.routers.clients import ClientsFactory
+from mesh.routing.routers.topics import TopicsFactory
+from tests.config.files import mistakes
+from tests.config.test_router_checks import changed
+from tests.routing.installing import install
+
+MODULE = """
+from pydantic import BaseModel
+from mesh.routing.graph import Decides
+from mesh.routing.spi import RouterFactory
+
+class TenantsConfig(BaseModel):
+    tenants: dict[str, int]
+
+class TenantsFactory(RouterFactory[TenantsConfig, None]):
+    config = TenantsConfig
+    decides = Decides.NAMES
+    def initialize(self, context, config): return None
+    def create_router(self, context, shared): raise NotImplementedError
+
+NOT_A_FACTORY = int
+"""
+ENTRY_POINTS = """\
+tenants = tenant_router:TenantsFactory
+number = tenant_router:NOT_A_FACTORY
+gone = tenant_router:Gone
+missing = no_such_module:Factory
+topics = tenant_router:TenantsFactory
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "tenant_router", MODULE, ENTRY_POINTS, monkeypatch)
+
+
+def test_those_that_ship() -> None:
+    assert isinstance(factory_of("topics"), TopicsFactory)
+    assert isinstance(factory_of("clients"), ClientsFactory)
+
+
+@pytest.mark.usefixtures("installed")
+def test_one_of_another_package() -> None:
+    factory = factory_of("tenants")
+    assert type(factory).__name__ == "TenantsFactory"
+    assert factory.decides is Decides.NAMES
+    assert isinstance(factory_of("topics"), TopicsFactory), "which nobody takes the place of"
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("type", "allowed"),
+    [
+        ("tenant", "clients, topics, or an entry point of kafka_mesh.routers: gone, missing, number, tenants, topics"),
+        ("number", "the type of a router; tenant_router:NOT_A_FACTORY is no RouterFactory"),
+        ("gone", "a router that can be loaded; tenant_router:Gone cannot: AttributeError: "),
+        ("missing", "a router that can be loaded; no_such_module:Factory cannot: ModuleNotFoundError: "),
+    ],
+)
+def test_one_that_cannot_be_used(type: str, allowed: str) -> None:
+    with pytest.raises(UnknownType) as caught:
+        factory_of(type)
+    assert str(caught.value).startswith(allowed)
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_config_is_checked_by_its_model(tmp_path: Path) -> None:
+    tree = changed("routers.1.type", "tenants")
+    tree["routers"][1]["config"] = {"tenants": {"a": "many"}}
+    (found,) = mistakes(tmp_path, tree)
+    assert found.startswith("routers[1].config.tenants.a: 'many': a valid integer")
+    tree["routers"][1]["config"] = {"tenants": {"a": 1}}
+    assert mistakes(tmp_path, tree) == []

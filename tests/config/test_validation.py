@@ -1,0 +1,69 @@
+"""What is allowed where a model of others refuses a value, and where that is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
+
+from mesh.config.mistakes import KeyPath
+from mesh.config.validation import allowed_by, keys_in, value_at
+
+
+class Cat(BaseModel, extra="forbid"):
+    name: str = Field(description="What it listens to.")
+
+
+class Dog(BaseModel, extra="forbid"):
+    name: str
+    legs: int = Field(alias="feet", default=4, description="How many.")
+
+
+class Zoo(BaseModel, extra="forbid"):
+    members: list[
+        Annotated[
+            Annotated[Cat, Tag("a cat")] | Annotated[Dog, Tag("a dog")],
+            Discriminator(lambda value: "a dog" if isinstance(value, dict) and "feet" in value else "a cat"),
+        ]
+    ] = []
+    groups: dict[str, Dog] = {}
+    open: Literal["yes", "no"] = Field(default="yes", description="Whether.")
+    plain: Cat | int = 1
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "value", "allowed"),
+    [
+        ({"members": [{}]}, ("members", 0, "name"), "(by default)", "required: What it listens to."),
+        (
+            {"members": [{"name": "a"}, {"name": "b", "x": 1}]},
+            ("members", 1, "x"),
+            1,
+            "unknown key; the keys here are name",
+        ),
+        (
+            {"members": [{"name": "b", "feet": 4, "x": 1}]},
+            ("members", 0, "x"),
+            1,
+            "unknown key; the keys here are name, feet",
+        ),
+        ({"members": [5]}, ("members", 0), 5, "a mapping with the keys name"),
+        ({"members": 5}, ("members",), 5, "a list"),
+        ({"groups": {"one": 5}}, ("groups", "one"), 5, "a mapping with the keys name, feet"),
+        ({"groups": {"one": {"name": "a", "feet": "x"}}}, ("groups", "one", "feet"), "x", "a valid integer"),
+        ({"groups": {"one": {"name": 5}}}, ("groups", "one", "name"), 5, "a text; what looks like a number"),
+        ({"open": "perhaps"}, ("open",), "perhaps", "'yes' or 'no'"),
+        ({"x": 1}, ("x",), 1, "unknown key; the keys here are members, groups, open, plain"),
+        ({"groups": {"one": {}}}, ("groups", "one", "name"), "(by default)", "required"),
+        ({"plain": {"nam": "a"}}, ("plain", "name"), "(by default)", "required: What it listens to."),
+        (5, (), 5, "a mapping with the keys members"),
+    ],
+)
+def test_a_value_that_is_refused(data: object, path: KeyPath, value: object, allowed: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Zoo.model_validate(data)
+    details = caught.value.errors(include_url=False)[0]
+    assert keys_in(data, details) == path
+    assert value_at(data, path) == value
+    assert allowed_by(Zoo, details).startswith(allowed)

@@ -1,0 +1,61 @@
+"""Real clients that produce a feed or consume a topic, and what a cluster itself says of it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.clients.bench import Client, ScriptedMember, command_of, kcat_arguments, producer_of
+from tests.clients.producing import Feed
+from tests.clients.script import Script
+from tests.integration.kafka import KafkaCluster
+from tests.integration.members import KcatMember, Member
+from tests.integration.processes import ChildProcess
+from tests.integration.records import Stored, View
+
+
+def produced(client: Client, feed: Feed, folder: Path) -> dict[int, tuple[int, int]]:
+    """Partition and offset of what was acknowledged, by number; -1 where the client does not say."""
+    output = folder / "producer.out"
+    program = ChildProcess([*producer_of(client), feed.to_json()], log=folder / "producer.log", stdout=output)
+    code = program.wait(60)
+    assert code == 0, f"the producer ended with {code}; its log ends:\n{program.log_tail()}"
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    return {each["number"]: (each["partition"], each["offset"]) for each in lines}
+
+
+def started(client: Client, script: Script, folder: Path) -> Member:
+    """A member of a group."""
+    if client is Client.KCAT:
+        return KcatMember("member", kcat_arguments(script), folder)
+    view = View.WITHOUT_NULL if client is Client.SEGMENTIO else View.WHOLE
+    return ScriptedMember("member", [*command_of(client), script.to_json()], folder, view)
+
+
+def committed(cluster: KafkaCluster, script: Script) -> dict[int, int]:
+    """What the cluster itself says that the group has committed, by partition."""
+    assert script.group is not None
+    return {partition: offset for (_, partition), offset in cluster.committed(script.group).items()}
+
+
+def ordered(member: Member) -> dict[int, list[tuple[int, str]]]:
+    """Offsets and ids by partition, as they came."""
+    found: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for each in member.deliveries:
+        found[each.partition].append((each.offset, each.id))
+    return found
+
+
+def in_partitions(stored: Sequence[Stored]) -> dict[int, list[tuple[int, str]]]:
+    """The same of what is stored."""
+    found: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for each in sorted(stored, key=lambda each: each.offset):
+        found[each.partition].append((each.offset, each.record.id))
+    return found
+
+
+def number_of(stored: Stored) -> int:
+    """Of a record of a feed."""
+    return int(stored.record.id.rpartition("-")[2])

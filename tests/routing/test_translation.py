@@ -1,0 +1,239 @@
+"""What passes between a client and a leaf: requests in the names of the cluster, answers in those of the union."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mesh.routing.node_ids import NODE_BITS, NodeIds
+from mesh.routing.translation import HomeUnknown, LeafTranslation
+from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
+from mesh.wire.entities import Side
+from mesh.wire.errors import ProtocolError
+from mesh.wire.passing import REQUEST_HEAD, RequestHead
+from mesh.wire.produce_batches import body_of
+from mesh.wire.trees import Tree, read_tree, write_tree
+from tests.routing.unions import RENAMED, SAME, union_of
+
+US = 1
+TOLD = US << NODE_BITS
+
+
+class Addresses:
+    """Every node has one, but for 9."""
+
+    def address_of(self, node: int, host: str, port: int) -> tuple[str, int] | None:
+        return ("mesh", 9_000 + node) if node != 9 else None
+
+
+class Tags:
+    """Producer ids of the home are a thousand more elsewhere; as soon as the home is known."""
+
+    def __init__(self, *, is_known: bool = True) -> None:
+        self.is_known = is_known
+
+    def tagged(self, producer_id: int) -> int:
+        if not self.is_known:
+            raise HomeUnknown
+        return producer_id + 1_000
+
+    def untagged(self, producer_id: int) -> int:
+        return producer_id - 1_000 if producer_id >= 1_000 else producer_id
+
+
+def translation(leaf: int = US, config: Mapping[str, Any] = RENAMED, tags: Tags | None = None) -> LeafTranslation:
+    union = union_of(config)
+    ids = NodeIds([each.number for each in union.leaves])
+    return LeafTranslation(union.leaves[leaf].number, ids, union, Addresses(), frozenset({ApiKey.METADATA}), tags)
+
+
+def passed(to: LeafTranslation, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
+    """What the cluster reads of a request; None: it does not pass."""
+    tags = b"\0" if is_flexible(api_key, version) else b""
+    rest = b"\x00\x02me" + tags + write_tree(api_key, version, Side.REQUEST, request)
+    frame = bytearray(REQUEST_HEAD.pack(8 + len(rest), api_key, version, 7) + rest)
+    translated = to.request(RequestHead(8 + len(rest), api_key, version, 7), memoryview(frame))
+    if translated is None:
+        return None
+    told = memoryview(b"".join(translated.frame))
+    assert REQUEST_HEAD.unpack_from(told) == (len(told) - 4, api_key, version, 7)
+    body = body_of(api_key, version, told)
+    assert bytes(told[12 : body - len(tags)]) == b"\x00\x02me"
+    return read_tree(api_key, version, Side.REQUEST, told[body:])
+
+
+def answered(to: LeafTranslation, api_key: ApiKey, version: int, answer: Tree) -> Tree:
+    """What the client reads of an answer."""
+    head = b"\0\0\0\7" + (b"\0" if has_tagged_response_header(api_key, version) else b"")
+    told = b"".join(to.answer(api_key, version, memoryview(head + write_tree(api_key, version, Side.RESPONSE, answer))))
+    assert int.from_bytes(told[:4], "big") == len(told) - 4
+    assert told[4 : 4 + len(head)] == head
+    return read_tree(api_key, version, Side.RESPONSE, told[4 + len(head) :])
+
+
+def offsets(*topics: str) -> Tree:
+    partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -2}
+    return {"replica_id": -1, "topics": [{"name": name, "partitions": [partition]} for name in topics]}
+
+
+@pytest.mark.parametrize("version", [1, 6, 10])
+def test_a_request_passes_under_the_names_of_its_cluster(version: int) -> None:
+    request = passed(translation(), ApiKey.LIST_OFFSETS, version, offsets("us.orders", "us.payments"))
+    assert request is not None
+    assert [each["name"] for each in request["topics"]] == ["orders", "payments"]
+
+
+@pytest.mark.parametrize("foreign", [("orders",), ("us.orders", "orders"), ("us.",)])
+def test_a_request_with_a_topic_of_another_leaf_does_not_pass(foreign: tuple[str, ...]) -> None:
+    assert passed(translation(), ApiKey.LIST_OFFSETS, 6, offsets(*foreign)) is None
+
+
+@pytest.mark.parametrize(("group", "passes"), [("us-one", True), ("one", False)])
+def test_groups_pass_at_their_home(group: str, passes: bool) -> None:
+    request: Tree = {"group_id": group, "generation_id": 1, "member_id": "m"}
+    for leaf in (0, US):
+        assert (passed(translation(leaf), ApiKey.HEARTBEAT, 4, request) is not None) is (passes is (leaf == US))
+
+
+def test_apis_that_never_pass() -> None:
+    assert passed(translation(), ApiKey.METADATA, 12, {"topics": []}) is None
+
+
+@pytest.mark.parametrize("config", [RENAMED, SAME])
+def test_answers_have_the_names_and_nodes_of_the_union(config: Mapping[str, Any]) -> None:
+    upstream = "orders" if config is RENAMED else "us.orders"
+    answer = {
+        "responses": [
+            {
+                "name": upstream,
+                "partition_responses": [{"index": 0, "current_leader": {"leader_id": 2, "leader_epoch": 5}}],
+            }
+        ],
+        "node_endpoints": [{"node_id": 2, "host": "b2", "port": 1}, {"node_id": 9, "host": "b9", "port": 1}],
+    }
+    told = answered(translation(config=config), ApiKey.PRODUCE, 10, answer)
+    assert told["responses"][0]["name"] == "us.orders"
+    assert told["responses"][0]["partition_responses"][0]["current_leader"]["leader_id"] == TOLD | 2
+    (endpoint,) = told["node_endpoints"]
+    assert (endpoint["node_id"], endpoint["host"], endpoint["port"]) == (TOLD | 2, "mesh", 9_002)
+
+
+def test_hidden_topics_are_left_out_of_answers() -> None:
+    def of(name: str) -> Tree:
+        return {"name": name, "partitions": [{"partition_index": 0, "partition_size": 1}]}
+
+    answer = {
+        "results": [{"log_dir": "/a", "topics": [of("us.orders"), of("hidden")]}, {"log_dir": "/b", "topics": []}]
+    }
+    told = answered(translation(config=SAME), ApiKey.DESCRIBE_LOG_DIRS, 4, answer)
+    assert [[each["name"] for each in result["topics"]] for result in told["results"]] == [["us.orders"], []]
+
+
+def batch(producer_id: int) -> bytes:
+    """As far as it is looked at: no records, and a CRC that is wrong, and stays so."""
+    head = (0).to_bytes(8, "big") + (49).to_bytes(4, "big") + bytes(4) + b"\x02" + b"\1\2\3\4" + bytes(2)
+    return head + bytes(4) + bytes(16) + producer_id.to_bytes(8, "big", signed=True) + bytes(2) + bytes(4) + bytes(4)
+
+
+def produce(*topics: str, transactional_id: str | None = None, acks: int = -1) -> Tree:
+    return {
+        "transactional_id": transactional_id,
+        "acks": acks,
+        "timeout_ms": 1_000,
+        "topic_data": [{"name": name, "partition_data": [{"index": 0, "records": batch(5)}]} for name in topics],
+    }
+
+
+def producer_ids(request: Tree | None) -> list[int]:
+    assert request is not None
+    records = [each["records"] for topic in request["topic_data"] for each in topic["partition_data"]]
+    return [int.from_bytes(each[43:51], "big", signed=True) for each in records]
+
+
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_producer_ids_of_the_home_are_tagged_elsewhere(version: int) -> None:
+    request = produce("us.orders", "us.payments")
+    assert producer_ids(passed(translation(tags=Tags()), ApiKey.PRODUCE, version, request)) == [1_005, 1_005]
+    assert producer_ids(passed(translation(tags=None), ApiKey.PRODUCE, version, request)) == [5, 5]
+    transactional = produce("us.orders", transactional_id="us-one")
+    assert producer_ids(passed(translation(tags=Tags()), ApiKey.PRODUCE, version, transactional)) == [5]
+
+
+def test_nothing_is_produced_while_the_home_of_producer_ids_is_unknown() -> None:
+    assert passed(translation(tags=Tags(is_known=False)), ApiKey.PRODUCE, 9, produce("us.orders")) is None
+
+
+def test_a_transaction_passes_at_its_home() -> None:
+    assert passed(translation(), ApiKey.PRODUCE, 9, produce("us.orders", transactional_id="one")) is None
+
+
+def test_a_produce_without_acks_is_not_answered() -> None:
+    to = translation()
+    for acks, is_answered in ((0, False), (1, True), (-1, True)):
+        rest = b"\x00\x02me" + b"\0" + write_tree(ApiKey.PRODUCE, 9, Side.REQUEST, produce("us.orders", acks=acks))
+        head = RequestHead(8 + len(rest), ApiKey.PRODUCE, 9, 7)
+        translated = to.request(head, memoryview(bytearray(REQUEST_HEAD.pack(*head) + rest)))
+        assert translated is not None
+        assert translated.is_answered is is_answered
+
+
+def test_tagged_producers_are_shown_as_clients_know_them() -> None:
+    active = [{"producer_id": 1_005}, {"producer_id": 6}]
+    answer = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "active_producers": active}]}]}
+    told = answered(translation(tags=Tags()), ApiKey.DESCRIBE_PRODUCERS, 0, answer)
+    producers = told["topics"][0]["partitions"][0]["active_producers"]
+    assert [each["producer_id"] for each in producers] == [5, 6]
+
+
+def subscription(*topics: str) -> bytes:
+    names = b"".join(len(name).to_bytes(2, "big") + name.encode() for name in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + names + (-1).to_bytes(4, "big", signed=True)
+
+
+def test_members_of_a_classic_group_subscribe_under_the_names_of_their_cluster() -> None:
+    def join(*topics: str) -> Tree:
+        protocol = {"name": "range", "metadata": subscription(*topics)}
+        return {"group_id": "us-one", "protocol_type": "consumer", "protocols": [protocol]}
+
+    request = passed(translation(), ApiKey.JOIN_GROUP, 5, join("us.orders"))
+    assert request is not None
+    assert request["protocols"][0]["metadata"] == subscription("orders")
+    assert passed(translation(), ApiKey.JOIN_GROUP, 5, join("us.orders", "orders")) is None
+    told = answered(
+        translation(), ApiKey.JOIN_GROUP, 5, {"members": [{"member_id": "m", "metadata": subscription("orders")}]}
+    )
+    assert told["members"][0]["metadata"] == subscription("us.orders")
+
+
+@pytest.mark.parametrize(
+    ("leaf", "config", "version", "walked"),
+    [
+        (0, SAME, 11, None),
+        (0, SAME, 15, None),
+        (0, SAME, 16, 0),
+        (US, SAME, 10, None),
+        (US, SAME, 11, None),
+        (US, SAME, 12, US),
+        (US, RENAMED, 12, None),
+        (US, RENAMED, 13, US),
+    ],
+)
+def test_which_answers_stream(leaf: int, config: Mapping[str, Any], version: int, walked: int | None) -> None:
+    assert translation(leaf, config).leaf_of_nodes(ApiKey.FETCH, version) == walked
+
+
+@pytest.mark.parametrize(
+    ("leaf", "config", "version", "is_changed"),
+    [(0, SAME, 15, False), (0, SAME, 16, True), (US, SAME, 10, False), (US, SAME, 11, True), (US, RENAMED, 4, True)],
+)
+def test_which_answers_are_changed(leaf: int, config: Mapping[str, Any], version: int, is_changed: bool) -> None:
+    assert translation(leaf, config).is_changed(ApiKey.FETCH, version) is is_changed
+
+
+def test_a_request_that_does_not_fit_is_refused() -> None:
+    rest = b"\x00\x02me" + b"\0" + write_tree(ApiKey.LIST_OFFSETS, 6, Side.REQUEST, offsets("us.orders"))[:-3]
+    head = RequestHead(8 + len(rest), ApiKey.LIST_OFFSETS, 6, 7)
+    with pytest.raises(ProtocolError):
+        translation().request(head, memoryview(bytearray(REQUEST_HEAD.pack(*head) + rest)))

@@ -1,0 +1,229 @@
+"""A union of two clusters on real sockets, between raw clients and brokers that do what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from struct import pack, unpack_from
+from typing import Any
+from uuid import UUID, uuid5
+
+from mesh.listener.limits import Descriptors, Gate
+from mesh.listener.listener import Listener
+from mesh.listener.requests import Requests
+from mesh.routing.names import LeafNumber
+from mesh.routing.node_ids import NODE_BITS
+from mesh.runtime.relay.ending import Ending
+from mesh.runtime.relay.local_requests import LocalRequests
+from mesh.runtime.relay.nodes import RelayNodes
+from mesh.runtime.relay.services import RelayServices
+from mesh.runtime.relay.traffic import Traffic
+from mesh.runtime.router.leaves import ADVERTISED, SERVED, Leaves, RouterLeaf
+from mesh.runtime.router.metadata import RouterMetadata
+from mesh.runtime.router.requests import RouterRequests
+from mesh.runtime.router.router_samples import samples_of
+from mesh.runtime.router.runtime import RouterRuntime
+from mesh.telemetry.metrics import Metrics
+from mesh.upstream.links.chunks import Chunks
+from mesh.upstream.links.connection_settings import ConnectionSettings
+from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
+from mesh.wire.entities import Side
+from mesh.wire.trees import Tree, read_tree, write_tree
+from tests.routing.unions import SAME, union_of
+from tests.runtime.relay.frames import answer, framed, versions
+from tests.runtime.relay.harness import HOST, UNRATIONED, Asked, Client, FakeBroker, FakeCluster, Leg
+from tests.runtime.relay.loops import PATIENCE, until
+
+Answers = Callable[[ApiKey, int, Tree], Tree | None]
+"""What a broker answers; None: nothing."""
+
+
+def topic(name: str, partitions: int = 1, leader: int = 0) -> Tree:
+    """As a cluster's Metadata says it."""
+    return {
+        "error_code": 0,
+        "name": name,
+        "topic_id": topic_id(name),
+        "partitions": [
+            {"partition_index": index, "leader_id": leader, "replica_nodes": [leader], "isr_nodes": [leader]}
+            for index in range(partitions)
+        ],
+    }
+
+
+def topic_id(name: str) -> UUID:
+    return uuid5(UUID(int=1), name)
+
+
+class LeafBroker(FakeBroker):
+    """Answers Metadata with the topics of its cluster, and any other request as its cluster is told to."""
+
+    cluster: LeafCluster
+
+    def __init__(self, cluster: LeafCluster, id: int) -> None:
+        super().__init__(cluster, id)
+        self.script = lambda broker, leg, asked: self._answer(leg, asked)
+
+    def _answer_the_mesh(self, leg: Leg, asked: Asked) -> None:
+        if asked.key == ApiKey.API_VERSIONS:
+            leg.writer.write(answer(asked.correlation_id, versions(self.serves)))
+        else:
+            self._answer(leg, asked)
+
+    def _answer(self, leg: Leg, asked: Asked) -> None:
+        api_key, version = ApiKey(asked.key), asked.version
+        (length,) = unpack_from(">h", asked.frame, 8)
+        body = 10 + max(length, 0) + is_flexible(api_key, version)
+        request = read_tree(api_key, version, Side.REQUEST, asked.frame[body:])
+        told = self.cluster.metadata(request) if api_key is ApiKey.METADATA else None
+        if told is None:
+            self.cluster.seen.append((api_key, request))
+            told = self.cluster.answers(api_key, version, request)
+        if told is not None:
+            tags = b"\0" if has_tagged_response_header(api_key, version) else b""
+            leg.writer.write(answer(asked.correlation_id, tags + write_tree(api_key, version, Side.RESPONSE, told)))
+
+
+class LeafCluster(FakeCluster):
+    """A cluster of one broker, and its guide. topics: of its Metadata. asked: Metadata requests of the mesh."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(0)
+        self.name = name
+        self.brokers = {0: LeafBroker(self, 0)}
+        self.guide = LeafBroker(self, -1)
+        for broker in (self.guide, *self.brokers.values()):
+            broker.serves = {int(key): each for key, each in SERVED.items()}
+        self.topics: list[Tree] = []
+        self.answers: Answers = lambda api_key, version, request: {}
+        self.seen: list[tuple[ApiKey, Tree]] = []
+        self.asked: list[Tree] = []
+
+    def metadata(self, request: Tree) -> Tree:
+        self.asked.append(request)
+        wanted = request["topics"]
+        topics = self.topics
+        if wanted is not None:
+            known = {each["name"]: each for each in topics} | {each["topic_id"]: each for each in topics}
+            topics = [
+                known.get(each["name"] or each.get("topic_id"))
+                or {"error_code": 3 if each["name"] else 100, "name": each["name"], "topic_id": each.get("topic_id")}
+                for each in wanted
+            ]
+        brokers = [{"node_id": id, "host": host, "port": port} for id, (host, port) in self.addresses.items()]
+        return {"brokers": brokers, "cluster_id": f"id of {self.name}", "controller_id": 0, "topics": topics}
+
+
+class UnionWorld:
+    """A union of the clusters eu (leaf 0, the default) and us (leaf 1). ports: where clients reach it, by the node ids
+    that they see; None: any node."""
+
+    def __init__(self, clusters: Mapping[str, LeafCluster], config: Mapping[str, Any]) -> None:
+        self.eu, self.us = clusters["eu"], clusters["us"]
+        self.metrics = Metrics()
+        self.ports: dict[int | None, int] = {}
+        self.listener = Listener("front", self.metrics, None, Gate(UNRATIONED, Descriptors(1 << 20)))
+        self.union = union_of(config)
+        ending, chunks = Ending(self.listener), Chunks()
+        access = ConnectionSettings(setup_timeout=PATIENCE, request_timeout=PATIENCE)
+        loop, leaves = asyncio.get_running_loop(), []
+        for leaf in self.union.leaves:
+            bootstrap = f"{HOST}:{clusters[leaf.cluster].guide.port}"
+            nodes = RelayNodes(
+                leaf.cluster, bootstrap, access, self._places(leaf.number), PATIENCE, lambda undeclared: None
+            )
+            services = RelayServices(
+                self.listener,
+                nodes,
+                Traffic(),
+                chunks,
+                Requests(self.listener, LocalRequests()),
+                SERVED,
+                ADVERTISED,
+                lambda: 100 << 20,
+                False,
+                lambda _: None,
+                ending,
+                nodes,
+            )
+            watching = loop.create_task(nodes.watch(), name=f"nodes of {leaf}")
+            leaves.append(RouterLeaf(leaf.number, str(leaf), services, watching))
+        self.leaves = Leaves(leaves, self.union.default, self.union)
+        self.metadata = RouterMetadata(self.leaves, "id of the union")
+        requests = RouterRequests(self.leaves, self.metadata, 5.0)
+        self.runtime = RouterRuntime(self.listener, self.leaves, requests, ending, lambda _: None)
+        self.metrics.add_collector(lambda: samples_of(self.runtime))
+        self._servers: list[asyncio.Server] = []
+        self._clients: list[Client] = []
+
+    def _places(self, leaf: LeafNumber) -> Callable[[int], tuple[str, int] | None]:
+        def place_of(node: int) -> tuple[str, int] | None:
+            told = leaf << NODE_BITS | node
+            return (HOST, self.ports[told]) if told in self.ports else None
+
+        return place_of
+
+    async def listen(self, nodes: Sequence[int | None]) -> None:
+        loop = asyncio.get_running_loop()
+        for node in nodes:
+            server = await loop.create_server(lambda node=node: self.runtime.accept(node), HOST, 0)  # type: ignore[misc]
+            self.ports[node] = server.sockets[0].getsockname()[1]
+            self._servers.append(server)
+
+    async def known(self) -> None:
+        """The mesh has looked at both clusters."""
+        await until(lambda: all(leaf.nodes.are_known for leaf in self.leaves))
+
+    async def client(self, node: int | None = None) -> UnionClient:
+        streams = await asyncio.open_connection(HOST, self.ports[node], limit=1 << 20)
+        client = UnionClient(*streams)
+        self._clients.append(client)
+        return client
+
+    async def stop(self) -> None:
+        for client in self._clients:
+            client.abort()
+        for server in self._servers:
+            server.close()
+        self.runtime.close_connections()
+        await until(lambda: not self.listener.connections)
+        await self.runtime.closed()
+
+
+class UnionClient(Client):
+    """A client that asks and hears in trees."""
+
+    def ask_tree(self, api_key: ApiKey, version: int, request: Tree, correlation_id: int = 1) -> None:
+        body = write_tree(api_key, version, Side.REQUEST, request)
+        head = pack(">hhih", api_key, version, correlation_id, 4) + b"test"
+        tags = b"\0" if is_flexible(api_key, version) else b""
+        self.send(framed(head + tags + body))
+
+    async def tree(self, api_key: ApiKey, version: int, correlation_id: int = 1) -> Tree:
+        """The next answer."""
+        frame = await self.frame()
+        assert unpack_from(">i", frame) == (correlation_id,)
+        body = 4 + has_tagged_response_header(api_key, version)
+        return read_tree(api_key, version, Side.RESPONSE, frame[body:])
+
+    async def asked(self, api_key: ApiKey, version: int, request: Tree) -> Tree:
+        self.ask_tree(api_key, version, request)
+        return await self.tree(api_key, version)
+
+
+@asynccontextmanager
+async def union(config: Mapping[str, Any] = SAME) -> AsyncIterator[UnionWorld]:
+    """Names that begin with `us.` are us's, all others eu's. Both clusters have been looked at."""
+    clusters = {name: LeafCluster(name) for name in ("eu", "us")}
+    for cluster in clusters.values():
+        await cluster.start()
+    made = UnionWorld(clusters, config)
+    try:
+        await made.listen([None, 0, 1 << NODE_BITS])
+        await made.known()
+        yield made
+    finally:
+        await made.stop()
+        for cluster in clusters.values():
+            await cluster.stop()
