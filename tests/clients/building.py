@@ -12,22 +12,30 @@ from pathlib import Path
 import pytest
 
 from tests.integration.building import built_once
-from tests.integration.jars import kafka_jars, missing_programs
+from tests.integration.jars import KAFKA_VERSION, STREAMS, kafka_jars, missing_programs
 
 SOURCES = Path(__file__).parent
 _CACHE = SOURCES.parents[1] / ".cache" / "clients"
 
 
 def java_classes() -> Path:
-    """The folder with the classes of Member.java and Feeder.java."""
+    """The folder with the classes of Member.java and its neighbours."""
+    return _java_classes("java", KAFKA_VERSION)
 
+
+def streams_classes() -> Path:
+    """The same of the application of Kafka Streams."""
+    return _java_classes("streams", STREAMS)
+
+
+def _java_classes(sources: str, jars: str) -> Path:
     def compile_into(folder: Path) -> None:
-        _run("javac", "-cp", f"{kafka_jars()}/*", "-d", folder, *sorted((SOURCES / "java").glob("*.java")))
+        _run("javac", "-cp", f"{kafka_jars(jars)}/*", "-d", folder, *sorted((SOURCES / sources).glob("*.java")))
 
     _require("javac", "the Java client needs a JDK")
     if missing := missing_programs():
         pytest.skip(f"the Java client needs Kafka's jars; not found: {', '.join(missing)}")
-    return _built("java", compile_into)
+    return _built(sources, compile_into)
 
 
 def node_program(name: str) -> Path:
@@ -71,7 +79,7 @@ def _run(*command: str | Path, cwd: Path | None = None) -> None:
 
 def main() -> None:
     """`python -m tests.clients.building`: all of them, before several test processes want them at once."""
-    for build in (java_classes, lambda: node_program(""), lambda: go_program("")):
+    for build in (java_classes, streams_classes, lambda: node_program(""), lambda: go_program("")):
         try:
             build()
         except pytest.skip.Exception as missing:

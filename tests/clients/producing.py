@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
@@ -22,12 +23,16 @@ KEYS = 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """Record number n of `count` has the key `key-` + n modulo 17, and the value client id + `-` + n + `|`."""
+    """Record number n of `count` has the key `key-` + n modulo 17, and the value client id + `-` + n + `|`.
+
+    rate: records per second; 0 for as fast as they go (confluent-kafka, kafka-clients and franz-go know it).
+    """
 
     bootstrap_servers: str
     client_id: str
     topic: str
     count: int
+    rate: int = 0
 
     def to_json(self) -> str:
         """What a producer takes as its argument."""
@@ -57,9 +62,12 @@ def with_confluent(feed: Feed) -> None:
 
         return report
 
+    began = time.monotonic()
     for number in range(feed.count):
         producer.produce(feed.topic, feed.value(number), feed.key(number), on_delivery=delivered(number))
-        producer.poll(0)
+        ahead = began + number / feed.rate - time.monotonic() if feed.rate else 0.0
+        producer.poll(max(ahead, 0.0))
+        sys.stdout.flush()
     assert not producer.flush(60)
 
 

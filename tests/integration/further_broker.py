@@ -33,8 +33,7 @@ class FurtherBroker:
         self._properties = folder / "server.properties"
         usual = (cluster.folder / "server.properties").read_text().splitlines()
         overrides = {
-            "process.roles": "broker",
-            "node.id": str(node),
+            **cluster.of_further_node(node),
             "listeners": _listed({"PLAINTEXT": self.address, **listeners}),
             "advertised.listeners": _listed({"PLAINTEXT": self.address, **advertised}),
             "log.dirs": str(folder / "logs"),
@@ -42,11 +41,11 @@ class FurtherBroker:
         }
         lines = [line for line in usual if line.partition("=")[0] not in overrides]
         self._properties.write_text("\n".join([*lines, *(f"{k}={v}" for k, v in overrides.items()), ""]))
-        # All that a broker alone needs of what the tool for it writes, in a second of CPU.
-        logs = folder / "logs"
-        logs.mkdir()
-        identity = f"version=1\ncluster.id={cluster.cluster_id}\nnode.id={node}\n"
-        logs.joinpath("meta.properties").write_text(identity)
+        if identity := cluster.identity_of(node):
+            # All that a broker alone needs of what the tool for it writes, in a second of CPU.
+            logs = folder / "logs"
+            logs.mkdir()
+            logs.joinpath("meta.properties").write_text(identity)
         self._process = self._started()
 
     def start(self) -> None:

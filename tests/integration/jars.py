@@ -15,6 +15,7 @@ NEWEST_BROKERS = "4.4.0"
 """Brokers of it can be had, its tools cannot."""
 NEWEST_CLIENTS = "kafka-clients-4.4.0"
 """Kafka's messages are in it, of brokers too."""
+STREAMS = f"kafka-streams-{KAFKA_VERSION}"
 
 _ARTIFACTS: Mapping[str, tuple[str, ...]] = {
     KAFKA_VERSION: (
@@ -35,11 +36,12 @@ _ARTIFACTS: Mapping[str, tuple[str, ...]] = {
     # Java had these classes itself until 8.
     "0.11.0.3": ("org.apache.kafka:kafka_2.11:0.11.0.3", "javax.xml.bind:jaxb-api:2.3.1"),
     NEWEST_CLIENTS: ("org.apache.kafka:kafka-clients:4.4.0",),
+    STREAMS: (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36"),
 }
 """What Maven fetches for a version of Kafka: brokers, and what they need on Java 17 beside what they ask for."""
 
 OLD_VERSIONS = tuple(
-    version for version in _ARTIFACTS if version not in (KAFKA_VERSION, NEWEST_BROKERS, NEWEST_CLIENTS)
+    version for version in _ARTIFACTS if version not in (KAFKA_VERSION, NEWEST_BROKERS, NEWEST_CLIENTS, STREAMS)
 )
 """Of brokers; newest first."""
 

@@ -243,6 +243,14 @@ class KafkaCluster:
                 return 0
             raise
 
+    def of_further_node(self, node: int) -> Mapping[str, str]:
+        """Server properties of a broker that is another node of this cluster."""
+        return {"process.roles": "broker", "node.id": str(node)}
+
+    def identity_of(self, node: int) -> str:
+        """What such a node has in its folder before its first start; empty for nothing."""
+        return f"version=1\ncluster.id={self.cluster_id}\nnode.id={node}\n"
+
     @property
     def _usual_properties(self) -> str:
         """Of the server; `{port}`, `{controller}` and `{logs}` stand for those."""

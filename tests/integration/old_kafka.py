@@ -10,6 +10,7 @@ from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import ChildProcess, free_port
 
 _PROPERTIES = """broker.id=1
+broker.id.generation.enable=false
 listeners=PLAINTEXT://127.0.0.1:{port}
 log.dirs={logs}
 log.retention.ms=-1
@@ -65,7 +66,13 @@ class OldKafkaCluster(KafkaCluster):
         """Returns when the broker answers; `more` as for KafkaCluster."""
         self._zookeeper = zookeeper
         more = {"zookeeper.connect": f"{zookeeper.address}/{name}", **(more or {})}
-        super().__init__(name, kafka_jars(zookeeper.version), folder, more)
+        super().__init__(name, kafka_jars(zookeeper.version), folder, more=more)
+
+    def of_further_node(self, node: int) -> Mapping[str, str]:
+        return {"broker.id": str(node)}
+
+    def identity_of(self, node: int) -> str:
+        return ""  # it writes that itself
 
     @property
     def _usual_properties(self) -> str:

@@ -11,6 +11,7 @@ from struct import Struct, pack
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.integration.feeding import log_ends
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import eventually, free_port
@@ -144,5 +145,44 @@ def test_nodes_are_told_apart_by_their_names(secured: tuple[KafkaCluster, int], 
         with pytest.raises((AssertionError, OSError)):
             metadata(relay.bootstrap_servers, "b7.kafka.test", authority)
         assert relay.metric("kafka_mesh_relay_legs_lost_total", node="-1", reason="unreachable") > 0
+    finally:
+        relay.kill()
+
+
+@pytest.mark.long
+def test_tls_ends_here_and_sasl_passes(secured: tuple[KafkaCluster, int], tmp_path: Path) -> None:
+    """Of librdkafka and of Java's client, which are told the addresses of nodes, and come to those by TLS, too."""
+    cluster, port = secured
+    authority = Authority(tmp_path / "certificates")
+    pair = authority.issue("mesh")
+    listener = {"tls": {"certificate_file": str(pair.certificate), "key_file": str(pair.key)}}
+    upstream = {"properties": {**PROPERTIES, **MESH}}
+    address = f"127.0.0.1:{port}"
+    relay = RelayMesh(
+        tmp_path, address, listener=listener, relay={"authentication": "upstream"}, upstream=upstream, name="tls"
+    )
+    by_tls = {**PROPERTIES, "security.protocol": "sasl_ssl", "ssl.ca.location": str(authority.certificate)}
+    java = tmp_path / "java.properties"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    identity = f'username="{ALICE["sasl.username"]}" password="{ALICE["sasl.password"]}"'
+    lines = (
+        "security.protocol=SASL_SSL",
+        "sasl.mechanism=PLAIN",
+        f"sasl.jaas.config={module} {identity};",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={authority.certificate}",
+    )
+    java.write_text("\n".join(lines))
+    try:
+        before = log_ends(cluster, "alices")[0]
+        assert outcome(relay.bootstrap_servers, "alices", **by_tls, **ALICE) == ""
+        assert outcome(relay.bootstrap_servers, "others", **by_tls, **ALICE) == "TOPIC_AUTHORIZATION_FAILED"
+        told = cluster.run_tool(
+            "org.apache.kafka.tools.VerifiableProducer",
+            *("--bootstrap-server", relay.bootstrap_servers, "--topic", "alices", "--max-messages", "100"),
+            *("--command-config", str(java)),
+        )
+        assert '"acked":100' in told
+        assert log_ends(cluster, "alices")[0] - before == 101
     finally:
         relay.kill()

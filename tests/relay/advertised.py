@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.relay.front import BETWEEN_BROKERS
-from tests.relay.requests import NAMES
+from tests.relay.requests import KNOWN, NAMES
+from tests.relay.scripts.newer import NEWER
 
 _NEWER = {93: "streams_group_topology_description_update", 94: "unregister_controller"}
 """kio does not know them."""
@@ -111,11 +112,16 @@ def name_of(api_key: int) -> str:
 
 
 def asked(advertised: Mapping[int, tuple[int, int]]) -> list[tuple[str, int]]:
-    """Name and version of whatever is asked: all that is advertised to clients and not meant for brokers."""
+    """Name and version of whatever is asked: all that is advertised to clients and not meant for brokers, but for the
+    earliest versions, which Kafka 4 took away."""
     return [
         (name_of(key), version)
         for key, (low, high) in advertised.items()
         if key not in BETWEEN_BROKERS
         for version in range(low, high + 1)
-        if version not in _NOT_REALLY.get(key, ())
+        if version not in _NOT_REALLY.get(key, ()) and _is_known(name_of(key), version)
     ]
+
+
+def _is_known(api: str, version: int) -> bool:
+    return version in KNOWN.get(api, ()) or (api, version) in NEWER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from tests.relay.requests import NAMES, read, request
 NODES = (1, 101, 1_000_000)
 """The first one is the controller, too."""
 
-_METADATA, _ELECT_LEADERS, _REASSIGN = (3, 12), (43, 2), (45, 0)
+_API_VERSIONS, _METADATA, _ELECT_LEADERS, _REASSIGN = (18, 0), (3, 12), (43, 2), (45, 0)
 _PREFERRED = 0
 
 
@@ -120,20 +121,26 @@ class SeveralBrokers(KafkaCluster):
 
         def is_moved() -> bool:
             self.ask(*_ELECT_LEADERS, election_type=_PREFERRED, topic_partitions=chosen, timeout=10_000)
-            seen = (self._partition(topic, partition, each) for each in self.addresses.values())
+            seen = (self._partition(topic, partition, each) for each in self.addresses)
             return all(each.leader_id == nodes[0] and set(each.replica_nodes) == set(nodes) for each in seen)
 
         eventually(f"{topic}-{partition} is on {nodes}", is_moved, interval=0.1)
 
-    def ask(self, api_key: int, version: int, **given: Any) -> Any:
-        """The answer of node 1, whatever errors are in it."""
-        return ask(Endpoint.of(self.bootstrap_servers), api_key, version, **given)
+    @cached_property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """The lowest and the highest version of each API that node 1 advertises."""
+        answer = ask(Endpoint.of(self.bootstrap_servers), *_API_VERSIONS)
+        return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
-    def _partition(self, topic: str, partition: int, at: Endpoint | None = None) -> Any:
+    def ask(self, api_key: int, version: int, at: int = 1, /, **given: Any) -> Any:
+        """The answer of a node, whatever errors are in it. version: the highest it has, if it has not this one."""
+        return ask(self.addresses[at], api_key, min(version, self.versions[api_key][1]), **given)
+
+    def _partition(self, topic: str, partition: int, at: int = 1) -> Any:
         """As a node knows it; as soon as it does."""
 
         def found() -> Any:
-            answer = ask(at or Endpoint.of(self.bootstrap_servers), *_METADATA, topics=[{"name": topic}])
+            answer = self.ask(*_METADATA, at, topics=[{"name": topic}])
             return next((each for each in answer.topics[0].partitions if each.partition_index == partition), None)
 
         return eventually(f"{topic}-{partition} is known", found)

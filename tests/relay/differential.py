@@ -83,12 +83,11 @@ class Differential:
     def _difference(self, how: str, side: Side, one: Exchange, other: Exchange, front: Front | None) -> Iterator[str]:
         if one.answer == other.answer and one.was_reset == other.was_reset and not _is_changed(one.api, front):
             return
-        hidden = self.front.hidden
         pairs = []
         # Names of their own are in most answers. Where all names there are is said, those of others are, too.
         for ours, theirs in ((one.answer, other.answer), (self._renamed(one), self._renamed(other, side))):
-            direct = normal(one.api, one.version, ours, None, hidden)
-            pairs.append((direct, normal(one.api, one.version, theirs, front, frozenset() if front else hidden)))
+            direct = normal(one.api, one.version, ours, None, self.front)
+            pairs.append((direct, normal(one.api, one.version, theirs, front, None if front else self.front)))
         if not any(direct.kept == compared.kept for direct, compared in pairs):
             direct, compared = pairs[-1]
             yield f"{one.api} v{one.version} {how}: {one.given}{_shown(direct, compared)}"

@@ -11,20 +11,28 @@ from tests.integration.raw import Endpoint
 from tests.integration.relay import Relay
 from tests.integration.relay_mesh import RelayMesh
 from tests.relay.cluster import SeveralBrokers
+from tests.relay.requests import KEYS, KNOWN
 
-BETWEEN_BROKERS = frozenset({83, 84, 85, 86, 87})
-"""The state of share groups, which brokers write for each other: 4.3 advertises that to clients, none of them asks."""
+BETWEEN_BROKERS = frozenset({4, 5, 6, 7, 56, 83, 84, 85, 86, 87})
+"""What brokers ask each other: with ZooKeeper about replicas, since 4.1 about the state of share groups. They advertise
+that to clients, none of which asks."""
+OLDEST: Mapping[int, int] = {
+    KEYS[api]: min(versions) for api, versions in KNOWN.items() if api in KEYS and api != "produce"
+}
+"""The first version of each API that is left in Kafka 4. Produce has had fewer since, but is advertised from 0 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Front:
     """bootstrap: where a client begins. doors: where to connect to, for each node. advertised: what is said in place of
-    a node's own address, where answers hold one. hidden: APIs that it does not advertise."""
+    a node's own address, where answers hold one. hidden: APIs that it does not advertise. oldest: the first version of
+    others, where a broker may have earlier ones."""
 
     bootstrap: Endpoint
     doors: Mapping[int, Endpoint]
     advertised: Mapping[Endpoint, Endpoint] = field(default_factory=dict)
     hidden: frozenset[int] = frozenset()
+    oldest: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def own_addresses(self) -> Mapping[Endpoint, Endpoint]:
@@ -49,6 +57,6 @@ def relayed(cluster: SeveralBrokers, folder: Path) -> Iterator[Front]:
     try:
         doors = {node: Endpoint.of(mesh.address_of(node)) for node in nodes}
         advertised = {own: doors[node] for node, own in cluster.addresses.items()}
-        yield Front(Endpoint.of(mesh.bootstrap_servers), doors, advertised, BETWEEN_BROKERS)
+        yield Front(Endpoint.of(mesh.bootstrap_servers), doors, advertised, BETWEEN_BROKERS, OLDEST)
     finally:
         mesh.kill()

@@ -25,8 +25,10 @@ _ALWAYS: Final[dict[str, Any]] = {
     "timeout": 10_000,  # a busy machine must not make the answer
 }
 """Of what would do harm, or leave the question unanswered."""
-_NEVER_EMPTY: Final = frozenset({"transactions"})
-"""AddPartitionsToTxn without any is never answered by a broker of 4.3.1."""
+_NEVER_EMPTY: Final = {"add_partitions_to_txn": "transactions", "offset_fetch": "groups"}
+"""By API: without any, the first is never answered by a broker of 4.3.1, the second by one of 3.9.1."""
+_NEVER_NULL: Final = {"elect_leaders": "topic_partitions"}
+"""A broker of 2.8.2 never answers which type of election it does not know, if it is to be of all partitions."""
 _DEFAULT: Final = frozenset({"replica_state"})  # as replica_id
 _LEAVES_TRACES: Final = frozenset({"init_producer_id", "create_acls", "alter_user_scram_credentials", "create_topics"})
 """What one side has made with these, another one would meet: each has names of its own. Elsewhere names are the same,
@@ -36,9 +38,8 @@ for the order of an answer is often that of their hashes; so of those with names
 def ask_generic(side: Side, api: str, version: int) -> None:
     """All of them, of one API in one version."""
     schema = load_request_schema(KEYS[api], version)
-    side.ask_bytes(
-        api, version, request_of(entity(schema, _ALWAYS | {each: [{}] for each in _NEVER_EMPTY}), side.correlation_id)
-    )
+    least = _ALWAYS | ({_NEVER_EMPTY[api]: [{}]} if api in _NEVER_EMPTY else {})
+    side.ask_bytes(api, version, request_of(entity(schema, least), side.correlation_id))
     for number in range(_RANDOM_ONES):
         filled = _Filled(side, api, random.Random(f"{api} {version} {number}"), is_full=not number).value(schema)
         side.ask_bytes(api, version, request_of(filled, side.correlation_id), given={"filled": filled})
@@ -70,10 +71,11 @@ class _Filled:
         schema, is_array, is_nullable = unfold(annotation)
         # Null for records a broker of 4.3.1 never answers: see the script for Produce.
         may_be_null = is_nullable and not self._is_full and kafka_type != "records"
+        may_be_null = may_be_null and field.name != _NEVER_NULL.get(self._api)
         if may_be_null and self._chance.random() < 0.3:
             return None
         if is_array:
-            length = 2 if self._is_full else self._chance.randrange(field.name in _NEVER_EMPTY, 3)
+            length = 2 if self._is_full else self._chance.randrange(field.name == _NEVER_EMPTY.get(self._api), 3)
             length = 1 if self._api in _LEAVES_TRACES else length
             return tuple(self._one(kafka_type, schema) for _ in range(length))
         return self._one(kafka_type, schema)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -49,9 +49,9 @@ class Normal:
 
 
 def normal(
-    api: str, version: int, answer: bytes | None, front: Front | None = None, hidden: frozenset[int] = frozenset()
+    api: str, version: int, answer: bytes | None, front: Front | None = None, behind: Front | None = None
 ) -> Normal:
-    """front: what the answer came through; None for nothing. hidden: APIs of which nothing is said then."""
+    """front: what the answer came through; None for nothing. behind: what would not let pass all that is advertised."""
     if answer is None:
         return Normal(None, {}, "the connection is closed")
     parts = _parts(api, version, answer)
@@ -59,8 +59,8 @@ def normal(
         return Normal(answer, {}, answer.hex(" "))
     header, body = parts
     blanking = _Blanking(api, front)
-    if api == "api_versions":
-        body = replace(body, api_keys=tuple(each for each in body.api_keys if each.api_key not in hidden))
+    if api == "api_versions" and behind is not None:
+        body = replace(body, api_keys=tuple(_advertised(body.api_keys, behind)))
     kept = blanking.value(body, "")
     return Normal(header + encode(kept), blanking.volatile, kept)
 
@@ -77,6 +77,13 @@ def _parts(api: str, version: int, answer: bytes) -> tuple[bytes, Any] | None:
     except (SerialError, ValueError):
         return None
     return (answer[:start], body) if is_whole else None
+
+
+def _advertised(api_keys: Iterable[Any], front: Front) -> Iterator[Any]:
+    for each in api_keys:
+        if each.api_key not in front.hidden:
+            oldest = front.oldest.get(each.api_key, 0)
+            yield replace(each, min_version=type(each.min_version)(max(each.min_version, oldest)))
 
 
 class _Blanking:

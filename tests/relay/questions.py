@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.integration.processes import eventually
-from tests.relay.cluster import SeveralBrokers, ask
+from tests.relay.cluster import SeveralBrokers
 from tests.relay.requests import KEYS
 from tests.relay.scripts.records import batch
 from tests.relay.sides import ASKED, Shared, spelt
@@ -30,43 +30,50 @@ _COORDINATORS = ("__consumer_offsets", "__transaction_state", "__share_group_sta
 _GROUP, _TRANSACTION, _SHARE = range(3)
 _LONG = 900_000
 """Nothing of all this is to end by itself."""
+_STORED = 105
+"""Twenty records of each of five codecs, one of each of three transactions, and how two of these ended."""
 
 
-def shared(cluster: SeveralBrokers) -> Shared:
-    """What all sides ask about. `Shared` says what that is."""
+def shared(cluster: SeveralBrokers, controller: int = ASKED) -> Shared:
+    """What all sides ask about. `Shared` says what that is, also of the controller."""
     nodes = sorted(cluster.addresses, key=lambda node: node != ASKED)
     places = [[*nodes[at:], *nodes[:at]] for at in range(len(nodes))]
     cluster.create_topic(_TOPIC, len(places), {"unclean.leader.election.enable": "false"}, places)
     (topic,) = cluster.ask(KEYS["metadata"], 12, topics=[{"name": _TOPIC}]).topics
-    keys = {_GROUP: "any", _TRANSACTION: "any", _SHARE: f"any:{spelt(topic.topic_id)}:0"}
+    keys = {_GROUP: "any", _TRANSACTION: "any"}
+    if KEYS["share_group_heartbeat"] in cluster.versions:
+        keys[_SHARE] = f"any:{spelt(topic.topic_id)}:0"
     for key_type, key in keys.items():
         _until_coordinated(cluster, key_type, key)
-    for each in _COORDINATORS:
-        cluster.place(each, 0, ASKED)
+        cluster.place(_COORDINATORS[key_type], 0, ASKED)
     _fill(cluster, topic.topic_id)
-    return Shared(_TOPIC, topic.topic_id, cluster.cluster_id)
+    return Shared(_TOPIC, topic.topic_id, cluster.cluster_id, cluster.versions, controller)
 
 
 def _until_coordinated(cluster: SeveralBrokers, key_type: int, key: str) -> None:
     def is_there() -> bool:
-        found = cluster.ask(KEYS["find_coordinator"], 6, key_type=key_type, coordinator_keys=[key])
-        return not found.coordinators[0].error_code.value
+        found = cluster.ask(KEYS["find_coordinator"], 6, key_type=key_type, key=key, coordinator_keys=[key])
+        (one,) = getattr(found, "coordinators", (found,))
+        return not one.error_code.value
 
     eventually(f"a coordinator for {key}", is_there)
 
 
 def _fill(cluster: SeveralBrokers, topic_id: Any) -> None:
-    at = cluster.addresses[ASKED]
-
     def produce(records: bytes, **given: Any) -> None:
         data = [{"name": _TOPIC, "topic_id": topic_id, "partition_data": [{"index": 0, "records": records}]}]
-        answer = ask(at, KEYS["produce"], 12, acks=-1, timeout=30_000, topic_data=data, **given)
+        answer = cluster.ask(KEYS["produce"], 12, ASKED, acks=-1, timeout=30_000, topic_data=data, **given)
         (partition,) = answer.responses[0].partition_responses
         assert not partition.error_code.value, partition
 
+    def known_at(node: int) -> int:
+        data = [{"topic": _TOPIC, "partitions": [{"partition": 0, "fetch_offset": 0}]}]
+        answer = cluster.ask(KEYS["fetch"], 12, node, replica_id=-1, max_bytes=1, session_epoch=-1, topics=data)
+        return answer.responses[0].partitions[0].high_watermark  # type: ignore[no-any-return]
+
     def transact(api: str, version: int, **given: Any) -> Any:
         def answered() -> Any:
-            answer = ask(at, KEYS[api], version, **given)
+            answer = cluster.ask(KEYS[api], version, ASKED, **given)
             return None if getattr(answer, "error_code", answer).value else answer
 
         return eventually(api, answered)
@@ -79,11 +86,12 @@ def _fill(cluster: SeveralBrokers, topic_id: Any) -> None:
         me = {"transactional_id": name, "producer_id": who.producer_id, "producer_epoch": who.producer_epoch}
         added = [{"name": _TOPIC, "partitions": [0]}]
         old = {f"v3_and_below_{key}": value for key, value in {**me, "topics": added}.items()}
-        ask(at, KEYS["add_partitions_to_txn"], 3, **old)
+        cluster.ask(KEYS["add_partitions_to_txn"], 3, ASKED, **old)
         identity = {"producer_id": who.producer_id, "epoch": who.producer_epoch}
         produce(batch(b"transacted", **identity, sequence=0, is_transactional=True), transactional_id=name)
         if is_committed is not None:
             transact("end_txn", 3, **me, committed=is_committed)
+    eventually("every node knows what all have", lambda: {known_at(node) for node in cluster.addresses} == {_STORED})
 
 
 def _values(codec: int) -> Iterable[bytes]:

@@ -23,6 +23,18 @@ OTHER = 1_000_000
 PARTITIONS = 19
 """Of a side's topic: one for each version of an API."""
 
+_OF_THE_CONTROLLER: Final = frozenset(
+    {
+        "create_topics",
+        "delete_topics",
+        "create_partitions",
+        "elect_leaders",
+        "alter_partition_reassignments",
+        "list_partition_reassignments",
+        "alter_user_scram_credentials",
+        "update_features",
+    }
+)
 _TOKEN: Final = "side-%03d"
 _CANON = b"side-000"
 _CANON_ID = UUID(int=0xABCDEF).bytes
@@ -51,6 +63,18 @@ class Shared:
     topic: str
     topic_id: UUID
     cluster_id: str
+    versions: Mapping[int, tuple[int, int]]
+    """That the cluster advertises."""
+    controller: int = ASKED
+    """The node to ask for what only the controller does: any, where it is passed on to that one."""
+
+    def asked(self, api: str, at: int) -> int:
+        """The node that answers a question that is meant for this one."""
+        return self.controller if at == ASKED and api in _OF_THE_CONTROLLER else at
+
+    def known(self, api: str, version: int) -> int:
+        """This version, or the highest that there is."""
+        return min(version, self.versions[KEYS[api]][1])
 
 
 @dataclass
@@ -95,7 +119,7 @@ class Side:
         self, api: str, version: int, asked: bytes, at: int = ASKED, given: Mapping[str, Any] | None = None
     ) -> Any:
         """The same, for one that is written already."""
-        connection = self._connection(at, is_direct=False)
+        connection = self._connection(self.shared.asked(api, at), is_direct=False)
         answer = connection.ask(asked)
         self._note(api, version, given or {"bytes": asked}, answer, connection)
         return read(api, version, answer)
@@ -118,7 +142,9 @@ class Side:
         return self.ask(api, version, at, **given)
 
     def prepare(self, api: str, version: int, at: int = ASKED, /, **given: Any) -> Any:
-        """What only makes the question possible: asked directly, not compared."""
+        """What only makes the question possible: asked directly, not compared; in the highest version that there is, if
+        there is not this one."""
+        version, at = self.shared.known(api, version), self.shared.asked(api, at)
         answer = self._connection(at, is_direct=True).ask(request(KEYS[api], version, given))
         assert answer is not None, f"{api} v{version} closes the connection: {given}"
         return read(api, version, answer)

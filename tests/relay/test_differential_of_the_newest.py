@@ -18,6 +18,7 @@ from tests.relay.scripts.newer import NEWER
 pytestmark = [
     pytest.mark.long,
     pytest.mark.kafka,
+    pytest.mark.xdist_group("differential of the newest"),
     pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}"),
 ]
 

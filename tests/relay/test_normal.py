@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,14 @@ def test_everything_else_is_compared() -> None:
 def test_hidden_apis_are_left_out_of_what_a_broker_advertises_only() -> None:
     keys = [{"api_key": each, "min_version": 0, "max_version": 1} for each in (3, 83)]
     both, visible = (answer("api_versions", 4, {"api_keys": each}) for each in (keys, keys[:1]))
-    hidden = frozenset({83})
-    assert normal("api_versions", 4, both, hidden=hidden).kept == normal("api_versions", 4, visible, FRONT).kept
+    hiding = replace(FRONT, hidden=frozenset({83}))
+    assert normal("api_versions", 4, both, behind=hiding).kept == normal("api_versions", 4, visible, FRONT).kept
     assert normal("api_versions", 4, both, FRONT).kept != normal("api_versions", 4, visible, FRONT).kept
+
+
+def test_versions_that_are_left_out_are_so_of_what_a_broker_advertises_only() -> None:
+    entry = {"api_key": 3, "max_version": 12}
+    all_of_it, later = (answer("api_versions", 4, {"api_keys": [entry | {"min_version": each}]}) for each in (0, 4))
+    front = replace(FRONT, oldest={3: 4})
+    assert normal("api_versions", 4, all_of_it, behind=front).kept == normal("api_versions", 4, later, front).kept
+    assert normal("api_versions", 4, all_of_it, front).kept != normal("api_versions", 4, later, front).kept

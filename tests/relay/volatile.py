@@ -55,6 +55,7 @@ MAY_DIFFER: Mapping[str, Mapping[str, str]] = {
 
 UNORDERED: Mapping[str, Mapping[str, str]] = {
     "delete_topics": {"responses": _HASHED},
+    "txn_offset_commit": {"topics.partitions": _HASHED},
     "add_partitions_to_txn": {
         "results_by_topic_v3_and_below.results_by_partition": _HASHED,
         "results_by_transaction.topic_results.results_by_partition": _HASHED,

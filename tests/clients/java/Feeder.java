@@ -20,8 +20,14 @@ public final class Feeder {
         properties.put("enable.idempotence", true);
         AtomicReference<Exception> failed = new AtomicReference<>();
         try (var producer = new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer())) {
+            int rate = feed.path("rate").asInt(0);
+            long began = System.nanoTime();
             for (int number = 0; number < feed.get("count").asInt(); number++) {
                 int sent = number;
+                long ahead = rate == 0 ? 0 : began + number * 1_000_000_000L / rate - System.nanoTime();
+                if (ahead > 1_000_000) {
+                    Thread.sleep(ahead / 1_000_000);
+                }
                 String value = feed.get("client_id").asText() + "-" + number + "|";
                 producer.send(new ProducerRecord<>(feed.get("topic").asText(), "key-" + number % KEYS, value), (metadata, error) -> {
                     if (error != null) {

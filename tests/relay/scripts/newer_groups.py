@@ -36,7 +36,7 @@ def _consumer_group_heartbeat(side: Side, version: int) -> None:
         ask(member_epoch=_LEAVES, group_id=regular)
     else:
         made = ask(**joining, subscribed_topic_names=[side.topic], member_id="", group_id=side.name("named-by-it"))
-        ask(member_epoch=_LEAVES, member_id=made.member_id, group_id=side.name("named-by-it"))
+        ask(member_epoch=_LEAVES, member_id=made.member_id or MEMBER, group_id=side.name("named-by-it"))
     ask(member_epoch=_LEAVES)
     ask(member_epoch=_LEAVES)
 

@@ -20,6 +20,7 @@ type feed struct {
 	ClientID  string `json:"client_id"`
 	Topic     string `json:"topic"`
 	Count     int    `json:"count"`
+	Rate      int    `json:"rate"`
 }
 
 func (f feed) key(number int) []byte   { return fmt.Appendf(nil, "key-%d", number%keys) }
@@ -40,7 +41,11 @@ func withFranz(f feed) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(f.Bootstrap), kgo.ClientID(f.ClientID))
 	check(err)
 	defer client.Close()
+	began := time.Now()
 	for number := range f.Count {
+		if f.Rate > 0 {
+			time.Sleep(time.Until(began.Add(time.Duration(number) * time.Second / time.Duration(f.Rate))))
+		}
 		record := &kgo.Record{Topic: f.Topic, Key: f.key(number), Value: f.value(number)}
 		client.Produce(context.Background(), record, func(record *kgo.Record, err error) {
 			check(err)
