@@ -7,6 +7,7 @@ they came. So nothing is copied here but heads that two chunks share.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -146,7 +147,7 @@ class RequestCutter(_Cutter[RequestHead]):
     __slots__ = ()
 
     def __init__(self, limit: int) -> None:
-        super().__init__(_REQUEST, RequestHead._make, limit)
+        super().__init__(_REQUEST, partial(tuple.__new__, RequestHead), limit)
 
 
 class AnswerCutter(_Cutter[AnswerHead]):
@@ -155,4 +156,4 @@ class AnswerCutter(_Cutter[AnswerHead]):
     __slots__ = ()
 
     def __init__(self, limit: int) -> None:
-        super().__init__(_ANSWER, AnswerHead._make, limit)
+        super().__init__(_ANSWER, partial(tuple.__new__, AnswerHead), limit)
