@@ -105,7 +105,7 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], title: str) -> Table:
     for node in nodes:
         table.add_row(
             str(node["node"]),
-            node["address"] or "none",
+            _addresses(node),
             node["upstream"],
             str(node["legs"]),
             str(node["requests"]),
@@ -115,6 +115,12 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], title: str) -> Table:
             _plain(node["problem"]),
         )
     return table
+
+
+def _addresses(node: Mapping[str, Any]) -> str:
+    """That of the first listener, and those of others behind their names."""
+    further = (f"{name} {address or 'none'}" for name, address in node.get("further_addresses", {}).items())
+    return ", ".join([node["address"] or "none", *further])
 
 
 def _members(pool: Mapping[str, Any], title: str) -> Table:

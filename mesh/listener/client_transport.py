@@ -166,8 +166,10 @@ class ClientTransport:
             self._heard = self._listener.now()
         if not unfinished:
             self._frame_begun = math.inf
-        elif whole or self._frame_begun == math.inf:
+        elif self._frame_begun == math.inf:
             self._begin_frame()
+        elif whole:
+            self._frame_begun = self._heard  # which is later, so that the limits are looked at early enough
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """A response, or several, or parts of them."""

@@ -7,6 +7,7 @@ they came. So nothing is copied here but heads that two chunks share.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -72,6 +73,14 @@ class _Cutter(Generic[HeadT]):
         """Whether a frame, or its length, has come in part."""
         return self._left > 0 or bool(self._held)
 
+    def is_within_frame(self, chunk: memoryview) -> bool:
+        """Whether the present frame goes on behind these bytes, which are passed over then."""
+        left = self._left - len(chunk)
+        if left <= 0:
+            return False
+        self._left = left
+        return True
+
     def cut(self, chunk: memoryview) -> list[Piece[HeadT]]:
         """The pieces of the frames in this chunk, in order; a head that is not there as a whole is held back.
 
@@ -86,11 +95,10 @@ class _Cutter(Generic[HeadT]):
         return pieces
 
     def _cut(self, chunk: memoryview, pieces: list[Piece[HeadT]]) -> None:
-        size = len(chunk)
-        if size < self._left:
-            self._left -= size
+        if self.is_within_frame(chunk):
             pieces.append(Piece(None, chunk, False, False))
             return
+        size = len(chunk)
         position = self._complete_head(chunk, pieces) if self._held else 0
         if position < size and self._left:
             position = self._go_on(chunk, position, pieces)
@@ -147,7 +155,7 @@ class RequestCutter(_Cutter[RequestHead]):
     __slots__ = ()
 
     def __init__(self, limit: int) -> None:
-        super().__init__(REQUEST_HEAD, RequestHead._make, limit)
+        super().__init__(REQUEST_HEAD, partial(tuple.__new__, RequestHead), limit)
 
 
 class AnswerCutter(_Cutter[AnswerHead]):
@@ -156,4 +164,4 @@ class AnswerCutter(_Cutter[AnswerHead]):
     __slots__ = ()
 
     def __init__(self, limit: int) -> None:
-        super().__init__(_ANSWER, AnswerHead._make, limit)
+        super().__init__(_ANSWER, partial(tuple.__new__, AnswerHead), limit)

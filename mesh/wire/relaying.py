@@ -159,6 +159,9 @@ class RelayedConnection:
 
     def receive_requests(self, chunk: memoryview, now: float) -> list[Buffer]:
         """What is to be passed on of these bytes. `problem` tells what ended the stream behind that."""
+        is_passing = self._held is None and not self._waiting
+        if is_passing and self._requests.is_within_frame(chunk):
+            return [chunk]  # most of the bytes that are produced
         self._waiting += self._requests.cut(chunk)
         return self.pass_on(now)
 

@@ -118,16 +118,18 @@ def test_a_relay_is_shown_by_its_nodes() -> None:
     nodes = [
         {"node": 1, "versions": {"FETCH": [4, 18]}, "problem": "", **node},
         {"node": 7, "versions": {}, "problem": "[red]refused", **node, "address": None},
+        {"node": 8, "versions": {}, "problem": "", **node, "further_addresses": {"inside": "10.0.0.1:9", "out": None}},
     ]
     relay = {"name": "front", "connections": 3, "relay": {"cluster": "eu", "nodes": nodes}}
     with io.StringIO() as out:
         show({"virtual_clusters": [relay]}, Console(file=out, width=250))
         text = out.getvalue()
     assert "front / relay of eu: 3 connections" in text
-    first, second = text.splitlines()[2:4]
+    first, second, third = text.splitlines()[2:5]
     assert first.split()[:4] == ["1", "mesh:19101", "broker:9092", "3"]
     assert second.split()[:2] == ["7", "none"]
     assert "[red]refused" in second
+    assert "mesh:19101, inside 10.0.0.1:9, out none" in third
 
 
 def test_what_is_not_known_is_not_shown_as_a_number() -> None:

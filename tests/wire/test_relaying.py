@@ -138,6 +138,18 @@ def test_what_is_answered_here_holds_up_what_comes_behind_it() -> None:
     assert bench.downstream == answer(1) + b"here" + answer(3)
 
 
+def test_the_middle_of_a_request_does_not_overtake_its_beginning() -> None:
+    bench = Bench()
+    local, behind = request(ApiKey.SASL_HANDSHAKE, 1, 1, b"x"), produce(2, 1, bytes(range(200)) * 10)
+    bench.ask(local + behind[:500], behind[500:1_000], behind[1_000:1_500])
+    assert bench.upstream == b""
+    bench.wire.local.clear()
+    bench.wire.answer([answer(1)])
+    bench.upstream += joined(bench.wire.pass_on(1.0))
+    bench.ask(behind[1_500:])
+    assert bench.upstream == behind
+
+
 def test_a_local_request_is_bounded() -> None:
     bench = Bench()
     bench.ask(request(ApiKey.SASL_AUTHENTICATE, 1, 1, bytes(LARGEST_LOCAL)))

@@ -134,7 +134,10 @@ function poolOf(cluster, pool, now) {
 
 function nodesOf(cluster, nodes, title, now) {
   const per = (name, node) => rate(now, name, { virtual_cluster: cluster.name, node: String(node.node) });
-  const rows = nodes.map((node) => [String(node.node), node.address === null ? element("b", { class: "bad" }, "none") : node.address, node.upstream, short(node.legs),
+  const addressOf = (address) => (address === null ? element("b", { class: "bad" }, "none") : address);
+  const further = (node) => Object.entries(node.further_addresses || {}).flatMap(([name, address]) => [element("br", {}), element("span", { class: "quiet" }, `${name} `), addressOf(address)]);
+  const addresses = (node) => (further(node).length ? element("span", {}, addressOf(node.address), ...further(node)) : addressOf(node.address));
+  const rows = nodes.map((node) => [String(node.node), addresses(node), node.upstream, short(node.legs),
     short(per("kafka_mesh_relay_requests_total", node)), bytes(per("kafka_mesh_relay_request_bytes_total", node) || 0), bytes(per("kafka_mesh_relay_response_bytes_total", node) || 0), node.problem]);
   const columns = [["node", "number"], ["address", "name"], ["upstream", "name wide"], ["connections", "number"], ["requests/s", "number"], ["in/s", "number wide"], ["out/s", "number wide"], ["problem", ""]];
   return [element("h2", {}, title), element("article", { class: "pool" }, table(columns, rows))];

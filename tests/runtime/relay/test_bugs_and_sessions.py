@@ -13,7 +13,7 @@ from mesh.runtime.relay.nodes import RelayNode
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey
 from tests.runtime.relay.frames import answer, produce, request
-from tests.runtime.relay.harness import Asked, FakeBroker, world
+from tests.runtime.relay.harness import Asked, FakeBroker, World, world
 from tests.runtime.relay.harness import Leg as LegOfBroker
 from tests.runtime.relay.loops import anyhow, everywhere, until
 
@@ -80,27 +80,39 @@ async def test_a_bug_where_versions_are_asked_for_is_told_and_they_are_asked_for
 
 
 @everywhere
-async def test_a_session_ends_behind_a_request_without_an_answer_that_has_begun() -> None:
+async def test_the_end_of_the_session_of_our_credentials_closes_a_connection_that_waits_for_nothing() -> None:
     async with world() as made:
         await made.known()
-        attempt, ends = made.nodes._attempt, asyncio.get_running_loop().time() + 0.1
+        attempt = made.nodes._attempt
 
         async def soon_over(node: RelayNode, leg: Leg, *, is_bare: bool) -> float:
             await attempt(node, leg, is_bare=is_bare)
-            return ends
+            return asyncio.get_running_loop().time() + 0.05
 
         made.nodes._attempt = soon_over  # type: ignore[method-assign]
+        assert await (await made.client()).rest() == b""
+
+
+def end_session(made: World) -> None:
+    """Of the only client, at this moment."""
+    (connection,) = made.connections
+    connection._opener._end_session(connection)
+
+
+@everywhere
+async def test_a_session_ends_behind_a_request_without_an_answer_that_has_begun() -> None:
+    async with world() as made:
         client = await made.client()
         whole = produce(7, acks=0, records=bytes(100_000))
         client.send(whole[:50_000])
-        await until(lambda: made.broker.accepted >= 2)
-        await until(lambda: asyncio.get_running_loop().time() > ends)
-        await asyncio.sleep(0)
+        await until(lambda: made.connections and made.connections[0].has_unfinished_frame)
+        await until(lambda: made.nodes.known[0].legs)
+        end_session(made)
         assert len(made.connections) == 1, "it may end what it has begun"
         client.send(whole[50_000:])
         assert await client.rest() == b""
         await until(lambda: made.broker.legs and made.broker.leg.has_ended)
-        assert [asked.frame for asked in made.broker.leg.asked if asked.key == ApiKey.PRODUCE] == [whole[4:]]
+        assert [asked.frame for asked in made.broker.leg.asked] == [whole[4:]]
 
 
 @everywhere
@@ -111,17 +123,10 @@ async def test_a_session_ends_when_what_was_asked_is_answered() -> None:
         waiting.append(asked)
 
     async with world() as made:
-        await made.known()
         made.broker.script = keep
-        attempt, ends = made.nodes._attempt, asyncio.get_running_loop().time() + 0.1
-
-        async def soon_over(node: RelayNode, leg: Leg, *, is_bare: bool) -> float:
-            await attempt(node, leg, is_bare=is_bare)
-            return ends
-
-        made.nodes._attempt = soon_over  # type: ignore[method-assign]
         client = await made.client()
         client.send(request(ApiKey.HEARTBEAT, 3, 1))
-        await until(lambda: waiting and asyncio.get_running_loop().time() > ends)
+        await until(lambda: waiting)
+        end_session(made)
         made.broker.leg.writer.write(answer(1, b"late"))
         assert await client.rest() == answer(1, b"late")
