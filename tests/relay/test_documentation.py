@@ -38,6 +38,6 @@ def test_numbers_are_those_of_the_tests() -> None:
         f"4.3.1: {len(asked(OF_4_3))}; 4.4.0: {len(asked(OF_4_4))};",
         f"3.9.1 with KRaft: {len(asked(OF_3_9))}; 2.8.2 with ZooKeeper: {len(asked(OF_2_8))} ",
         f"{len({case.tool for case in CASES})} tools with {len(CASES)} commands",
-        f"{len(RUN)} tests that pass on the brokers",
+        f"{len(RUN)} tests that need a cluster",
     ):
         assert said in whole
