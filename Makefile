@@ -47,7 +47,7 @@ test-clients: install ## every client of docs/clients.md on real brokers, three 
 	$(BIN)/python -m tests.clients.building
 	$(BIN)/pytest -m long -n 3 tests/clients $(ARGS)
 
-test-outside: install ## kgo's and librdkafka's own tests through a mesh; the latter's with KAFKA_MESH_LIBRDKAFKA=FOLDER, where they are built
+test-outside: install ## kgo's and librdkafka's own tests through a mesh, as pool and as relay; the latter's with KAFKA_MESH_LIBRDKAFKA=FOLDER, where they are built
 	$(BIN)/pytest -m outside tests/outside $(ARGS)
 
 .PHONY: chaos soak lives

@@ -1,4 +1,4 @@
-"""All of kgo's own tests through a relay: what passes on a broker passes here."""
+"""All of kgo's own tests through a relay, and directly: what passes on a broker passes here."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ SKIPPED = frozenset({"TestIssueProduceBrokerTooOldFailsRecords", "TestSCRAMAuth"
 """They need an older broker, or one with SCRAM."""
 
 
-@pytest.fixture
-def relay(tmp_path: Path) -> Iterator[RelayMesh]:
+@pytest.fixture(params=["directly", "through the relay"])
+def address(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where the tests begin."""
     if missing := missing_programs():
         pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
     cluster = KafkaCluster("eu", kafka_jars(), tmp_path / "kafka", BROKER)
     relay = RelayMesh(tmp_path, cluster.bootstrap_servers)
-    yield relay
+    yield cluster.bootstrap_servers if request.param == "directly" else relay.bootstrap_servers
     relay.kill()
     cluster.kill()
 
 
 @pytest.mark.timeout(900)
-def test_every_test(relay: RelayMesh, tmp_path: Path) -> None:
+def test_every_test(address: str, tmp_path: Path) -> None:
     log = tmp_path / "kgo.log"
     environment = {
         **os.environ,
-        "KGO_SEEDS": relay.bootstrap_servers,
+        "KGO_SEEDS": address,
         "KGO_TEST_RF": "1",
         "KGO_TEST_RECORDS": "20000",
         "KGO_TEST_MAX_TOPIC_PARTS": "4",

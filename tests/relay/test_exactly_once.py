@@ -25,8 +25,8 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}"),
 ]
 PLACES = [[*NODES[at:], *NODES[:at]] for at in range(len(NODES))]
-COUNT = 9_000
-"""In each of the three partitions of what is read."""
+COUNT, COPIED = 9_000, 3_000
+"""In each of the three partitions of what Streams reads, and of what is copied in small transactions."""
 KEYS = 17
 IN_A_TRANSACTION = 50
 SHORT_SESSIONS = {
@@ -103,11 +103,11 @@ def test_transactional_message_copier(cluster: SeveralBrokers, relay: RelayMesh,
     """With random aborts, kill -9 of the mesh, and of each copier."""
     for topic in ("read", "written"):
         cluster.create_topic(topic, len(PLACES), places=PLACES)
-    fill(cluster, "read", COUNT)
+    fill(cluster, "read", COPIED)
     copiers = Copiers(cluster, relay, tmp_path)
     try:
         for step in range(1, 4):
-            enough = step * len(PLACES) * COUNT // 5
+            enough = step * len(PLACES) * COPIED // 5
             eventually("copies", lambda: sum(log_ends(cluster, "written").values()) > enough, timeout=90)  # noqa: B023
             copiers.kill(step - 1)
             relay.kill()
@@ -117,7 +117,7 @@ def test_transactional_message_copier(cluster: SeveralBrokers, relay: RelayMesh,
         copiers.end()
     found = in_partitions(cluster, "written")
     for partition in range(len(PLACES)):
-        assert found[partition] == [f"{partition}-{number}" for number in range(COUNT)]
+        assert found[partition] == [f"{partition}-{number}" for number in range(COPIED)]
 
 
 def in_partitions(cluster: SeveralBrokers, topic: str) -> dict[int, list[str]]:
