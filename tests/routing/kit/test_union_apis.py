@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+from mesh.routing.kit.refusals import code_when_down
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, Way
 from mesh.wire.apis import ApiKey
 from mesh.wire.relayed_apis import RELAYED_APIS
@@ -28,3 +32,46 @@ def test_what_would_change_or_show_one_cluster_only_is_not_served() -> None:
 def test_versions_are_those_of_a_relay_but_for_two() -> None:
     fewer = {each: versions.highest for each, versions in SERVED_BY_UNIONS.items() if versions != RELAYED_APIS[each]}
     assert fewer == {ApiKey.INIT_PRODUCER_ID: 5, ApiKey.ADD_PARTITIONS_TO_TXN: 3}
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "unions.md"
+TO = {
+    "the node that the client has connected to": Way.OWN_NODE,
+    "the home of each group or transaction": Way.COORDINATOR,
+    "the owner of each topic or resource": Way.OWNER,
+    "all clusters": Way.ALL,
+    "the cluster of `default`": Way.DEFAULT,
+    "none: the mesh answers": Way.TERMINATED,
+}
+
+
+def rows() -> Iterator[tuple[str, ...]]:
+    """Of all tables of the page."""
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("| "):
+            yield tuple(cell.strip() for cell in line.strip("|").split("|"))
+
+
+def kafka_name(api_key: ApiKey) -> str:
+    return api_key.name.title().replace("_", "")
+
+
+def test_the_page_says_where_requests_go() -> None:
+    told = {name: TO[to] for to, names in (row for row in rows() if row[0] in TO) for name in names.split(", ")}
+    served = {kafka_name(each): row.way for each, row in UNION_APIS.items() if row.way is not Way.NOT_SERVED}
+    assert told == served
+
+
+def test_the_page_says_what_is_not_served_and_why() -> None:
+    found = list(rows())
+    told = {name: row[1] for row in found for name in row[0].split(", ")}
+    for api_key, row in UNION_APIS.items():
+        if row.way is Way.NOT_SERVED:
+            assert told[kafka_name(api_key)] == row.reason
+        elif row.highest is not None:
+            assert told[f"{kafka_name(api_key)} from v{row.highest + 1} on"] == row.reason
+
+
+def test_the_page_says_what_is_answered_while_a_cluster_is_down() -> None:
+    text = PAGE.read_text().partition("## While a cluster is down")[2]
+    assert all(code_when_down(each).name in text for each in SERVED_BY_UNIONS)
