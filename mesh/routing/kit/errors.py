@@ -64,8 +64,7 @@ class Failure:
     def add_to(self, answer: Tree, lists: Sequence[EntityList], asked: Mapping[str, Any]) -> None:
         """Puts the lists of elements into an answer, or into one of its elements."""
         for each in lists:
-            elements = asked.get(each.asked) or () if each.has_errors else ()
-            answer[each.answered] = [self.element(each, one) for one in elements]
+            answer[each.answered] = [self.element(each, one) for one in asked.get(each.asked) or ()]
 
     def said_in(self, field: str | None) -> Tree:
         """Of a struct whose error code has this name; None: it has none."""

@@ -107,7 +107,7 @@ class _Merging:
         failed = [leaf for leaf, answer in self._answers.items() if self._code_of(answer)]
         if self._error is None or not failed:
             return {}
-        if len(failed) < len(self._answers) and all(self._is_said_below(leaf) for leaf in failed):
+        if all(self._is_said_below(leaf) for leaf in failed):
             return {}
         first = self._answers[failed[0]]
         return {self._error: self._code_of(first), "error_message": first.get("error_message")}

@@ -43,8 +43,6 @@ def asked_of_leaves(request: Tree, union: Entities) -> tuple[dict[LeafNumber, Tr
             last[owner.leaf] = owner.topic
             if cursor is not None and cursor["topic_name"] == name:
                 piece["cursor"] = cursor
-        else:
-            last[owner.leaf] = _ABOVE_ALL
     answered = error_answer(_API, _VERSION, {"topics": without_owner}, UNKNOWN) if without_owner else None
     return asked, answered
 
@@ -80,10 +78,6 @@ def page(
             return {"topics": topics, "next_cursor": ends[name]}
         room -= len(partitions)
     return {"topics": topics, "next_cursor": None}
-
-
-_ABOVE_ALL: Final = "\U0010ffff"
-"""Behind every name of a topic."""
 
 
 def _cursor(topic: str, partition: int) -> Tree:

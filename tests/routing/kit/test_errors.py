@@ -37,7 +37,6 @@ ONE_ERROR = {
     ApiKey.HEARTBEAT,
     ApiKey.LEAVE_GROUP,
     ApiKey.SYNC_GROUP,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.SHARE_GROUP_HEARTBEAT,
@@ -164,7 +163,6 @@ MORE_THAN_KAFKA = {
 NOT_KAFKA = {
     ApiKey.CREATE_DELEGATION_TOKEN,  # Kafka tells names that nobody asked for
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,  # Kafka leaves the names out of the results
-    ApiKey.LIST_PARTITION_REASSIGNMENTS,  # Kafka names partitions without saying anything of them
     ApiKey.DESCRIBE_LOG_DIRS,  # Kafka says no error in versions that have no place of their own for it
 }
 

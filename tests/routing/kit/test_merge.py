@@ -138,6 +138,9 @@ def test_the_nodes_of_all_clusters_are_those_of_one() -> None:
     assert answer["error_code"] == 0
     assert (answer["cluster_id"], answer["controller_id"], answer["cluster_authorized_operations"]) == ("union", 2, 2)
     assert by(answer, "brokers", "broker_id", "host") == [(2, "host2"), (1, "host1"), (US << 20 | 1, "host1")]
+    answers = {EU: cluster(2), US: cluster(1), AP: cluster(3)}
+    default_behind = merged(ApiKey.DESCRIBE_CLUSTER, 1, {"endpoint_type": 1}, answers, world=World(default=US))
+    assert (default_behind["controller_id"], default_behind["cluster_authorized_operations"]) == (US << 20 | 1, 1)
     without_default = merged(ApiKey.DESCRIBE_CLUSTER, 1, {"endpoint_type": 1}, {US: cluster(5), AP: cluster(1)})
     assert without_default["controller_id"] == US << 20 | 5
     assert merged(ApiKey.DESCRIBE_CLUSTER, 1, {"endpoint_type": 1}, {})["error_code"] == 7
