@@ -89,8 +89,10 @@ class ToLeaf(Unchanged):
 
 
 class FromLeaf(Unchanged):
-    """Of an answer: as clients call it. addresses: of nodes, by the id that their cluster gave them. producer: what
-    clients know a producer id as."""
+    """Of an answer: as clients call it. What they do not see raises `Hidden`.
+
+    addresses: of nodes, by the id that their cluster gave them. producer: what clients know a producer id as.
+    """
 
     __slots__ = ("_addresses", "_ids", "_leaf", "_names", "_producer", "_renames")
 
@@ -123,6 +125,16 @@ class FromLeaf(Unchanged):
         if shown is None:
             raise Hidden
         return shown
+
+    def group(self, group_id: str) -> str:
+        if self._names.group_home(group_id) != self._leaf:
+            raise Hidden
+        return group_id
+
+    def transactional_id(self, transactional_id: str) -> str:
+        if self._names.transaction_home(transactional_id) != self._leaf:
+            raise Hidden
+        return transactional_id
 
     def producer(self, producer_id: int) -> int:
         return producer_id if self._producer is None else self._producer(producer_id)

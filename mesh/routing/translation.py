@@ -14,6 +14,7 @@ from mesh.wire.addresses import NodeAddresses, carries_addresses
 from mesh.wire.answer_walker import VERSIONS, VERSIONS_WITH_NODES
 from mesh.wire.apis import ApiKey, has_tagged_response_header
 from mesh.wire.entities import Side, program
+from mesh.wire.entities.kinds import Kind
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
@@ -105,12 +106,23 @@ class LeafTranslation:
             told = program(api_key, version, Side.RESPONSE).translate(answer, start, self._from_leaf)
         except Hidden:
             body = without_hidden(api_key, version, answer[start:], self._is_shown)
-            told = program(api_key, version, Side.RESPONSE).translate(memoryview(body), 0, self._from_leaf)
-            told = [answer[:start], *told]
+            told = [answer[:start], *self._translated(api_key, version, memoryview(body))]
         return [INT32.pack(sum(map(len, told))), *told]
 
-    def _is_shown(self, topic: str) -> bool:
-        return self._names.shown(self._leaf, topic) is not None
+    def _translated(self, api_key: ApiKey, version: int, body: memoryview) -> list[Buffer]:
+        try:
+            return program(api_key, version, Side.RESPONSE).translate(body, 0, self._from_leaf)
+        except Hidden:
+            raise ProtocolError("unexpected_response", f"{api_key.name} of something that is hidden") from None
+
+    def _is_shown(self, kind: Kind, name: str) -> bool:
+        match kind:
+            case Kind.TOPIC:
+                return self._names.shown(self._leaf, name) is not None
+            case Kind.GROUP:
+                return self._names.group_home(name) == self._leaf
+            case _:
+                return self._names.transaction_home(name) == self._leaf
 
     def _tag(self, version: int, frame: memoryview, body: int) -> bool:
         """Puts the producer ids that the leaf is to know into the batches. Whether the request is answered."""

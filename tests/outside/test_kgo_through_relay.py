@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +10,8 @@ import pytest
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.relay_mesh import RelayMesh
-from tests.outside.building import kgo_tests
 from tests.outside.conftest import BROKER
+from tests.outside.kgo_whole import kgo_outcome
 
 pytestmark = [pytest.mark.long, pytest.mark.outside]
 FAILS_ANYWHERE = frozenset({"TestOptValuesCoversEveryOption"})
@@ -37,19 +34,7 @@ def address(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.mark.timeout(900)
 def test_every_test(address: str, tmp_path: Path) -> None:
-    log = tmp_path / "kgo.log"
-    environment = {
-        **os.environ,
-        "KGO_SEEDS": address,
-        "KGO_TEST_RF": "1",
-        "KGO_TEST_RECORDS": "20000",
-        "KGO_TEST_MAX_TOPIC_PARTS": "4",
-    }
-    command: list[str | Path] = [kgo_tests(), "-test.v", "-test.timeout", "800s", "-test.parallel", "2"]
-    with log.open("wb") as out:
-        subprocess.run(command, env=environment, cwd=tmp_path, stdout=out, stderr=out, timeout=850, check=False)
-    said = log.read_text(errors="replace")
-    outcome = {name: word for word, name in re.findall(r"^--- (PASS|FAIL|SKIP): (\w+) ", said, re.MULTILINE)}
+    outcome, said = kgo_outcome(address, tmp_path)
     assert {name for name, word in outcome.items() if word == "FAIL"} <= FAILS_ANYWHERE, said[-5_000:]
     assert {name for name, word in outcome.items() if word == "SKIP"} <= SKIPPED
     for name in ("TestGroupETL", "TestTxnEtl", "TestShareGroup", "TestShareGroupETL", "TestConsumeRegex"):

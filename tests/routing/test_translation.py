@@ -131,6 +131,17 @@ def test_hidden_topics_are_left_out_of_answers() -> None:
     assert [[each["name"] for each in result["topics"]] for result in told["results"]] == [["us.orders"], []]
 
 
+def test_what_has_its_home_elsewhere_is_not_listed() -> None:
+    groups = [{"group_id": name, "protocol_type": "consumer"} for name in ("us-one", "one")]
+    told = answered(translation(), ApiKey.LIST_GROUPS, 4, {"groups": groups})
+    assert [each["group_id"] for each in told["groups"]] == ["us-one"]
+    told = answered(translation(0), ApiKey.LIST_GROUPS, 4, {"groups": groups})
+    assert [each["group_id"] for each in told["groups"]] == ["one"]
+    states = [{"transactional_id": name, "producer_id": 1} for name in ("us-one", "one")]
+    told = answered(translation(), ApiKey.LIST_TRANSACTIONS, 0, {"transaction_states": states})
+    assert [each["transactional_id"] for each in told["transaction_states"]] == ["us-one"]
+
+
 def batch(producer_id: int) -> bytes:
     """As far as it is looked at: no records, and a CRC that is wrong, and stays so."""
     head = (0).to_bytes(8, "big") + (49).to_bytes(4, "big") + bytes(4) + b"\x02" + b"\1\2\3\4" + bytes(2)

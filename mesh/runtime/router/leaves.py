@@ -26,7 +26,8 @@ ADVERTISED: Final[Mapping[ApiKey, tuple[int, int]]] = {
     key: (min(lowest, ADVERTISED_APIS[key][0]), highest) for key, (lowest, highest) in SERVED.items()
 }
 """What ApiVersions says of these: Produce from v0 on, as a relay does."""
-_OF_ALL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way is Way.ALL)
+_OF_SEVERAL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way in (Way.ALL, Way.OWNER))
+"""Requests that may be for several leaves, also by naming nothing."""
 _OF_DEFAULT: Final = {key for key, row in UNION_APIS.items() if row.way is Way.DEFAULT} | {ApiKey.INIT_PRODUCER_ID}
 """Requests of these may be for the default leaf, although nothing in them says so."""
 
@@ -87,9 +88,9 @@ class Leaves:
     def translation(self, leaf: RouterLeaf) -> LeafTranslation:
         """Of what passes to this leaf, with the names of now."""
         if leaf is self.default:
-            answered_here, producer_ids = _OF_ALL, None
+            answered_here, producer_ids = _OF_SEVERAL, None
         else:
-            answered_here, producer_ids = _OF_ALL | _OF_DEFAULT, self._producer_ids
+            answered_here, producer_ids = _OF_SEVERAL | _OF_DEFAULT, self._producer_ids
         return LeafTranslation(leaf.number, self.ids, self.names, leaf.nodes, answered_here, producer_ids)
 
     def served(self, limits: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, Versions]:

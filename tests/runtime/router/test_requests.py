@@ -227,3 +227,17 @@ async def test_a_client_that_leaves_while_its_request_is_divided() -> None:
         client.ask_tree(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["us-one"]})
         await asked.wait()
         client.abort()
+
+
+@anyhow
+async def test_all_partitions_that_move_are_asked_of_all_clusters() -> None:
+    async with union() as made:
+        for cluster, name in ((made.eu, "orders"), (made.us, "us.orders")):
+            moved = {"name": name, "partitions": [{"partition_index": 0, "replicas": [0], "adding_replicas": [0]}]}
+            cluster.answers = lambda *_, moved=moved: {"topics": [moved]}
+        for node in (None, 0, US):
+            client = await made.client(node)
+            request: Tree = {"topics": None, "timeout_ms": 1_000}
+            answer = await client.asked(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, request)
+            replicas = {each["name"]: each["partitions"][0]["replicas"] for each in answer["topics"]}
+            assert replicas == {"orders": [0], "us.orders": [US]}

@@ -1,0 +1,41 @@
+"""All of kgo's own tests through a union, in which everything belongs to the second cluster: every node id, address and
+producer id is another one than the broker's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.jars import kafka_jars, missing_programs
+from tests.integration.kafka import KafkaCluster
+from tests.outside.conftest import BROKER
+from tests.outside.kgo_whole import kgo_outcome
+from tests.router.union_mesh import UnionMesh
+
+pytestmark = [pytest.mark.long, pytest.mark.outside]
+CONFIG = {"topics": [{"prefix": "eu-only.", "route": "eu"}, {"prefix": "", "route": "us"}], "default": "us"}
+FAILS = frozenset({"TestOptValuesCoversEveryOption", "Test848RegexBrokerResolves"})
+"""The first reads sources of kgo that are not where a built test runs. To the second a union has no features (KIP-584),
+so kgo takes the classic protocol, which assigns no internal topics."""
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    if missing := missing_programs():
+        pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
+    eu, us = (KafkaCluster(name, kafka_jars(), tmp_path / name, BROKER) for name in ("eu", "us"))
+    union = UnionMesh(tmp_path, eu, us, CONFIG)
+    yield union.bootstrap_servers
+    union.kill()
+    eu.kill()
+    us.kill()
+
+
+@pytest.mark.timeout(900)
+def test_every_test(address: str, tmp_path: Path) -> None:
+    outcome, said = kgo_outcome(address, tmp_path)
+    assert {name for name, word in outcome.items() if word == "FAIL"} == FAILS, said[-5_000:]
+    for name in ("TestGroupETL", "TestTxnEtl", "TestShareGroup", "TestShareGroupETL", "TestConsumeRegex"):
+        assert outcome[name] == "PASS"
