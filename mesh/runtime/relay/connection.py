@@ -222,7 +222,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         except Unreachable as problem:
             self._looking = None
             self._lost("unreachable", str(problem))
-            self.client.abort()
+            self.client.reset()
             return
         self._looking = None
         self.resumed()
@@ -307,7 +307,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         except Unreachable as problem:
             self._opening = None
             self._lost("unreachable", str(problem))
-            self.client.abort()
+            self.client.reset()
             return
         self._opening = None
         if self.client.is_open:
