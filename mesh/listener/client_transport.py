@@ -16,6 +16,7 @@ import asyncio
 import math
 import socket
 from collections.abc import Sequence
+from struct import pack
 from typing import Final, Protocol, cast
 
 from mesh.config.listeners import FIRST, ListenerName
@@ -27,6 +28,8 @@ from mesh.security.session import Session
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 
+_WITH_RESET: Final = pack("ii", 1, 0)
+"""Of SO_LINGER: closed at once, and what was not sent is lost."""
 AUTHENTICATION_TIMEOUT: Final = 10.0
 """Seconds a client has to authenticate in."""
 
@@ -229,6 +232,13 @@ class ClientTransport:
         self.end()
         if transport is not None:
             transport.abort()
+
+    def reset(self) -> None:
+        """`abort`, as a host does where nobody listens: the client is not told of an orderly end."""
+        own = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if own is not None:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _WITH_RESET)
+        self.abort()
 
     # How
 

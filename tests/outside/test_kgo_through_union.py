@@ -25,6 +25,8 @@ so kgo takes the classic protocol, which assigns no internal topics."""
 def address(tmp_path: Path) -> Iterator[str]:
     if missing := missing_programs():
         pytest.skip(f"a real Apache Kafka needs Java 17 and Maven; not found: {', '.join(missing)}")
+    for name in ("eu", "us"):
+        (tmp_path / name).mkdir()
     eu, us = (KafkaCluster(name, kafka_jars(), tmp_path / name, BROKER) for name in ("eu", "us"))
     union = UnionMesh(tmp_path, eu, us, CONFIG)
     yield union.bootstrap_servers

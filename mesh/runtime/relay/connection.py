@@ -222,7 +222,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._traffic = self._services.traffic.of(node)
 
     def not_reached(self) -> None:
-        self.client.abort()
+        self.client.reset()
 
     def session_ended(self) -> None:
         self._pace()
@@ -248,7 +248,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         except Exception as problem:  # noqa: BLE001 - a bug is told as where a leg is opened
             self._looking = None
             self._opener.failed(problem)
-            self.client.abort()
+            self.client.reset()
             return
         self._looking = None
         self.resumed()

@@ -13,6 +13,7 @@ from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.runtime.relay.connection import BEFORE_AUTHENTICATION, UNCOUNTED, RelayConnection
+from mesh.runtime.relay.leg_opener import LegOpener
 from mesh.runtime.router.leaves import RouterLeaf
 from mesh.runtime.router.services import RouterServices
 from mesh.runtime.router.side_links import SideLinks
@@ -68,6 +69,7 @@ class RouterConnection(RelayConnection):
         if self._node is None and (named := self._router.node_of(transport)) is not None:
             self._leaf, self._node = self._place(named)
             self._services = self._leaf.services
+            self._opener = LegOpener(self._services, self.client.id)
             self._wire = self._make_wire()
             self._is_named = True
         super().connection_made(transport)

@@ -33,6 +33,19 @@ async def ended(clients: list[Client]) -> None:
 
 
 @everywhere
+async def test_a_connection_to_a_node_that_is_down_is_reset() -> None:
+    """As by a host where nobody listens. One that is closed while its first answer is waited for, franz-go takes for a
+    listener with TLS, and gives up what it was to send."""
+    async with world(2) as made:
+        await made.known()
+        made.broker.stop()
+        client = await made.client(0)
+        client.send(request(ApiKey.API_VERSIONS, 0, 1))
+        with pytest.raises(ConnectionResetError):
+            await client.reader.read()
+
+
+@everywhere
 async def test_attempts_to_reach_a_node_that_is_down_are_shared() -> None:
     async with world(2) as made:
         await made.known()

@@ -123,6 +123,8 @@ class UnionWorld:
         self.eu, self.us = clusters["eu"], clusters["us"]
         self.metrics = Metrics()
         self.ports: dict[int | None, int] = {}
+        self.named: int | None = None
+        """The node that clients name in their TLS handshakes."""
         self.listener = Listener("front", self.metrics, None, Gate(UNRATIONED, Descriptors(1 << 20)))
         self.union = union_of(config)
         ending, chunks = Ending(self.listener), Chunks()
@@ -152,7 +154,7 @@ class UnionWorld:
         self.leaves = Leaves(leaves, self.union.default, self.union)
         self.metadata = RouterMetadata(self.leaves, "id of the union")
         requests = RouterRequests(self.leaves, self.metadata, 5.0)
-        self.runtime = RouterRuntime(self.listener, self.leaves, requests, ending, lambda _: None)
+        self.runtime = RouterRuntime(self.listener, self.leaves, requests, ending, lambda _: self.named)
         self.metrics.add_collector(lambda: samples_of(self.runtime))
         self._servers: list[asyncio.Server] = []
         self._clients: list[Client] = []

@@ -6,6 +6,7 @@ import asyncio
 from struct import pack
 from typing import Any
 
+from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NODE_BITS
 from mesh.wire.apis import ApiKey
 from mesh.wire.trees import Tree
@@ -241,3 +242,13 @@ async def test_all_partitions_that_move_are_asked_of_all_clusters() -> None:
             answer = await client.asked(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, request)
             replicas = {each["name"]: each["partitions"][0]["replicas"] for each in answer["topics"]}
             assert replicas == {"orders": [0], "us.orders": [US]}
+
+
+@anyhow
+async def test_a_client_names_the_node_in_its_handshake() -> None:
+    async with union() as made:
+        made.named = US
+        client = await made.client()
+        await client.asked(ApiKey.LIST_OFFSETS, 6, offsets("us.orders"))
+        assert [api_key for api_key, _ in made.us.seen] == [ApiKey.LIST_OFFSETS]
+        assert made.leaves.by_number[LeafNumber(1)].nodes.known[0].legs == 1
