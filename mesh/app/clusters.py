@@ -9,7 +9,7 @@ import anyio
 
 from mesh.app.from_config import properties_of
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.config.model import Cluster, Config, PoolTargetConfig
+from mesh.config.model import Cluster, Config
 from mesh.config.pool import NamedTopic
 from mesh.config.pool import PoolConfig as PoolConfig
 from mesh.pool.common.ids import GroupId
@@ -197,8 +197,7 @@ class Clusters:
 
     def _configured(self, cluster: ClusterName) -> set[TopicName]:
         """The topics that the configuration names on a cluster."""
-        targets = [each.target for each in self._config.virtual_clusters]
-        rules = [rule for each in targets if isinstance(each, PoolTargetConfig) for rule in each.pool.topics]
+        rules = [rule for pool in self._config.all_pools() for rule in pool.topics]
         sources = [source for rule in rules if isinstance(rule, NamedTopic) for source in rule.sources]
         return {TopicName(source.topic) for source in sources if source.cluster == cluster}
 

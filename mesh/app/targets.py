@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from mesh.app.choice_target import ChoiceTarget
 from mesh.app.configured_target import ConfiguredTarget, ListenAddress, Services
 from mesh.app.pool_target import PoolTarget, addresses_of_pool
 from mesh.app.relay_target import RelayTarget, addresses_of_relay
-from mesh.app.router_target import RouterTarget, addresses_of_router, graph_behind
+from mesh.app.router_making import graph_behind
+from mesh.app.router_target import RouterTarget, addresses_of_router
 from mesh.config.model import PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.routers import RouterConfig, RouterTargetConfig
 from mesh.listener.listener import Listener
+from mesh.listener.target import Target
 from mesh.records.spans import ClusterName
+from mesh.routing.graph import Decides
+from mesh.runtime.choice.runtime import ChoiceRuntime
+from mesh.runtime.pool.runtime import PoolRuntime
 
 
 def addresses_of(configured: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> tuple[ListenAddress, ...]:
@@ -50,6 +56,20 @@ def make(configured: VirtualClusterConfig, listener: Listener, services: Service
         case RelayTargetConfig(relay=relay):
             return RelayTarget(configured, relay, listener, services)
         case RouterTargetConfig(router=router):
-            return RouterTarget(configured, router, listener, services)
+            graph = graph_behind(services.routers, router.name)
+            is_choice = graph.routers[graph.root].decides is Decides.CONNECTIONS
+            kind = ChoiceTarget if is_choice else RouterTarget
+            return kind(configured, router, listener, services)
         case _:
             assert_never(configured.target)
+
+
+def pools_of(target: Target) -> Sequence[PoolRuntime]:
+    """The target itself, or those that it leads to."""
+    match target:
+        case PoolRuntime():
+            return (target,)
+        case ChoiceRuntime():
+            return target.pools
+        case _:
+            return ()

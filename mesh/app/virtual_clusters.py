@@ -13,7 +13,7 @@ import anyio.abc
 from mesh.app.clusters import Clusters
 from mesh.app.configured_target import ConfiguredTarget, Services
 from mesh.app.from_config import limits_of
-from mesh.app.targets import addresses_of, make
+from mesh.app.targets import addresses_of, make, pools_of
 from mesh.config.listeners import ListenerName
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, format_path
 from mesh.config.model import Config, VirtualClusterConfig
@@ -93,8 +93,8 @@ class VirtualClusters:
             running.configured_target.topics_changed(cluster, topics)
 
     def pools(self) -> list[PoolRuntime]:
-        """Of the virtual clusters whose target is a pool."""
-        return [target for target in self.targets if isinstance(target, PoolRuntime)]
+        """Of the virtual clusters that lead to one."""
+        return [pool for target in self.targets for pool in pools_of(target)]
 
     # Before something begins or changes
 

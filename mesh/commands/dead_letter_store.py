@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mesh.config.model import Cluster, Config, PoolTargetConfig
+from mesh.config.model import Cluster, Config
 from mesh.config.pool import NamedTopic, PoolConfig, PrefixRuleConfig
 from mesh.pool.offsets.metadata import ForeignMetadata, pack, unpack
 from mesh.pool.state.ledger import Ledger
@@ -164,8 +164,7 @@ class DeadLetterTopics:
 
 def dead_letter_topics(config: Config, only: str | None = None) -> Iterator[DeadLetterTopics]:
     """Of every cluster whose records may be given up. only: the name of one cluster. Raises LettersUnavailable."""
-    targets = [each.target for each in config.virtual_clusters]
-    pools = [each.pool for each in targets if isinstance(each, PoolTargetConfig) and each.pool.dead_letters is not None]
+    pools = [each for each in config.all_pools() if each.dead_letters is not None]
     if not pools:
         raise LettersUnavailable("no pool of this configuration has dead_letters")
     for cluster in config.clusters:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, assert_never
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +16,7 @@ from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConf
 from mesh.config.routers import RouterTargetConfig
 from mesh.pool.apis.table import TABLE
 from mesh.records.spans import ClusterName
+from mesh.routing.graph import Decides, Leaf
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, UnionApi, Way
 from mesh.upstream.links.connection_settings import own_access
 from mesh.upstream.links.handshake import Unreachable
@@ -24,6 +26,7 @@ from mesh.wire.client.connection import ClientRequest, ClientResponse
 from mesh.wire.client.messages import VersionRange, api_versions_request, decode_api_versions
 from mesh.wire.relayed_apis import ADVERTISED_APIS
 
+_POOL: Final = "a pool, whatever its clusters serve"
 Row = tuple[str, str, str, str]
 """API, what the cluster serves, what is served here, and why not more."""
 
@@ -36,22 +39,44 @@ def show(config: Config, console: Console) -> None:
     """Raises ClusterUnavailable."""
     clusters = {cluster.name: cluster for cluster in config.clusters}
     for each in config.virtual_clusters:
-        table = Table(title=_title(each), title_justify="left", box=None, pad_edge=False)
-        for column in ("API", "cluster", "here", "why not more"):
-            table.add_column(column, overflow="fold")
-        match each.target:
-            case PoolTargetConfig():
-                rows = _of_a_pool()
-            case RelayTargetConfig(relay=relay):
-                cluster = clusters[ClusterName(relay.cluster)]
-                refused = refused_apis(relay, has_credentials=_has_credentials(cluster))
-                rows = of_a_relay(refused, versions_of(cluster))
-            case RouterTargetConfig(router=router):
-                leaves = graph_of(config, router.name).leaves
-                rows = of_a_router({name: versions_of(clusters[name]) for name in {leaf.cluster for leaf in leaves}})
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+        for title, rows in _tables(each, config, clusters):
+            table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+            for column in ("API", "cluster", "here", "why not more"):
+                table.add_column(column, overflow="fold")
+            for row in rows:
+                table.add_row(*row)
+            console.print(table)
+
+
+def _tables(
+    each: VirtualClusterConfig, config: Config, clusters: Mapping[ClusterName, Cluster]
+) -> Iterator[tuple[str, Iterator[Row]]]:
+    """What one virtual cluster serves, with a title; of a router that chooses by connection, for each route."""
+    match each.target:
+        case PoolTargetConfig():
+            yield f"{each.name}: {_POOL}", _of_a_pool()
+        case RelayTargetConfig(relay=relay):
+            cluster = clusters[ClusterName(relay.cluster)]
+            refused = refused_apis(relay, has_credentials=_has_credentials(cluster))
+            yield f"{each.name}: a relay of {relay.cluster}", of_a_relay(refused, versions_of(cluster))
+        case RouterTargetConfig(router=router):
+            graph = graph_of(config, router.name)
+            title = f"{each.name}: the router {router.name}"
+            if graph.routers[graph.root].decides is not Decides.CONNECTIONS:
+                yield title, _of_leaves(graph.leaves, clusters)
+                return
+            for route in graph.routers[graph.root].routes:
+                behind = [leaf for leaf in graph.leaves if leaf.path[0] == route.name]
+                if behind:
+                    yield f"{title}, route {route.name}", _of_leaves(behind, clusters)
+                else:
+                    yield f"{title}, route {route.name}: {_POOL}", _of_a_pool()
+        case _:
+            assert_never(each.target)
+
+
+def _of_leaves(leaves: Sequence[Leaf], clusters: Mapping[ClusterName, Cluster]) -> Iterator[Row]:
+    return of_a_router({name: versions_of(clusters[name]) for name in {leaf.cluster for leaf in leaves}})
 
 
 def versions_of(cluster: Cluster) -> Mapping[int, VersionRange]:
@@ -137,13 +162,3 @@ def _has_credentials(cluster: Cluster) -> bool:
 def _of_a_pool() -> Iterator[Row]:
     for key, api in sorted({**LISTENER_TABLE, **TABLE}.items()):
         yield key.name, "", f"{api.versions.lowest}-{api.versions.highest}", ""
-
-
-def _title(each: VirtualClusterConfig) -> str:
-    match each.target:
-        case PoolTargetConfig():
-            return f"{each.name}: a pool, whatever its clusters serve"
-        case RelayTargetConfig(relay=relay):
-            return f"{each.name}: a relay of {relay.cluster}"
-        case RouterTargetConfig(router=router):
-            return f"{each.name}: the router {router.name}"

@@ -90,6 +90,9 @@ def show(status: Mapping[str, Any], console: Console) -> None:
             console.print(f"{cluster['name']}: a router, {cluster['connections']} connections", markup=False)
             for leaf in cluster["router"]["leaves"]:
                 console.print(_nodes(leaf["nodes"], f"{cluster['name']} / {leaf['path']}: cluster {leaf['cluster']}"))
+            for route in cluster["router"].get("routes", ()):
+                console.print(f"{cluster['name']} / {route['route']}: {route['connections']} connections", markup=False)
+        if "pools" not in cluster:
             continue
         if not cluster["pools"]:
             console.print(f"{cluster['name']}: no group has members here", markup=False)

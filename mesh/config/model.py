@@ -23,7 +23,7 @@ from mesh.config.base import Model, keys_of
 from mesh.config.listeners import FIRST, ConfiguredListener, ListenerConfig, further_listener
 from mesh.config.pool import BY_NAME, BY_PREFIX, TOPIC, PoolConfig
 from mesh.config.relay import OF_EACH_LEAF, OF_ONE_CLUSTER, NodesConfig, RelayConfig
-from mesh.config.routers import TO_CLUSTER, TO_POOL, TO_ROUTER, RouterConfig, RouterTargetConfig
+from mesh.config.routers import TO_CLUSTER, TO_POOL, TO_ROUTER, RouterConfig, RouterTargetConfig, ToPoolConfig
 from mesh.config.secrets import Environment
 from mesh.config.security.model import Authorization, ListenerTls, SaslConfig, TlsConfig
 from mesh.config.values import Address, Count, Duration, Endpoint, Scalar, SendBuffer, Size, matching
@@ -228,6 +228,12 @@ class Config(Model):
         """context: the Environment that filled in the file, as `load` gives it to the validation."""
         if isinstance(context, Environment):
             self._environment = context
+
+    def all_pools(self) -> list[PoolConfig]:
+        """Those of virtual clusters, and those of routes."""
+        targets = [each.target for each in self.virtual_clusters]
+        routes = [route.target for each in self.routers for route in each.routes]
+        return [each.pool for each in (*targets, *routes) if isinstance(each, PoolTargetConfig | ToPoolConfig)]
 
     def redacted(self) -> dict[str, object]:
         """The file as it was understood: its keys and units, defaults filled in, secrets left out."""

@@ -103,6 +103,10 @@ def _virtual_cluster(virtual_cluster: VirtualClusterConfig, graph: Graph | None,
     if "coordinator" in virtual_cluster.model_fields_set and not graph.pools:
         allowed = "left out: only a pool has a coordinator of its own, and none is behind this router"
         yield Finding((*path, "coordinator"), str(virtual_cluster.coordinator), allowed)
+    if len(graph.pools) > 1:
+        pools = ", ".join("/".join(each.path) for each in graph.pools)
+        allowed = f"a router that leads to one pool at most; these lead to pools: {pools}"
+        yield Finding((*path, "target", "router"), graph.root, allowed, (("routers",),))
     if virtual_cluster.nodes is not None and virtual_cluster.nodes.ports is not None:
         yield from _ports(virtual_cluster.nodes, graph, (*path, "nodes"))
 

@@ -83,6 +83,7 @@ class ClientTransport:
         self.id = listener.next_id()
         self.client_host = ""
         self.session = Session()
+        self._is_taken_over = False
         self.access = UNLIMITED
         self.admitted: Admitted | None = None
         self.is_open = False
@@ -121,7 +122,8 @@ class ClientTransport:
         accepted = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
-        self.admitted = self._listener.admission.enter(self)
+        if not self._is_taken_over:
+            self.admitted = self._listener.admission.enter(self)
         if self.admitted is None:
             accepted.abort()
             return
@@ -133,6 +135,14 @@ class ClientTransport:
         self._listener.connected(self)
         self._connection.opened()
         self._identify(accepted)
+
+    def take_over(self, before: ClientTransport) -> None:
+        """Before it is opened, on the transport of another one: that one's client was let in already, and may have
+        authenticated. The other one ends, without a word to its client."""
+        self._is_taken_over = True
+        self.admitted, before.admitted = before.admitted, None
+        self.session = before.session
+        before.end()
 
     def pause_writing(self) -> None:
         self.is_writing_paused = True
@@ -267,7 +277,9 @@ class ClientTransport:
         self._pace()
 
     def _identify(self, transport: asyncio.Transport) -> None:
-        session = self._listener.security.session(peer_certificate(transport), self.listener_name)
+        session: Session | None = self.session
+        if not self._is_taken_over:
+            session = self._listener.security.session(peer_certificate(transport), self.listener_name)
         if session is None:
             self.refuse(ProtocolError("unauthenticated", "no mapping rule is about the client's certificate"))
             return

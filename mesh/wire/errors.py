@@ -19,6 +19,7 @@ Reason: TypeAlias = Literal[
     "session_expired",
     "authentication_timeout",
     "unexpected_response",
+    "no_route",
 ]
 
 

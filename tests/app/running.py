@@ -91,14 +91,17 @@ class Member:
 class RunningMesh:
     """`configuration` may be changed, and is used by `reload`."""
 
-    def __init__(self, folder: Path, clusters: dict[str, MockCluster]) -> None:
+    def __init__(
+        self, folder: Path, clusters: dict[str, MockCluster], configuration: dict[str, Any] | None = None
+    ) -> None:
+        """configuration: another one than of one pool, without the admin address and clusters."""
         self._admin = free_port()
         self.file = folder / "mesh.yaml"
         self.configuration: dict[str, Any] = {
             "process_id": "mesh-1",
             "admin": {"listen": f"127.0.0.1:{self._admin}"},
             "clusters": [cluster_of(name, each) for name, each in clusters.items()],
-            "virtual_clusters": [virtual_cluster("shop", list(clusters))],
+            **(configuration or {"virtual_clusters": [virtual_cluster("shop", list(clusters))]}),
         }
         self.write()
         self._process = ChildProcess([*COMMAND, "run", self.file], log=folder / "mesh.log")
@@ -137,6 +140,11 @@ class RunningMesh:
     def configured(self) -> dict[str, Any]:
         """What /status says of the configuration."""
         found: dict[str, Any] = json.loads(self._get("/status"))["configuration"]
+        return found
+
+    def virtual_cluster(self) -> dict[str, Any]:
+        """What /status says of the first."""
+        found: dict[str, Any] = json.loads(self._get("/status"))["virtual_clusters"][0]
         return found
 
     def metric(self, name: str, **labels: str) -> float:

@@ -145,8 +145,9 @@ function nodesOf(cluster, nodes, title, now) {
 
 function targetOf(cluster, now) {
   if (cluster.relay) return nodesOf(cluster, cluster.relay.nodes, `Nodes of ${cluster.name}, a relay of ${cluster.relay.cluster}`, now);
-  if (cluster.router) return cluster.router.leaves.flatMap((leaf) => nodesOf(cluster, leaf.nodes, `Nodes of ${cluster.name}, route ${leaf.path} to ${leaf.cluster}`, now));
-  return [element("h2", {}, `Groups of ${cluster.name}`),
+  const leaves = cluster.router ? cluster.router.leaves.flatMap((leaf) => nodesOf(cluster, leaf.nodes, `Nodes of ${cluster.name}, route ${leaf.path} to ${leaf.cluster}`, now)) : [];
+  if (!cluster.pools) return leaves;
+  return [...leaves, element("h2", {}, `Groups of ${cluster.name}`),
     ...(cluster.pools.length ? cluster.pools.map((pool) => poolOf(cluster, pool, now)) : [element("p", { class: "quiet" }, "no group has members here")])];
 }
 

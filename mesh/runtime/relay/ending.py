@@ -4,28 +4,34 @@ they have their answers."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
+from mesh.listener.peer import Peer
 from mesh.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
 
 class Ending:
-    """The end of one target. has_begun: no more is read of what clients ask, but the rest of a request."""
+    """The end of one target. has_begun: no more is read of what clients ask, but the rest of a request. clients: those
+    of the target, where it shares the listener with others; None: all of the listener."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, clients: Callable[[], Collection[Peer]] | None = None) -> None:
         self.has_begun = False
         self._listener = listener
+        self._is_alone = clients is None
+        self._clients = clients or listener.connections.values
         self._grace = 0.0
         self._all_gone = asyncio.Event()
 
     def begin(self, grace: float) -> None:
         """grace: seconds that answers have."""
         self.has_begun, self._grace = True, grace
-        self._listener.begin_stop()
-        for client in list(self._listener.connections.values()):
+        if self._is_alone:
+            self._listener.begin_stop()
+        for client in list(self._clients()):
             if not client.is_busy:
                 client.close()
         self._check_gone()
@@ -36,7 +42,7 @@ class Ending:
             async with asyncio.timeout(self._grace):
                 await self._all_gone.wait()
         except TimeoutError:
-            waiting = len(self._listener.connections)
+            waiting = len(self._clients())
             log.info("clients still wait for answers", virtual_cluster=self._listener.name, connections=waiting)
 
     def settled(self, client: ClientTransport) -> None:
@@ -46,5 +52,5 @@ class Ending:
             self._check_gone()
 
     def _check_gone(self) -> None:
-        if not self._listener.connections:
+        if not self._clients():
             self._all_gone.set()

@@ -27,6 +27,8 @@ log = get_logger(__name__)
 
 _KEY: Final = Struct(">h")
 _KEY_AT: Final = 4
+_NOWHERE: Final = -2
+"""A node that no cluster has."""
 
 
 class RouterConnection(RelayConnection):
@@ -41,6 +43,7 @@ class RouterConnection(RelayConnection):
         self._side = SideLinks()
         self._serving: asyncio.Task[None] | None = None
         super().__init__(self._leaf.services, known)
+        self._is_named = known == _NOWHERE  # so that it is not counted as a node
 
     def _place(self, node: int | None) -> tuple[RouterLeaf, int | None]:
         leaves = self._router.leaves
@@ -48,7 +51,7 @@ class RouterConnection(RelayConnection):
             return leaves.default, None
         leaf, known = leaves.ids.real(node)
         if leaf not in leaves.by_number:
-            return leaves.default, node  # which has none of this id, either
+            return leaves.default, _NOWHERE  # of a cluster that is not behind this router
         return leaves.by_number[leaf], known
 
     def _make_wire(self) -> RoutedConnection:

@@ -73,11 +73,14 @@ class TaggedProducers:
 
 
 class Leaves:
-    """All leaves of a router. names: of their topics, groups and transactions; may be replaced."""
+    """All leaves of a router. names: of their topics, groups and transactions; may be replaced. ids: of the nodes of
+    all leaves at the addresses that clients come to, if there are others."""
 
-    def __init__(self, leaves: Collection[RouterLeaf], default: LeafNumber, names: Names) -> None:
+    def __init__(
+        self, leaves: Collection[RouterLeaf], default: LeafNumber, names: Names, ids: NodeIds | None = None
+    ) -> None:
         self.by_number: Final = {leaf.number: leaf for leaf in leaves}
-        self.ids: Final = NodeIds(self.by_number)
+        self.ids: Final = ids or NodeIds(self.by_number)
         self.default: Final = self.by_number[default]
         self.names = names
         self._producer_ids: Final = TaggedProducers(self.default.nodes)

@@ -11,10 +11,11 @@ from mesh.runtime.router.leaves import Leaves, RouterLeaf
 def status_of(leaves: Leaves) -> dict[str, Any]:
     """Every leaf with the nodes of its cluster, as a relay has them; and what clients call each."""
 
-    def of(leaf: RouterLeaf) -> dict[str, Any]:
-        relay = status_of_relay(leaf.nodes, leaf.services.traffic, {})["relay"]
-        for node in relay["nodes"]:
-            node["upstream_node"], node["node"] = node["node"], leaves.ids.virtual(leaf.number, node["node"])
-        return {"leaf": leaf.number, "path": leaf.path, **relay}
+    return {"router": {"leaves": [status_of_leaf(leaves, leaf) for leaf in leaves]}}
 
-    return {"router": {"leaves": [of(leaf) for leaf in leaves]}}
+
+def status_of_leaf(leaves: Leaves, leaf: RouterLeaf) -> dict[str, Any]:
+    relay = status_of_relay(leaf.nodes, leaf.services.traffic, {})["relay"]
+    for node in relay["nodes"]:
+        node["upstream_node"], node["node"] = node["node"], leaves.ids.virtual(leaf.number, node["node"])
+    return {"leaf": leaf.number, "path": leaf.path, **relay}

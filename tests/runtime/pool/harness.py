@@ -297,6 +297,7 @@ class Bench:
         limits: Limits | None = None,
         descriptors: int = 1 << 20,
         memory: MemoryBudget | None = None,
+        listener: Listener | None = None,
     ) -> None:
         memory = memory or MemoryBudget(1 << 30)
         topics = VirtualTopics("vc", [ExplicitTopic(ORDERS, (Source(EU, ORDERS), Source(US, ORDERS)))], [])
@@ -315,7 +316,7 @@ class Bench:
         )
         self.server = PoolRuntime(
             cluster,
-            Listener("vc", self.metrics, gate=self.gate),
+            listener or Listener("vc", self.metrics, gate=self.gate),
             ENDPOINT,
             lambda *arguments: self.create(*arguments),
             self._refresh,

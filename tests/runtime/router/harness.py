@@ -13,7 +13,9 @@ from mesh.listener.limits import Descriptors, Gate
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
 from mesh.routing.names import LeafNumber
-from mesh.routing.node_ids import NODE_BITS
+from mesh.routing.node_ids import NODE_BITS, NodeIds
+from mesh.routing.one_cluster import OneCluster
+from mesh.routing.union import Union
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.local_requests import LocalRequests
 from mesh.runtime.relay.nodes import RelayNodes
@@ -115,6 +117,53 @@ class LeafCluster(FakeCluster):
         return {"brokers": brokers, "cluster_id": f"id of {self.name}", "controller_id": 0, "topics": topics}
 
 
+def at_work(
+    names: Union | OneCluster,
+    clusters: Mapping[str, LeafCluster],
+    listener: Listener,
+    ids: NodeIds,
+    ports: Mapping[int | None, int],
+    ending: Ending,
+    node_of: Callable[[asyncio.BaseTransport], int | None] = lambda _: None,
+) -> tuple[Leaves, RouterMetadata, RouterRuntime]:
+    """A union of some of these clusters, or one of them in its place. ports: of nodes, by the ids that clients see."""
+    access = ConnectionSettings(setup_timeout=PATIENCE, request_timeout=PATIENCE)
+    loop, chunks, made = asyncio.get_running_loop(), Chunks(), []
+    for leaf in names.leaves:
+        bootstrap = f"{HOST}:{clusters[leaf.cluster].guide.port}"
+        nodes = RelayNodes(
+            leaf.cluster, bootstrap, access, _places(leaf.number, ports), PATIENCE, lambda undeclared: None
+        )
+        services = RelayServices(
+            listener,
+            nodes,
+            Traffic(),
+            chunks,
+            Requests(listener, LocalRequests()),
+            SERVED,
+            ADVERTISED,
+            lambda: 100 << 20,
+            False,
+            lambda _: None,
+            ending,
+            nodes,
+        )
+        watching = loop.create_task(nodes.watch(), name=f"nodes of {leaf}")
+        made.append(RouterLeaf(leaf.number, str(leaf), services, watching))
+    leaves = Leaves(made, names.default, names, ids)
+    metadata = RouterMetadata(leaves, "id of the union")
+    requests = RouterRequests(leaves, metadata, 5.0)
+    return leaves, metadata, RouterRuntime(listener, leaves, requests, ending, node_of)
+
+
+def _places(leaf: LeafNumber, ports: Mapping[int | None, int]) -> Callable[[int], tuple[str, int] | None]:
+    def place_of(node: int) -> tuple[str, int] | None:
+        told = leaf << NODE_BITS | node
+        return (HOST, ports[told]) if told in ports else None
+
+    return place_of
+
+
 class UnionWorld:
     """A union of the clusters eu (leaf 0, the default) and us (leaf 1). ports: where clients reach it, by the node ids
     that they see; None: any node."""
@@ -127,44 +176,14 @@ class UnionWorld:
         """The node that clients name in their TLS handshakes."""
         self.listener = Listener("front", self.metrics, None, Gate(UNRATIONED, Descriptors(1 << 20)))
         self.union = union_of(config)
-        ending, chunks = Ending(self.listener), Chunks()
-        access = ConnectionSettings(setup_timeout=PATIENCE, request_timeout=PATIENCE)
-        loop, leaves = asyncio.get_running_loop(), []
-        for leaf in self.union.leaves:
-            bootstrap = f"{HOST}:{clusters[leaf.cluster].guide.port}"
-            nodes = RelayNodes(
-                leaf.cluster, bootstrap, access, self._places(leaf.number), PATIENCE, lambda undeclared: None
-            )
-            services = RelayServices(
-                self.listener,
-                nodes,
-                Traffic(),
-                chunks,
-                Requests(self.listener, LocalRequests()),
-                SERVED,
-                ADVERTISED,
-                lambda: 100 << 20,
-                False,
-                lambda _: None,
-                ending,
-                nodes,
-            )
-            watching = loop.create_task(nodes.watch(), name=f"nodes of {leaf}")
-            leaves.append(RouterLeaf(leaf.number, str(leaf), services, watching))
-        self.leaves = Leaves(leaves, self.union.default, self.union)
-        self.metadata = RouterMetadata(self.leaves, "id of the union")
-        requests = RouterRequests(self.leaves, self.metadata, 5.0)
-        self.runtime = RouterRuntime(self.listener, self.leaves, requests, ending, lambda _: self.named)
+        ids = NodeIds(leaf.number for leaf in self.union.leaves)
+        ending = Ending(self.listener)
+        self.leaves, self.metadata, self.runtime = at_work(
+            self.union, clusters, self.listener, ids, self.ports, ending, lambda _: self.named
+        )
         self.metrics.add_collector(lambda: samples_of(self.runtime))
         self._servers: list[asyncio.Server] = []
         self._clients: list[Client] = []
-
-    def _places(self, leaf: LeafNumber) -> Callable[[int], tuple[str, int] | None]:
-        def place_of(node: int) -> tuple[str, int] | None:
-            told = leaf << NODE_BITS | node
-            return (HOST, self.ports[told]) if told in self.ports else None
-
-        return place_of
 
     async def listen(self, nodes: Sequence[int | None]) -> None:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,231 @@
+"""One client's connection until it is known where it is led.
+
+No more is taken of it than the head of its first request: who has sent that is led somewhere, and what is there gets
+the transport with these bytes, as if they had come to it. Only where the choice needs a principal that SASL has yet to
+say, the client asks for versions here, and authenticates; then it is led.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final, cast
+
+from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.listener.client_transport import ClientTransport
+from mesh.listener.requests import PendingRequest
+from mesh.listener.security import peer_certificate
+from mesh.routing.spi import Client, Undecided
+from mesh.runtime.choice.services import ChoiceServices, Led, LedConnection
+from mesh.security.distinguished_names import distinguished_name
+from mesh.wire.apis import ApiKey, Versions
+from mesh.wire.connection import Request, ServerConnection
+from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import ResponseMessage
+from mesh.wire.passing import REQUEST_HEAD
+from mesh.wire.reader import INT32
+from mesh.wire.relaying import LARGEST_LOCAL
+
+_SERVED: Final = {key: (each.versions.lowest, each.versions.highest) for key, each in LISTENER_TABLE.items()}
+_ID_LENGTH: Final = Struct(">h")
+_LENGTH: Final = INT32.size
+_FEW: Final = 512
+"""Bytes of a head, unless its client id is longer."""
+
+
+class ChoosingConnection(asyncio.BufferedProtocol):
+    """One client's connection. node: whose address the client came to, as clients call it; None for one that is no
+    node's."""
+
+    def __init__(self, services: ChoiceServices, node: int | None) -> None:
+        self.client = ClientTransport(services.listener, self)
+        self.in_work: PendingRequest | None = None
+        self._services = services
+        self._node = node
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray(_FEW)
+        self._count = 0
+        """Bytes that were received and not taken up."""
+        self._client_id: str | None = None
+        self._door: ServerConnection | None = None
+        """While the client has to authenticate before it is led."""
+
+    # Called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if self._node is None:
+            self._node = self._services.node_of(transport)
+        self.client.open(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._count == len(self._received):  # it was not paused in time
+            self._make_room(self._count + _FEW)
+        return memoryview(self._received)[self._count :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._count += nbytes
+        if not self.client.is_open:
+            return
+        try:
+            if self._door is None:
+                self._read_head()
+            else:
+                self._serve()
+        except ProtocolError as problem:
+            self.client.refuse(problem)
+            return
+        if self.client.is_open:
+            self.client.received(whole=False, unfinished=self.has_unfinished_frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.client.end()
+
+    def pause_writing(self) -> None:
+        self.client.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.client.resume_writing()
+
+    # Called by its transport
+
+    def opened(self) -> None:
+        if self._services.is_stopping:
+            asyncio.get_running_loop().call_soon(self.client.close)
+
+    def established(self) -> None:
+        """It is led when the answer is on its way, if it has authenticated here."""
+
+    def resumed(self) -> None:
+        if self._door is not None and self.client.is_open:
+            try:
+                self._serve()
+            except ProtocolError as problem:
+                self.client.refuse(problem)
+
+    def closed(self) -> None:
+        self._transport = None
+        if self.in_work is not None:
+            self.in_work.work = None  # it names the request: no cycle may stay
+            self.in_work = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self.in_work is not None
+
+    @property
+    def has_unfinished_frame(self) -> bool:
+        return self._count > 0 and self.in_work is None
+
+    # Called for its requests that are answered here
+
+    def answer(self, request: Request, response: ResponseMessage | None) -> None:
+        door = self._door
+        assert door is not None and response is not None
+        door.answer(request, response)
+        self.client.write(door.data_to_send())
+        if self.client.session.is_established and not self.client.is_ending:
+            self._choose()
+        else:
+            asyncio.get_running_loop().call_soon(self.resumed)
+
+    def served(self) -> Mapping[ApiKey, Versions]:
+        """What all routes serve."""
+        return self._services.served()
+
+    # How
+
+    def _read_head(self) -> None:
+        """Choose, if the head of the first request is there."""
+        if self._count < REQUEST_HEAD.size + _ID_LENGTH.size:
+            return
+        length = REQUEST_HEAD.unpack_from(self._received)[0]
+        (id_length,) = _ID_LENGTH.unpack_from(self._received, REQUEST_HEAD.size)
+        begin = REQUEST_HEAD.size + _ID_LENGTH.size
+        end = begin + max(id_length, 0)
+        if length < end - _LENGTH:
+            raise ProtocolError("invalid_length", f"a request of {length} bytes has no room for its own head")
+        if self._count < end:
+            self._make_room(end)
+            return
+        if id_length >= 0:
+            self._client_id = self._received[begin:end].decode(errors="replace")
+        self._choose()
+
+    def _make_room(self, size: int) -> None:
+        if size > len(self._received):
+            before, self._received = self._received, bytearray(size)  # the event loop may hold on to the one before
+            self._received[: self._count] = before[: self._count]
+
+    def _choose(self) -> None:
+        assert self._transport is not None
+        services, client = self._services, self.client
+        certificate = peer_certificate(self._transport)
+        subject = distinguished_name(certificate) if certificate is not None else None
+        who = Client(client.session.principal, self._client_id, client.client_host, services.listener.name, subject)
+        match services.choose(who, self._node):
+            case Undecided() if self._door is None and client.session.principal is None:
+                self._door = ServerConnection(_SERVED, LARGEST_LOCAL)
+                self._serve()
+            case Undecided():
+                client.refuse(ProtocolError("no_route", "its principal is known, and it is undecided still"))
+            case Led(route=route, accept=accept):
+                handed = accept()
+                services.led(route, handed.client)
+                self._hand_over(handed)
+            case reason:
+                client.refuse(ProtocolError("no_route", reason))
+
+    def _serve(self) -> None:
+        """Take up the next request of a client that has to authenticate, one after the other."""
+        while self._count >= _LENGTH and self.in_work is None and self.client.may_be_served:
+            (length,) = INT32.unpack_from(self._received)
+            if not 0 <= length <= LARGEST_LOCAL:
+                raise ProtocolError("frame_size", f"a request of {length} bytes before the authentication")
+            end = _LENGTH + length
+            self._make_room(end)
+            if self._count < end:
+                break
+            frame = bytes(self._received[:end])
+            self._received[: self._count - end] = self._received[end : self._count]
+            self._count -= end
+            self._serve_one(frame)
+        if self._transport is not None:
+            self.client.pace(has_read_ahead=self.in_work is not None and self._count == len(self._received))
+
+    def _serve_one(self, frame: bytes) -> None:
+        assert self._door is not None
+        self.client.received(whole=True, unfinished=self._count > 0)
+        for request in self._door.receive_data(frame):
+            self._services.requests.handle(self, request)
+        if refusal := self._door.data_to_send():  # of an ApiVersions in a version that is not known
+            self.client.write(refusal)
+            self.client.rest(self._services.listener.admission.take(self.client))
+
+    def _hand_over(self, handed: LedConnection) -> None:
+        """What has come is for the other one, and whatever comes."""
+        transport, received = self._transport, memoryview(bytes(self._received[: self._count]))
+        assert transport is not None
+        self._count = 0
+        transport.pause_reading()  # the event loop looks how to read when it begins to
+        handed.client.take_over(self.client)
+        protocol = cast("asyncio.Protocol | asyncio.BufferedProtocol", handed)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        while received and handed.client.is_open:
+            received = received[_give(protocol, received) :]
+        if handed.client.is_open and not handed.client.is_reading_paused and not transport.is_closing():
+            transport.resume_reading()
+
+
+def _give(protocol: asyncio.Protocol | asyncio.BufferedProtocol, received: memoryview) -> int:
+    """Returns how many bytes were taken."""
+    if not isinstance(protocol, asyncio.BufferedProtocol):
+        protocol.data_received(bytes(received))
+        return len(received)
+    buffer = memoryview(protocol.get_buffer(len(received)))
+    count = min(len(buffer), len(received))
+    buffer[:count] = received[:count]
+    protocol.buffer_updated(count)
+    return count

@@ -1,0 +1,103 @@
+"""`config/routers/clients.yaml` at work: batch jobs share records, a partner sees one cluster, all others both."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka.admin import AdminClient
+
+from tests.app.running import COMMAND, GROUP, TOPIC, Member, MockCluster, RunningMesh
+from tests.app.test_reconfiguring import records
+from tests.integration.processes import eventually, free_ports
+
+pytestmark = pytest.mark.timeout(600)
+
+EXAMPLE = Path(__file__).parents[2] / "config" / "routers" / "clients.yaml"
+NODES = 30
+
+
+def example() -> dict[str, Any]:
+    """Its routers and its virtual cluster, at addresses that are free."""
+    tree: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())
+    ports = free_ports(NODES + 2)
+    (door,) = tree["virtual_clusters"]
+    door |= {"listen": f"127.0.0.1:{ports[0]}", "coordinator": f"127.0.0.1:{ports[1]}"}
+    door["nodes"]["ports"] = f"{ports[2]}-{ports[-1]}"
+    return {"routers": tree["routers"], "virtual_clusters": [door]}
+
+
+@pytest.fixture
+def mesh(tmp_path: Path) -> Iterator[tuple[RunningMesh, dict[str, MockCluster]]]:
+    clusters = {"eu": MockCluster(), "us": MockCluster()}
+    running = RunningMesh(tmp_path, clusters, example())
+    yield running, clusters
+    running.process.kill()
+
+
+def seen(address: str, client_id: str) -> dict[int, int]:
+    """The nodes that a client sees, with their ports."""
+    asking = AdminClient({"bootstrap.servers": address, "client.id": client_id, "log_level": 0})
+    return {each.id: each.port for each in asking.list_topics(timeout=60).brokers.values()}
+
+
+def test_the_example(mesh: tuple[RunningMesh, dict[str, MockCluster]]) -> None:
+    running, clusters = mesh
+    door = running.shop
+    first_node = int(door["nodes"]["ports"].split("-")[0])
+    wanted = clusters["eu"].produce(records("eu"))
+    one = Member(door["listen"], **{"client.id": "batch-1"})
+    one.until(wanted)
+    assert clusters["eu"].committed() == len(wanted), "upstream, to the same group"
+
+    assert seen(door["listen"], "partner-1") == {1 << 20 | 1: first_node + 21}
+    assert seen(door["listen"], "app") == {1: first_node + 1, 32 << 20 | 1: first_node + 11}
+    assert set(seen(door["listen"], "batch-2")) == {1, 2}, "a pool's own two"
+
+    status = running.virtual_cluster()
+    assert [leaf["path"] for leaf in status["router"]["leaves"]] == ["all/eu", "all/us", "us"]
+    assert [pool["group"] for pool in status["pools"]] == [GROUP]
+    assert {each["route"]: each["connections"] > 0 for each in status["router"]["routes"]}["shared"]
+    assert running.metric("kafka_mesh_members", group=GROUP) == 1
+    one.close()
+
+
+def test_it_changes_and_ends(mesh: tuple[RunningMesh, dict[str, MockCluster]]) -> None:
+    running, clusters = mesh
+    door = running.shop
+    member = Member(door["listen"], **{"client.id": "batch-1"})
+    member.until(clusters["eu"].produce(records("a")))
+    running.configuration["metadata_refresh"] = "2s"
+    assert running.reload() == ["changed: metadata_refresh"]
+    assert member.upstream_health == [], "it goes on"
+
+    rules = running.configuration["routers"][0]["config"]["rules"]
+    rules.append({"client_ids": ["app"], "route": "us"})
+    (change,) = running.reload()
+    assert "begun anew" in change
+    member.until(clusters["eu"].produce(records("b")))
+    assert list(seen(door["listen"], "app")) == [1 << 20 | 1]
+
+    running.process.signal(signal.SIGTERM)
+    eventually("the end", lambda: running.process.exit_code is not None)
+    assert running.process.exit_code == 0
+    assert clusters["eu"].committed() == 80
+    member.close()
+
+
+def test_what_each_route_serves(mesh: tuple[RunningMesh, dict[str, MockCluster]]) -> None:
+    words = [*COMMAND, "check", "--apis", str(mesh[0].file)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    for route in ("all ", "us ", "shared: a pool"):
+        assert f"door: the router who, route {route}" in done.stdout
+
+
+def test_topics_are_looked_for_where_a_pool_is_behind_a_route(mesh: tuple[RunningMesh, dict[str, MockCluster]]) -> None:
+    asking = AdminClient({"bootstrap.servers": mesh[0].shop["listen"], "client.id": "batch-1", "log_level": 0})
+    assert TOPIC in asking.list_topics(timeout=60).topics
