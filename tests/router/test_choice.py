@@ -100,9 +100,11 @@ def test_batch_jobs_share(
     eu = kafka_pair[0]
     script = Script(bootstrap_servers=door, client_id="batch", group=f"shares-{topic}", topic=topic)
     eventually("the pool has heard of it", lambda: topic in topics(door, "batch-1"))
-    members = [
-        started(client, replace(script, client_id=f"batch-{number}"), tmp_path) for number in range(PARTITIONS + 1)
-    ]
+    members = []
+    for number in range(PARTITIONS + 1):
+        folder = tmp_path / str(number)  # else they would report into one file
+        folder.mkdir()
+        members.append(started(client, replace(script, client_id=f"batch-{number}"), folder))
     try:
         feed = Feed(bootstrap_servers=door, client_id="app", topic=topic, count=COUNT)
         assert sorted(produced(Client.CONFLUENT, feed, tmp_path)) == list(range(COUNT))
