@@ -78,11 +78,8 @@ NAMES: Final = (
     _.target_assignment,
     _.timeout_ms,
     # asyncio calls them on a Protocol.
-    _.buffer_updated,
     _.connection_lost,
-    _.data_received,
     _.eof_received,
-    _.get_buffer,
     _.sizehint,
     # pydantic looks for them on a model.
     _.model_config,

@@ -16,6 +16,7 @@ NOT_OF_THE_DECODER = {
     "session_expired",
     "authentication_timeout",
     "unexpected_response",
+    "no_route",
 }
 """What handlers, the gate of a connection, and clients of brokers say."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from traceback import format_exception
 from typing import Final, Protocol
 
 from mesh.apis.answers import ConnectionId
@@ -79,7 +80,7 @@ class LegOpener:
             "a connection was closed: kafka-mesh has a bug",
             virtual_cluster=self._services.listener.name,
             connection=self._connection,
-            exc_info=problem,
+            traceback="".join(format_exception(problem)),
         )
         self.lost(_BUG, repr(problem))
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from mesh.records.spans import CommitPosition, Span, TopicName, UpstreamPartition
 from mesh.upstream.engine import (
     Assigned,
     AssignedPartition,
+    Committed,
     CommitToken,
     EngineEvent,
     EngineFailed,
@@ -31,6 +32,7 @@ from mesh.upstream.engine import (
     TopicsIdentified,
     Truncated,
 )
+from mesh.upstream.librdkafka.commit_queue import REBALANCE_IN_PROGRESS
 from mesh.upstream.librdkafka.engine import LibrdkafkaEngine
 from mesh.upstream.links.buffers import ReceiveBuffers
 from mesh.upstream.links.connection_settings import access_of
@@ -72,6 +74,8 @@ class RawEngine:
         )
         self._rereading = Rereading(self._cluster, self._readings, read_committed, self._tell, self._fetching.lost)
         self._consuming = True
+        self._refused: dict[CommitToken, Mapping[UpstreamPartition, int]] = {}
+        """Errors of parts of commits that are under way, which were not asked for."""
         self._task: asyncio.Task[None] | None = None
         self._group = LibrdkafkaEngine(options, self._from_group, loop, reads=False, nodes=self._cluster)
         self._fetching.made_anew = lambda source: self._group.noticed_anew(source)
@@ -101,7 +105,13 @@ class RawEngine:
     def commit(self, token: CommitToken, positions: Mapping[UpstreamPartition, CommitPosition]) -> None:
         # Before it: librdkafka's side must not take a position of ours for another member's.
         self._advance_group(*self._readings)
-        self._group.commit(token, self._with_epochs(positions))
+        gone = self._of_topics_that_are_gone(positions)
+        if len(gone) == len(positions) > 0:
+            self._loop.call_soon(self._tell, Committed(token, gone))
+            return
+        if gone:
+            self._refused[token] = gone
+        self._group.commit(token, self._with_epochs({key: each for key, each in positions.items() if key not in gone}))
 
     def reread(self, token: RereadToken, partition: UpstreamPartition, span: Span) -> None:
         reading = self._readings.get(partition)
@@ -119,7 +129,9 @@ class RawEngine:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._cluster.close()
-        return await self._group.close(self._with_epochs(positions))
+        gone = self._of_topics_that_are_gone(positions)
+        kept = {key: each for key, each in positions.items() if key not in gone}
+        return {**await self._group.close(self._with_epochs(kept)), **gone}
 
     async def _run(self) -> None:
         try:
@@ -144,6 +156,8 @@ class RawEngine:
                 self._fetching.health.of_group = event
             case ReadingUp():
                 self._fetching.health.of_group = None
+            case Committed(token, errors) if token in self._refused:
+                self._tell(Committed(token, {**errors, **self._refused.pop(token)}))
             case _:
                 self._tell(event)
 
@@ -202,6 +216,15 @@ class RawEngine:
         """So far these are read, by us."""
         ours = [self._readings[source] for source in sources if source in self._readings]
         self._group.advance({each.source: each.position for each in ours if not each.delegated})
+
+    def _of_topics_that_are_gone(self, positions: Iterable[UpstreamPartition]) -> dict[UpstreamPartition, int]:
+        """An error for each whose topic was made anew, and of which it is not known yet where that begins.
+
+        What is to be committed was read of the old one. Stored, it would pass over as much of the new one after a
+        rebalance.
+        """
+        readings = {source: self._readings.get(source) for source in positions}
+        return {source: REBALANCE_IN_PROGRESS for source, each in readings.items() if each is not None and each.anew}
 
     def _with_epochs(
         self, positions: Mapping[UpstreamPartition, CommitPosition]

@@ -259,3 +259,23 @@ class Resuming(RuleBasedStateMachine):
 
 TestResuming = Resuming.TestCase
 TestResuming.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+
+
+def test_a_commit_of_what_is_gone_is_not_stored_for_the_topic_made_anew() -> None:
+    """It comes between the notice that the topic is another one and the answer where that begins."""
+    state = Resuming()
+    state.revoke(is_told=False)
+    state.take_events()
+    state.assign(is_told=False)
+    state.take_events()
+    state.make_anew(count=1, is_late=False)
+    state.grow_and_be_read(more=0, count=1)
+    state.make_anew(count=0, is_late=False)
+    state.notice_another_topic(is_answered=False)
+    state.commit(back=0, is_sent=False)
+    state.take_commands()
+    assert state.group.stored is None
+    state.revoke(is_told=False)
+    state.assign(is_told=True)
+    state.nothing_is_passed_over()
+    state.loop.close()
