@@ -104,6 +104,8 @@ NAMES: Final = (
     _.pytest_collectreport,
     _.pytest_sessionfinish,
     _.pytest_terminal_summary,
+    _.pytest_xdist_make_scheduler,
+    _._split_scope,
     _.exitstatus,
     _.teardown,
     # http.server calls them on a handler.

@@ -33,7 +33,9 @@ PLACES = [[*NODES[at:], *NODES[:at]] for at in range(len(NODES))]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]:
-    cluster = SeveralBrokers("eu", kafka_jars(), tmp_path_factory.mktemp("several"))
+    # Else a leader alone may acknowledge, on a slow machine, and dies with it: what is lost then the cluster has lost.
+    more = {"min.insync.replicas": "2"}
+    cluster = SeveralBrokers("eu", kafka_jars(), tmp_path_factory.mktemp("several"), more=more)
     yield cluster
     cluster.end()
 
