@@ -1,0 +1,33 @@
+"""The requests about groups that are for several clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mesh.runtime.router.asking import Asker
+from mesh.runtime.router.entities import RouterEntities
+from mesh.runtime.router.groups.homes import GroupHomes
+from mesh.runtime.router.groups.offsets import GroupOffsets
+from mesh.runtime.router.groups.services import GroupServices
+from mesh.runtime.router.leaves import Leaves
+from mesh.wire.apis import ApiKey
+from mesh.wire.trees import Tree
+
+
+class GroupRequests:
+    """Answers them. timeout: seconds that a cluster has for each request."""
+
+    def __init__(self, leaves: Leaves, entities: RouterEntities, timeout: Callable[[], float]) -> None:
+        self.services: Final = GroupServices(leaves, entities, timeout)
+        self._offsets: Final = GroupOffsets(self.services, GroupHomes(self.services))
+
+    async def answer(self, asker: Asker, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
+        """None for a request that is not answered here."""
+        match api_key:
+            case ApiKey.OFFSET_COMMIT:
+                return await self._offsets.commit(asker, version, request)
+            case ApiKey.OFFSET_FETCH:
+                return await self._offsets.fetch(asker, version, request)
+            case _:
+                return None
