@@ -72,6 +72,5 @@ class StoredOffsets:
         for each in self._groups.pop(group, {}).values():
             self._size -= each.size
 
-    @property
-    def groups(self) -> tuple[str, ...]:
-        return tuple(self._groups)
+    def __contains__(self, group: object) -> bool:
+        return group in self._groups

@@ -14,6 +14,7 @@ from mesh.routing.names import LeafNumber
 from mesh.runtime.router.asking import Asker, ask
 from mesh.runtime.router.entities import RouterEntities
 from mesh.runtime.router.groups.requests import GroupRequests
+from mesh.runtime.router.groups.services import GroupTrouble
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
 from mesh.wire.addresses import carries_addresses, with_addresses
@@ -32,14 +33,18 @@ _FIRST_ABORTABLE: Final = 11
 
 
 class RouterRequests:
-    """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait."""
+    """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait.
+    trouble: told of groups."""
 
-    def __init__(self, leaves: Leaves, metadata: RouterMetadata, timeout: float) -> None:
+    def __init__(self, leaves: Leaves, metadata: RouterMetadata, timeout: float, trouble: GroupTrouble) -> None:
         self._leaves = leaves
         self._metadata = metadata
         self._entities = RouterEntities(leaves, metadata)
         self.timeout = timeout
-        self._groups = GroupRequests(leaves, self._entities, lambda: self.timeout)
+        self._groups = GroupRequests(leaves, self._entities, lambda: self.timeout, trouble)
+
+    def close(self) -> None:
+        self._groups.close()
 
     async def answer(self, asker: Asker, frame: bytes) -> list[Buffer]:
         """The answer with its length in front. frame: a request with its length. Raises ProtocolError."""

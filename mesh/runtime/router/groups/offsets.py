@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mesh.routing.groups import commits
@@ -15,7 +15,9 @@ from mesh.routing.kit.merge import merge
 from mesh.routing.kit.split import split
 from mesh.routing.names import LeafNumber
 from mesh.runtime.router.asking import Asker
+from mesh.runtime.router.groups.elsewhere import MembersElsewhere
 from mesh.runtime.router.groups.homes import GroupHomes
+from mesh.runtime.router.groups.keeper import GroupKeeper
 from mesh.runtime.router.groups.services import GroupServices
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
@@ -28,9 +30,13 @@ _FIRST_WITH_GROUPS: Final = 8
 class GroupOffsets:
     """Divides the offsets of a group over its home and the owners of its topics, and remembers what is stored there."""
 
-    def __init__(self, services: GroupServices, homes: GroupHomes) -> None:
+    def __init__(
+        self, services: GroupServices, homes: GroupHomes, keeper: GroupKeeper, elsewhere: MembersElsewhere
+    ) -> None:
         self._services: Final = services
         self._homes: Final = homes
+        self._keeper: Final = keeper
+        self._elsewhere: Final = elsewhere
 
     async def commit(self, asker: Asker, version: int, request: Tree) -> Tree:
         """request: in the names of clients, as `read_tree` has it."""
@@ -73,7 +79,7 @@ class GroupOffsets:
             answers[leaf] = _TRY_AGAIN if answer is None else answer
             for _, each in partitions(answer) if answer is not None else ():
                 if is_member and each["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID:
-                    self._services.refused(group, leaf)
+                    self._elsewhere.refused(group, leaf)
                 each["error_code"] = told_of_owner(each["error_code"], is_member=is_member)
         return answers
 
@@ -82,14 +88,15 @@ class GroupOffsets:
         group = request["group_id"]
         known = self._services.stored.of(group)
         asked = {(key, each["partition_index"]): each for key, each in partitions(request)}
-        stored: list[tuple[Place, StoredOffset]] = []
-        for key, place, owner, told in self._elsewhere(group, answer):
+        stored: dict[Place, tuple[LeafNumber, StoredOffset]] = {}
+        for key, place, owner, told in self._of_owners(group, answer):
             each = asked.get((key, place.partition))
             if each is None:
                 continue
             last = known.get(place)
             if told["error_code"] == ErrorCode.NONE:
-                stored.append((place, _committed(each)))
+                stored[place] = owner, _committed(each)
+                self._elsewhere.stored(group, owner)
             elif owner in down and last is not None and last.offset == each["committed_offset"]:
                 told["error_code"] = ErrorCode.NONE
         self._saw(group, stored)
@@ -138,7 +145,7 @@ class GroupOffsets:
     def _tell_known(self, group: str, told: Tree, down: set[LeafNumber]) -> bool:
         """Puts the offsets of clusters that are down into an answer as far as they are known; whether all are."""
         known = self._services.stored.of(group)
-        for _, place, owner, each in self._elsewhere(group, told):
+        for _, place, owner, each in self._of_owners(group, told):
             if owner not in down:
                 continue
             last = known.get(place)
@@ -153,22 +160,22 @@ class GroupOffsets:
         return True
 
     def _remember(self, group: str, told: Tree, down: set[LeafNumber]) -> None:
-        stored: list[tuple[Place, StoredOffset]] = []
-        for _, place, owner, each in self._elsewhere(group, told):
+        stored: dict[Place, tuple[LeafNumber, StoredOffset]] = {}
+        for _, place, owner, each in self._of_owners(group, told):
             if owner in down or each["error_code"]:
                 continue
             if each["committed_offset"] < 0:
                 self._services.stored.gone(group, [place])
             else:
-                stored.append((place, _fetched(each)))
+                stored[place] = owner, _fetched(each)
         self._saw(group, stored)
 
-    def _saw(self, group: str, stored: list[tuple[Place, StoredOffset]]) -> None:
-        if stored:
-            self._services.stored.saw(group, stored)
-            self._services.noticed(group)
+    def _saw(self, group: str, stored: Mapping[Place, tuple[LeafNumber, StoredOffset]]) -> None:
+        self._services.stored.saw(group, ((place, each) for place, (_, each) in stored.items()))
+        for owner in {owner for owner, _ in stored.values()}:
+            self._keeper.notice(group, owner)
 
-    def _elsewhere(self, group: str, answer: Tree) -> Iterator[tuple[Any, Place, LeafNumber, Tree]]:
+    def _of_owners(self, group: str, answer: Tree) -> Iterator[tuple[Any, Place, LeafNumber, Tree]]:
         """The partitions of an answer that are not at the home of the group: what names the topic, and the owner."""
         entities = self._services.entities
         home = entities.group_home(group)

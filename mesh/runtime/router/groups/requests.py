@@ -7,9 +7,11 @@ from typing import Final
 
 from mesh.runtime.router.asking import Asker
 from mesh.runtime.router.entities import RouterEntities
+from mesh.runtime.router.groups.elsewhere import MembersElsewhere
 from mesh.runtime.router.groups.homes import GroupHomes
+from mesh.runtime.router.groups.keeper import GroupKeeper
 from mesh.runtime.router.groups.offsets import GroupOffsets
-from mesh.runtime.router.groups.services import GroupServices
+from mesh.runtime.router.groups.services import GroupServices, GroupTrouble
 from mesh.runtime.router.leaves import Leaves
 from mesh.wire.apis import ApiKey
 from mesh.wire.trees import Tree
@@ -18,9 +20,18 @@ from mesh.wire.trees import Tree
 class GroupRequests:
     """Answers them. timeout: seconds that a cluster has for each request."""
 
-    def __init__(self, leaves: Leaves, entities: RouterEntities, timeout: Callable[[], float]) -> None:
-        self.services: Final = GroupServices(leaves, entities, timeout)
-        self._offsets: Final = GroupOffsets(self.services, GroupHomes(self.services))
+    def __init__(
+        self, leaves: Leaves, entities: RouterEntities, timeout: Callable[[], float], trouble: GroupTrouble
+    ) -> None:
+        services = GroupServices(leaves, entities, timeout, trouble)
+        homes = GroupHomes(services)
+        self._keeper: Final = GroupKeeper(services, homes)
+        self._elsewhere: Final = MembersElsewhere(services)
+        self._offsets: Final = GroupOffsets(services, homes, self._keeper, self._elsewhere)
+
+    def close(self) -> None:
+        self._keeper.close()
+        self._elsewhere.close()
 
     async def answer(self, asker: Asker, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
         """None for a request that is not answered here."""

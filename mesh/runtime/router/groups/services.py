@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from mesh.routing.groups.stored_offsets import StoredOffsets
@@ -22,19 +22,28 @@ _DESCRIBE_VERSION: Final = 5
 _DESCRIBE_CONSUMERS_VERSION: Final = 0
 
 
-class GroupServices:
-    """timeout: seconds that each request has. stored: what owners are known to have stored."""
+class GroupTrouble(Protocol):
+    """What operators are told about groups: `group_elsewhere`."""
 
-    def __init__(self, leaves: Leaves, entities: RouterEntities, timeout: Callable[[], float]) -> None:
+    def begin(self, group: str, leaf: LeafNumber, reason: str) -> None:
+        """The group has members in a cluster that is not its home."""
+
+    def end(self, group: str, leaf: LeafNumber) -> None: ...
+
+
+class GroupServices:
+    """What everything about groups shares. timeout: seconds that each request has. stored: what owners are known to
+    have stored."""
+
+    def __init__(
+        self, leaves: Leaves, entities: RouterEntities, timeout: Callable[[], float], trouble: GroupTrouble
+    ) -> None:
         self.leaves: Final = leaves
         self.entities: Final = entities
         self.timeout: Final = timeout
+        self.trouble: Final = trouble
         self.stored: Final = StoredOffsets()
         self.coordinators: Final = GroupCoordinators(timeout)
-        self.noticed: Callable[[str], None] = lambda group: None
-        """Told of each group that has offsets with owners which are not its home."""
-        self.refused: Callable[[str, LeafNumber], None] = lambda group, leaf: None
-        """Told of each owner that refused a commit, as the group has members there."""
 
     async def ask(
         self, asker: Asker, leaf: LeafNumber, group: str, api_key: ApiKey, version: int, request: Tree

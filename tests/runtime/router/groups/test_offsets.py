@@ -3,7 +3,7 @@ while a cluster is down."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,9 +12,9 @@ from mesh.wire.apis import ApiKey
 from mesh.wire.trees import Tree
 from tests.routing.unions import RENAMED
 from tests.runtime.relay.loops import anyhow
-from tests.runtime.router.harness import LeafCluster, UnionClient, topic, topic_id, union
+from tests.runtime.router.groups.clusters import GROUP, GroupCluster
+from tests.runtime.router.harness import UnionClient, topic, topic_id, union
 
-GROUP = "one"
 SOME = {
     **RENAMED,
     "topics": [{"prefix": "us.", "route": "us", "strip": True}, {"prefix": "orders", "route": "eu"}],
@@ -35,77 +35,6 @@ def commit(offsets: Mapping[str, int], **fields: Any) -> Tree:
         for name, offset in offsets.items()
     ]
     return member(topics=topics, **fields)
-
-
-class GroupCluster:
-    """Answers what a cluster of one broker answers about one group. code: of Heartbeat and of each commit. state: of
-    the group. stored: offsets by topic."""
-
-    def __init__(self, cluster: LeafCluster) -> None:
-        self.cluster = cluster
-        self.code = 0
-        self.group_code = 0
-        self.state = "Empty"
-        self.stored: dict[str, int] = {}
-        self.described: list[Tree] = []
-        cluster.answers = self._answer
-
-    def seen(self, *api_keys: ApiKey) -> list[Tree]:
-        """Requests of these APIs."""
-        return [request for key, request in self.cluster.seen if key in api_keys]
-
-    def _answer(self, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
-        by_api: dict[ApiKey, Callable[[int, Tree], Tree]] = {
-            ApiKey.FIND_COORDINATOR: self._coordinator,
-            ApiKey.HEARTBEAT: lambda *_: {"error_code": self.code},
-            ApiKey.OFFSET_COMMIT: self._commit,
-            ApiKey.OFFSET_FETCH: self._fetch,
-            ApiKey.DESCRIBE_GROUPS: lambda *_: {
-                "groups": [{"group_id": GROUP, "group_state": self.state, "members": self.described}]
-            },
-            ApiKey.CONSUMER_GROUP_DESCRIBE: lambda *_: {"groups": [{"group_id": GROUP, "error_code": 69}]},
-        }
-        return by_api[api_key](version, request)
-
-    def _coordinator(self, version: int, request: Tree) -> Tree:
-        host, port = self.cluster.addresses[0]
-        found = {"node_id": 0, "host": host, "port": port}
-        if version < 4:
-            return found
-        return {"coordinators": [{"key": each, **found} for each in request["coordinator_keys"]]}
-
-    def _commit(self, version: int, request: Tree) -> Tree:
-        if not self.code:
-            for each in request["topics"]:
-                self.stored[each.get("name") or each["topic_id"]] = each["partitions"][0]["committed_offset"]
-        return {
-            "topics": [
-                each | {"partitions": [{"partition_index": 0, "error_code": self.code}]} for each in request["topics"]
-            ]
-        }
-
-    def _fetch(self, version: int, request: Tree) -> Tree:
-        if version < 8:
-            return self._of_group(request)
-        return {"groups": [self._of_group(each) for each in request["groups"]]}
-
-    def _of_group(self, asked: Tree) -> Tree:
-        names = [*self.stored] if asked["topics"] is None else [each["name"] for each in asked["topics"]]
-        topics = [
-            {
-                "name": name,
-                "partitions": [
-                    {
-                        "partition_index": 0,
-                        "committed_offset": self.stored.get(name, -1),
-                        "committed_leader_epoch": -1,
-                        "metadata": "",
-                    }
-                ],
-            }
-            for name in names
-        ]
-        return {"group_id": GROUP, "topics": topics, "error_code": self.group_code}
 
 
 def codes(committed: Tree) -> dict[Any, int]:
@@ -292,10 +221,11 @@ async def test_a_coordinator_that_has_moved_is_looked_for_again() -> None:
         client = await made.client(0)
         for _ in range(3):
             await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.one": 1}))
-        assert len(us.seen(ApiKey.FIND_COORDINATOR)) == 1
+        looked_for = len(us.seen(ApiKey.FIND_COORDINATOR))
+        assert looked_for <= 2  # the keeper asks at the same time
         us.code = 16
         assert codes(await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.one": 1}))) == {"us.one": 14}
-        assert len(us.seen(ApiKey.FIND_COORDINATOR)) == 2
+        assert len(us.seen(ApiKey.FIND_COORDINATOR)) > looked_for
 
 
 @anyhow
