@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Protocol, assert_never
 
+from mesh.runtime.relay.traffic import Unanswered
 from mesh.runtime.router.leaves import RouterLeaf
 from mesh.runtime.router.side_links import SideLinks
 from mesh.upstream.links.handshake import Unreachable
@@ -48,5 +49,18 @@ async def ask(
         async with asyncio.timeout(patience + waits):
             response = await links.ask(leaf, sent, waits, node)
         return read_tree(api_key, version, Side.RESPONSE, response.frame[response.body :])
-    except (Unreachable, ProtocolError, TimeoutError):
+    except (Unreachable, ProtocolError, TimeoutError) as problem:
+        leaf.services.traffic.not_answered(api_key, _reason_of(problem))
         return None
+
+
+def _reason_of(problem: Unreachable | ProtocolError | TimeoutError) -> Unanswered:
+    match problem:
+        case Unreachable():
+            return "unreachable"
+        case ProtocolError():
+            return "bad_answer"
+        case TimeoutError():
+            return "timeout"
+        case _:
+            assert_never(problem)
