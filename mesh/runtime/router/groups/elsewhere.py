@@ -20,11 +20,10 @@ _MOST_NAMED: Final = 3
 
 
 class MembersElsewhere:
-    """Finds out who is there when an owner refuses a commit, and tells it. moment: seconds until it is asked."""
+    """Finds out who is there when an owner refuses a commit, and tells it."""
 
-    def __init__(self, services: GroupServices, moment: float = MOMENT) -> None:
+    def __init__(self, services: GroupServices) -> None:
         self._services: Final = services
-        self._moment: Final = moment
         self._links: Final = SideLinks()
         self._asking: dict[GroupAtOwner, asyncio.Task[None]] = {}
         self._told: set[GroupAtOwner] = set()
@@ -50,7 +49,7 @@ class MembersElsewhere:
 
     async def _ask(self, at: GroupAtOwner) -> None:
         try:
-            await asyncio.sleep(self._moment)
+            await asyncio.sleep(MOMENT)
             if found := await self._members(at):
                 self._told.add(at)
                 reason = f"{len(found)} members, among them {', '.join(found[:_MOST_NAMED])}"

@@ -7,6 +7,7 @@ from typing import Final
 
 from mesh.runtime.router.asking import Asker
 from mesh.runtime.router.entities import RouterEntities
+from mesh.runtime.router.groups.deletion import GroupDeletion
 from mesh.runtime.router.groups.elsewhere import MembersElsewhere
 from mesh.runtime.router.groups.homes import GroupHomes
 from mesh.runtime.router.groups.keeper import GroupKeeper
@@ -28,6 +29,7 @@ class GroupRequests:
         self._keeper: Final = GroupKeeper(services, homes)
         self._elsewhere: Final = MembersElsewhere(services)
         self._offsets: Final = GroupOffsets(services, homes, self._keeper, self._elsewhere)
+        self._deletion: Final = GroupDeletion(services, homes, self._keeper)
 
     def close(self) -> None:
         self._keeper.close()
@@ -40,5 +42,9 @@ class GroupRequests:
                 return await self._offsets.commit(asker, version, request)
             case ApiKey.OFFSET_FETCH:
                 return await self._offsets.fetch(asker, version, request)
+            case ApiKey.DELETE_GROUPS:
+                return await self._deletion.groups(asker, version, request)
+            case ApiKey.OFFSET_DELETE:
+                return await self._deletion.offsets(asker, version, request)
             case _:
                 return None

@@ -59,6 +59,8 @@ class GroupCluster:
                 "member_id": "kept",
                 "members": [{"member_id": "kept"}, *self.others],
             },
+            ApiKey.DELETE_GROUPS: lambda *_: {"results": [{"group_id": GROUP, "error_code": self.code}]},
+            ApiKey.OFFSET_DELETE: self._delete,
             ApiKey.LEAVE_GROUP: lambda *_: {"error_code": 0},
             ApiKey.CONSUMER_GROUP_DESCRIBE: lambda *_: {"groups": [{"group_id": GROUP, "error_code": 69}]},
         }
@@ -79,6 +81,16 @@ class GroupCluster:
             "topics": [
                 each | {"partitions": [{"partition_index": 0, "error_code": self.code}]} for each in request["topics"]
             ]
+        }
+
+    def _delete(self, version: int, request: Tree) -> Tree:
+        if self.code:
+            return {"error_code": self.code, "topics": []}
+        for each in request["topics"]:
+            self.stored.pop(each["name"], None)
+        return {
+            "error_code": 0,
+            "topics": [each | {"partitions": [{"partition_index": 0, "error_code": 0}]} for each in request["topics"]],
         }
 
     def _fetch(self, version: int, request: Tree) -> Tree:
