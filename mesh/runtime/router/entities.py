@@ -11,6 +11,9 @@ from mesh.routing.union import Owner
 from mesh.runtime.router.leaves import Leaves
 from mesh.runtime.router.metadata import RouterMetadata
 
+_METADATA_VERSION: Final = 9
+"""Without ids of topics, which nobody needs here."""
+
 
 class RouterEntities:
     """Implements `mesh.routing.kit.entities.Entities`, and `mesh.wire.addresses.NodeAddresses` by the ids of nodes that
@@ -43,6 +46,10 @@ class RouterEntities:
 
     def leaf_of_topic_id(self, topic_id: UUID, /) -> LeafNumber | None:
         return self._metadata.leaf_of_topic_id(topic_id)
+
+    async def look_at_topics(self) -> None:
+        """Asks all clusters which topics there are now."""
+        await self._metadata.answer({"topics": None}, _METADATA_VERSION)
 
     def topic_of_id(self, topic_id: UUID) -> str | None:
         """What clients call it; None: no topic that is shown has this id, as far as is known."""
