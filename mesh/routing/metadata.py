@@ -53,8 +53,8 @@ def asked_topics(request: Tree, version: int, names: Names) -> AskedTopics:
     ids: list[UUID] = []
     for topic in topics:
         name = topic["name"]
-        if name is None:
-            ids.append(topic["topic_id"])
+        if name is None or topic.get("topic_id", _NO_TOPIC_ID) != _NO_TOPIC_ID:
+            ids.append(topic["topic_id"])  # Java's client puts an empty name beside it
         elif (owner := names.owner(name)) is None:
             unowned.append(name)
         else:
