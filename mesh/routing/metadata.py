@@ -74,6 +74,11 @@ class KnownLeaf:
     _written: dict[int, Written] = field(default_factory=dict)
     """What clients are told of that, by version."""
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether it has said at some time which topics it has."""
+        return self._all is not None
+
     def of_ids(self, ids: Collection[UUID]) -> Iterator[str]:
         """The topics that have these ids."""
         return (name for name, topic in self.topics.items() if ids and topic.get("topic_id") in ids)

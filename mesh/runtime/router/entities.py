@@ -51,6 +51,11 @@ class RouterEntities:
         """Asks all clusters which topics there are now."""
         await self._metadata.answer({"topics": None}, _METADATA_VERSION)
 
+    @property
+    def are_all_heard(self) -> bool:
+        """Whether every cluster has said at some time which topics it has."""
+        return self._metadata.are_all_heard
+
     def topic_of_id(self, topic_id: UUID) -> str | None:
         """What clients call it; None: no topic that is shown has this id, as far as is known."""
         return self._metadata.topic_of_id(topic_id)

@@ -46,6 +46,7 @@ class GroupHeartbeats:
             return error_answer(api_key, version, request, ErrorCode.INVALID_REGULAR_EXPRESSION, str(problem))
         if names is not None and sum(map(len, names)) > LARGEST_SUBSCRIPTION:
             return error_answer(api_key, version, request, ErrorCode.INVALID_REQUEST, "too many topics")
+        await self._services.learn(each["topic_id"] for each in request.get("topic_partitions") or ())
         asked = self._members.asked(member, request, names)
         at_home = await self._homes.ask(asker, group, api_key, version, asked.pop(home))
         if at_home is None:

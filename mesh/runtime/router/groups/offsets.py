@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mesh.routing.groups import commits
-from mesh.routing.groups.commits import has_member, partitions, told_of_owner
+from mesh.routing.groups.commits import has_member, partitions, told_of_owner, topic_ids
 from mesh.routing.groups.multiplexed import Member, MultiplexedMembers
 from mesh.routing.groups.stored_offsets import Place, StoredOffset
 from mesh.routing.kit.division import Division
@@ -52,6 +52,8 @@ class GroupOffsets:
         home = entities.group_home(group)
         if asker.leaf.number != home:
             return error_answer(api_key, version, request, ErrorCode.NOT_COORDINATOR)
+        if not await self._services.learn(topic_ids(request)):
+            return error_answer(api_key, version, request, _TRY_AGAIN)
         division = split(api_key, version, request, entities, home)
         answers: dict[LeafNumber, Tree | int] = {}
         refusal: ErrorCode | int | None = None
@@ -125,6 +127,8 @@ class GroupOffsets:
         home = services.entities.group_home(group)
         if asker.leaf.number != home:
             return error_answer(api_key, version, request, ErrorCode.NOT_COORDINATOR)
+        if not await services.learn(topic_ids(asked)):
+            return error_answer(api_key, version, request, _TRY_AGAIN)
         division = split(api_key, version, request, services.entities, home)
         asking = {
             leaf: self._homes.ask(asker, group, api_key, version, piece.request)
