@@ -20,6 +20,8 @@ from mesh.routing.graph import Graph, Leaf
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds, NodeIdTooLarge
 from mesh.routing.producer_ids import equal_tags, tag_of
+from mesh.routing.served import limited
+from mesh.routing.spi import Served
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.local_requests import LocalRequests
@@ -55,20 +57,24 @@ class Unions:
         self._graph = graph
         self._listener = listener
         self._services = services
-        self._ids = NodeIds(leaf.number for leaf in graph.leaves)
+        self.ids = NodeIds(leaf.number for leaf in graph.leaves)
         self._chunks = Chunks()
         self._alike: tuple[tuple[ClusterName, ClusterName], ...] = ()
         self._made: list[tuple[RouterRuntime, RouterRequests]] = []
         self.node_of, self._place_of = places_of(configured, graph)
 
     def make(
-        self, names: NamesOfLeaves, timeout: float, clients: Callable[[], Collection[Peer]] | None = None
+        self,
+        names: NamesOfLeaves,
+        timeout: float,
+        serves: Served | None,
+        clients: Callable[[], Collection[Peer]] | None = None,
     ) -> RouterRuntime:
-        """timeout: seconds that a leaf has besides what it is asked to wait. clients: of this union; None: all of the
-        listener."""
+        """timeout: seconds that a leaf has besides what it is asked to wait. serves: what its routers let clients use;
+        None: all. clients: of this union; None: all of the listener."""
         ending = Ending(self._listener, clients)
-        made = [self._leaf(leaf, ending) for leaf in names.leaves]
-        leaves = Leaves(made, names.default, names, self._ids)
+        made = [self._leaf(leaf, ending, serves) for leaf in names.leaves]
+        leaves = Leaves(made, names.default, names, self.ids)
         metadata = RouterMetadata(leaves, f"kafka-mesh.{self._name}")
         requests = RouterRequests(leaves, metadata, timeout)
         runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of)
@@ -83,7 +89,7 @@ class Unions:
             for leaf in runtime.leaves:
                 leaf.nodes.interval = interval
 
-    def _leaf(self, leaf: Leaf, ending: Ending) -> RouterLeaf:
+    def _leaf(self, leaf: Leaf, ending: Ending, serves: Served | None) -> RouterLeaf:
         clusters, listener = self._services.clusters, self._listener
         cluster, access = clusters.access(leaf.cluster)
         health = NodeHealth(self._services.upstream_health, leaf.cluster, self._name)
@@ -101,8 +107,8 @@ class Unions:
             Traffic(),
             self._chunks,
             Requests(listener, LocalRequests()),
-            SERVED,
-            ADVERTISED,
+            limited(SERVED, serves),
+            limited(ADVERTISED, serves),
             lambda: listener.admission.limits.request or LARGEST_REQUEST,
             False,
             lambda _: None,
@@ -114,7 +120,7 @@ class Unions:
 
     def _place_of_node(self, leaf: LeafNumber, node: int) -> tuple[str, int] | None:
         try:
-            return self._place_of(self._ids.virtual(leaf, node))
+            return self._place_of(self.ids.virtual(leaf, node))
         except NodeIdTooLarge:
             return None
 

@@ -4,18 +4,17 @@ together."""
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol, assert_never
+from typing import Final, Protocol
 
 from mesh.routing.kit.errors import error_answer
 from mesh.routing.kit.merge import merge
 from mesh.routing.kit.split import split
 from mesh.routing.kit.union_apis import UNION_APIS, Way
 from mesh.routing.names import LeafNumber
-from mesh.runtime.relay.traffic import Unanswered
 from mesh.runtime.router.entities import RouterEntities
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
-from mesh.runtime.router.side_links import SideLinks
+from mesh.runtime.router.side_links import SideLinks, reason_of
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.addresses import carries_addresses, with_addresses
 from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
@@ -97,20 +96,8 @@ class RouterRequests:
                 response = await asker.side_links.ask(leaf, sent, waits, node)
             return read_tree(api_key, version, Side.RESPONSE, response.frame[response.body :])
         except (Unreachable, ProtocolError, TimeoutError) as problem:
-            leaf.services.traffic.not_answered(api_key, _reason_of(problem))
+            leaf.services.traffic.not_answered(api_key, reason_of(problem))
             return None
-
-
-def _reason_of(problem: Unreachable | ProtocolError | TimeoutError) -> Unanswered:
-    match problem:
-        case Unreachable():
-            return "unreachable"
-        case ProtocolError():
-            return "bad_answer"
-        case TimeoutError():
-            return "timeout"
-        case _:
-            assert_never(problem)
 
 
 def _is_anywhere(api_key: ApiKey, request: Tree) -> bool:

@@ -30,6 +30,7 @@ class RouterRuntime:
         self.name = listener.name
         self.listener = listener
         self.leaves = leaves
+        self.requests = requests
         self._ending = ending
         self._services = RouterServices(leaves, requests, node_of)
 
