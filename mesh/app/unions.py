@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from mesh.app.configured_target import Services
+from mesh.app.group_health import GroupHealth
 from mesh.app.node_places import NodeHealth, places
 from mesh.config.graphs import ports_of_nodes
 from mesh.config.listeners import FIRST
@@ -76,7 +77,8 @@ class Unions:
         made = [self._leaf(leaf, ending, serves) for leaf in names.leaves]
         leaves = Leaves(made, names.default, names, self.ids)
         metadata = RouterMetadata(leaves, f"kafka-mesh.{self._name}")
-        requests = RouterRequests(leaves, metadata, timeout)
+        health = GroupHealth(self._services.upstream_health, leaves, self._name)
+        requests = RouterRequests(leaves, metadata, timeout, health)
         runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of)
         self._made.append((runtime, requests))
         return runtime

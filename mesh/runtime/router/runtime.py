@@ -55,6 +55,7 @@ class RouterRuntime:
         self.listener.close()
 
     async def closed(self) -> None:
+        self._services.requests.close()
         watching = [leaf.watching for leaf in self.leaves]
         for task in watching:
             task.cancel()
