@@ -50,8 +50,8 @@ def check_authorization(authorization: Authorization, path: KeyPath) -> Iterator
 def check_rules(rules: tuple[AccessRule, ...], path: KeyPath) -> Iterator[Finding]:
     for index, rule in enumerate(rules):
         at: KeyPath = (*path, index)
-        if not (rule.topics or rule.groups or rule.cluster):
-            yield Finding(at, "(a mapping)", "a rule about some topics, groups, or the cluster")
+        if not (rule.topics or rule.groups or rule.transactional_ids or rule.cluster):
+            yield Finding(at, "(a mapping)", "a rule about some topics, groups, transactional_ids, or the cluster")
         for key in ("principals", "operations", "hosts"):
             if not getattr(rule, key):
                 yield Finding((*at, key), (), "at least one")

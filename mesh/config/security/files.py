@@ -50,7 +50,12 @@ def rules_of(authorization: Authorization, more: Iterable[AccessRule] = ()) -> R
 
 def _rules(rule: AccessRule) -> Iterator[Rule]:
     cluster = (CLUSTER_NAME,) if rule.cluster else ()
-    kinds = ((ResourceType.TOPIC, rule.topics), (ResourceType.GROUP, rule.groups), (ResourceType.CLUSTER, cluster))
+    kinds = (
+        (ResourceType.TOPIC, rule.topics),
+        (ResourceType.GROUP, rule.groups),
+        (ResourceType.TRANSACTIONAL_ID, rule.transactional_ids),
+        (ResourceType.CLUSTER, cluster),
+    )
     for resource_type, names in kinds:
         if names:
             yield Rule(
