@@ -4,17 +4,25 @@ together."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
+from mesh.routing.guards.asking import Judgement
+from mesh.routing.guards.judging import judge
+from mesh.routing.guards.metadata import judged_metadata
 from mesh.routing.kit.errors import error_answer
 from mesh.routing.kit.merge import merge
 from mesh.routing.kit.split import split
 from mesh.routing.kit.union_apis import UNION_APIS, Way
 from mesh.routing.names import LeafNumber
+from mesh.routing.translation import HomeUnknown
 from mesh.runtime.router.entities import RouterEntities
+from mesh.runtime.router.judged_metadata import answer as answer_judged
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
 from mesh.runtime.router.side_links import SideLinks
+from mesh.security.rules import Access, Refusal
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.addresses import carries_addresses, with_addresses
 from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
@@ -44,6 +52,13 @@ class Asker(Protocol):
     @property
     def side_links(self) -> SideLinks: ...
 
+    @property
+    def access(self) -> Access:
+        """What the client may do now."""
+
+    def refused(self, api_key: ApiKey, frame: bytes, refusals: Sequence[Refusal]) -> None:
+        """frame: of the request, as it came."""
+
 
 class RouterRequests:
     """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait."""
@@ -60,18 +75,67 @@ class RouterRequests:
         api_key, version = ApiKey(head.api_key), head.api_version
         body = body_of(api_key, version, memoryview(frame))
         request = read_tree(api_key, version, Side.REQUEST, memoryview(frame)[body:])
+        has_rules = asker.access.rules is not None
         if api_key is ApiKey.METADATA:
-            return _framed(head, await self._metadata.answer(request, version))
-        answer = _framed(head, await self._divided(asker, api_key, version, request))
+            told = (
+                self._judged_metadata(asker, frame, request, version)
+                if has_rules
+                else self._metadata.answer(request, version)
+            )
+            return _framed(head, await told)
+        if has_rules:
+            answer = _framed(head, await self._judged(asker, frame, request, api_key, version))
+        else:
+            answer = _framed(head, await self._divided(asker, api_key, version, request))
         if carries_addresses(api_key, version):
             return with_addresses(api_key, version, memoryview(b"".join(answer))[INT32.size :], self._entities)
         return answer
 
-    async def _divided(self, asker: Asker, api_key: ApiKey, version: int, request: Tree) -> Tree:
-        if (code := _refused_whole(api_key, version, request, self._entities, asker.leaf.number)) is not None:
+    @property
+    def topic_names(self) -> RouterMetadata:
+        """Names by ids."""
+        return self._metadata
+
+    async def _judged_metadata(self, asker: Asker, frame: bytes, request: Tree, version: int) -> Tree:
+        judged = judged_metadata(request, version, asker.access, self._metadata)
+        asker.refused(ApiKey.METADATA, frame, judged.refusals)
+        return await answer_judged(judged, self._metadata, version)
+
+    async def _judged(self, asker: Asker, frame: bytes, request: Tree, api_key: ApiKey, version: int) -> Tree:
+        if api_key is ApiKey.PRODUCE:
+            request = self._tagged(asker, version, frame)
+        judgement = judge(api_key, version, request, asker.access, self._metadata)
+        if judgement is None:
+            return await self._divided(asker, api_key, version, request)
+        asker.refused(api_key, frame, judgement.refusals)
+        if judgement.request is None:
+            assert judgement.refused is not None, "nothing is left of it"
+            return judgement.refused
+        answer = await self._divided(asker, api_key, version, request, judgement)
+        return answer if judgement.complete is None else judgement.complete(answer)
+
+    def _tagged(self, asker: Asker, version: int, frame: bytes) -> Tree:
+        """A Produce request with the producer ids that its leaf is to know."""
+        copy = memoryview(bytearray(frame))
+        body = body_of(ApiKey.PRODUCE, version, copy)
+        with suppress(HomeUnknown):
+            self._leaves.translation(asker.leaf).tag(version, copy, body)
+        return read_tree(ApiKey.PRODUCE, version, Side.REQUEST, copy[body:])
+
+    async def _divided(
+        self, asker: Asker, api_key: ApiKey, version: int, request: Tree, judgement: Judgement | None = None
+    ) -> Tree:
+        """judgement: what is asked of the request instead of all, and what is refused."""
+        own, entities = asker.leaf.number, self._entities
+        asked = request
+        if judgement is not None and judgement.request is not None:
+            asked, entities = judgement.request, entities.seen_with(asker.access)
+        if (code := _refused_whole(api_key, version, asked, entities, own, is_left=asked is not request)) is not None:
             return error_answer(api_key, version, request, code)
-        division = split(api_key, version, request, self._entities, asker.leaf.number)
-        waits = max(request.get("timeout_ms", 0), 0) / 1_000
+        division = split(api_key, version, asked, entities, own)
+        if judgement is not None and judgement.refused is not None:
+            division = division.with_answered(request, judgement.refused)
+        waits = max(request.get("timeout_ms", 0), request.get("max_wait_ms", 0), 0) / 1_000
         asked = {
             number: self._ask(asker, self._leaves.by_number[number], api_key, version, piece.request, waits)
             for number, piece in division.pieces.items()
@@ -107,19 +171,20 @@ def _is_anywhere(api_key: ApiKey, request: Tree) -> bool:
 
 
 def _refused_whole(
-    api_key: ApiKey, version: int, request: Tree, union: RouterEntities, own: LeafNumber
+    api_key: ApiKey, version: int, request: Tree, union: RouterEntities, own: LeafNumber, *, is_left: bool
 ) -> ErrorCode | None:
     """The error of everything in a request that did not pass and is not taken apart: the order of what one connection
-    asks of one broker counts. None: it is taken apart."""
+    asks of one broker counts. None: it is taken apart. is_left: it is what rules have left of one; nothing is in work
+    before it then."""
     match api_key:
         case ApiKey.PRODUCE:
             name = request.get("transactional_id")
             if name is None or union.transaction_home(name) == own:
-                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+                return None if is_left else ErrorCode.NOT_LEADER_OR_FOLLOWER
             is_abortable = version >= _FIRST_ABORTABLE
             return ErrorCode.TRANSACTION_ABORTABLE if is_abortable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         case ApiKey.FETCH:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return None if is_left else ErrorCode.NOT_LEADER_OR_FOLLOWER
         case ApiKey.JOIN_GROUP | ApiKey.SYNC_GROUP:
             is_here = union.group_home(request["group_id"]) == own
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_here else ErrorCode.NOT_COORDINATOR
