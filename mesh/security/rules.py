@@ -90,6 +90,9 @@ _OF_TYPE: Final[Mapping[ResourceType, frozenset[Operation]]] = MappingProxyType(
 )
 """The operations that there are of a resource (`AclEntry.supportedOperations`)."""
 
+OF_TRANSACTIONS: Final = frozenset({Operation.ALL, Operation.WRITE, Operation.DESCRIBE})
+"""What a rule may be about that names transactional ids; brokers take no other ACL of them."""
+
 
 class Permission(Enum):
     ALLOW = "allow"

@@ -38,7 +38,7 @@ def narrowed(
     for element in elements:
         code = each[0](asking, request, entities, element)
         if code is not None:
-            refused.append(Failure(api_key, code, None).element(entities, element))
+            refused.append(_refused(Failure(api_key, code, None), entities, element))
             continue
         rest = element
         for inner in entities.inner if len(each) > 1 else ():
@@ -50,6 +50,13 @@ def narrowed(
                     refused.append({**names, inner.answered: answered})
         kept.append(rest)
     return kept, refused
+
+
+def _refused(failure: Failure, entities: EntityList, element: Any) -> Tree:
+    """Of what has an error of its own nothing is said within."""
+    if entities.error is None:
+        return failure.element(entities, element)
+    return {key.answered: key.value_of(element) for key in entities.keys} | failure.said_in(entities.error)
 
 
 def named(operation: Operation) -> Each:
@@ -66,7 +73,7 @@ def _of_named(asking: Asking, operation: Operation, entities: EntityList, elemen
         value = key.value_of(element)
         if key.kind is Kind.TOPIC_ID and value != ZERO_ID:
             return asking.of_topic_id(operation, value)
-        if key.kind in _RESOURCES and value is not None:
+        if key.kind is not None and key.kind in _RESOURCES and value is not None:
             return asking.refusal(operation, _RESOURCES[key.kind], value)
     return ErrorCode.INVALID_REQUEST
 

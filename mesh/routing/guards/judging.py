@@ -8,7 +8,7 @@ from mesh.routing.guards.asking import Asking, Judgement, TopicNames
 from mesh.routing.guards.elements import narrowed
 from mesh.routing.guards.table import GUARDS, Guard
 from mesh.routing.kit.entity_lists import EntityList, entity_lists
-from mesh.routing.kit.errors import Failure, error_answer
+from mesh.routing.kit.errors import Failure, error_answer, top_level_error
 from mesh.security.rules import Access
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
@@ -16,8 +16,21 @@ from mesh.wire.trees import Tree
 
 _NO_SESSION: Final = -1
 """The epoch of a Fetch that wants none (KIP-227)."""
-_GO_ON_EMPTY: Final = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
-"""Requests that are asked also if nothing is left of them: sessions go on by them."""
+_GO_ON_EMPTY: Final = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.OFFSET_DELETE})
+"""Requests that are asked also if nothing is left of them: sessions go on by them, or the group may have an error."""
+_REFUSED_ABOVE: Final = frozenset(
+    {
+        ApiKey.OFFSET_FETCH,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+    }
+)
+"""Requests whose error as a whole is said above all, and of nothing within, in versions that have it there."""
 
 
 def judge(api_key: ApiKey, version: int, request: Tree, access: Access, topics: TopicNames) -> Judgement | None:
@@ -74,6 +87,8 @@ def _is_changed(api_key: ApiKey, request: Tree) -> bool:
 
 
 def _refused(api_key: ApiKey, version: int, request: Tree, code: ErrorCode) -> Tree:
-    if api_key is ApiKey.DESCRIBE_LOG_DIRS:
-        return {"error_code": int(code), "results": []}  # brokers say it otherwise than other errors of it
-    return error_answer(api_key, version, request, code)
+    if api_key not in _REFUSED_ABOVE:
+        return error_answer(api_key, version, request, code)
+    if (error := top_level_error(api_key, version)) is not None:
+        return {error: int(code)}
+    return {} if api_key is ApiKey.DESCRIBE_LOG_DIRS else error_answer(api_key, version, request, code)

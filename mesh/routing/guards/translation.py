@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from mesh.routing.guards.asking import TopicNames
-from mesh.routing.guards.judging import judge
+from mesh.routing.guards.judge import Judge
 from mesh.security.rules import Access, Operation, ResourceType
 from mesh.wire.apis import ApiKey
 from mesh.wire.entities import Side, Unchanged, program
@@ -28,13 +28,6 @@ _FIRST_WITHOUT_REPLICA: Final = 15
 _IN_FRONT: Final = 13
 """Bytes of max_wait, min_bytes, max_bytes and isolation_level."""
 _REPLICA: Final = 4
-
-
-class Client(Protocol):
-    """access: what it may do now."""
-
-    @property
-    def access(self) -> Access: ...
 
 
 class _Refused(Exception):
@@ -75,10 +68,9 @@ class _Asked(Unchanged):
 class GuardedTranslation:
     """Implements `mesh.wire.routed.Translation`. inner: that of a client who may do everything."""
 
-    def __init__(self, inner: Translation, client: Client, names: TopicNames) -> None:
+    def __init__(self, inner: Translation, judge: Judge) -> None:
         self._inner: Final = inner
-        self._client: Final = client
-        self._names: Final = names
+        self._judge: Final = judge
 
     def request(self, head: RequestHead, frame: memoryview) -> PassedRequest | None:
         if self._passes(ApiKey(head.api_key), head.api_version, frame):
@@ -95,7 +87,7 @@ class GuardedTranslation:
         return self._inner.answer(api_key, version, answer)
 
     def _passes(self, api_key: ApiKey, version: int, frame: memoryview) -> bool:
-        access = self._client.access
+        access = self._judge.access
         body = body_of(api_key, version, frame)
         match api_key:
             case ApiKey.PRODUCE:
@@ -106,10 +98,10 @@ class GuardedTranslation:
                 return True  # which is not passed on
             case _:
                 request = read_tree(api_key, version, Side.REQUEST, frame[body:])
-                return judge(api_key, version, request, access, self._names) is None
+                return self._judge.judgement(api_key, version, request) is None
 
     def _produces(self, version: int, frame: memoryview, body: int, access: Access) -> bool:
-        if self._are_allowed(ApiKey.PRODUCE, version, frame, body, _Asked(access, Operation.WRITE, self._names)):
+        if self._are_allowed(ApiKey.PRODUCE, version, frame, body, _Asked(access, Operation.WRITE, self._judge.topics)):
             return True
         if parts_of(version, frame, body).acks == 0:  # as a broker, which has no other way to say it
             raise ProtocolError("produce", "something in it is not allowed, and there is no answer to say so")
@@ -117,7 +109,9 @@ class GuardedTranslation:
 
     def _fetches(self, version: int, frame: memoryview, body: int, access: Access) -> bool:
         """Takes its session away: a client under rules has none, so that each of its requests is judged."""
-        if not self._are_allowed(ApiKey.FETCH, version, frame, body, _Asked(access, Operation.READ, self._names)):
+        if not self._are_allowed(
+            ApiKey.FETCH, version, frame, body, _Asked(access, Operation.READ, self._judge.topics)
+        ):
             return False
         if version < _FIRST_WITH_SESSION:
             return True

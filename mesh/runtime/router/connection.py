@@ -12,13 +12,14 @@ from struct import Struct
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.routing.guards.judge import Judge
 from mesh.routing.guards.translation import GuardedTranslation
 from mesh.runtime.relay.connection import BEFORE_AUTHENTICATION, UNCOUNTED, RelayConnection
 from mesh.runtime.relay.leg_opener import LegOpener
 from mesh.runtime.router.leaves import RouterLeaf
 from mesh.runtime.router.services import RouterServices
 from mesh.runtime.router.side_links import SideLinks
-from mesh.security.rules import Access, Refusal
+from mesh.security.rules import Refusal
 from mesh.telemetry.logs import get_logger
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.errors import ProtocolError
@@ -44,7 +45,7 @@ class RouterConnection(RelayConnection):
         self._router = router
         self._leaf, known = self._place(node)
         self._side = SideLinks()
-        self._has_rules = self._leaf.services.listener.security.rules is not None
+        self.judge: Judge | None = None
         self._serving: asyncio.Task[None] | None = None
         super().__init__(self._leaf.services, known)
         self._is_named = known == _NOWHERE  # so that it is not counted as a node
@@ -61,8 +62,9 @@ class RouterConnection(RelayConnection):
     def _make_wire(self) -> RoutedConnection:
         services = self._services
         translation: Translation = self._router.leaves.translation(self._leaf)
-        if self._has_rules:
-            translation = GuardedTranslation(translation, self.client, self._router.requests.topic_names)
+        if services.listener.security.rules is not None:
+            self.judge = Judge(self.client, self._router.requests.topic_names)
+            translation = GuardedTranslation(translation, self.judge)
         return RoutedConnection(
             services.served,
             BEFORE_AUTHENTICATION,
@@ -116,7 +118,7 @@ class RouterConnection(RelayConnection):
     def _may_answer_here(self) -> bool:
         if not super()._may_answer_here() or self._serving is not None:
             return False
-        if self._has_rules and self._wire.in_flight > 1:
+        if self.judge is not None and self._wire.in_flight > 1:
             return False  # a broker takes up one after the other, and what is left of a Produce has its place
         # Behind its address a broker that is down looks down: to one that says its versions, Java comes back at once.
         return self._node is None or self._leg is None or self._leg.is_open
@@ -152,10 +154,6 @@ class RouterConnection(RelayConnection):
     def refused(self, api_key: ApiKey, frame: bytes, refusals: Sequence[Refusal]) -> None:
         for each in refusals:
             self._listener.audit.refused(self.client, api_key, client_id_in(frame), each, self._listener.now())
-
-    @property
-    def access(self) -> Access:
-        return self.client.access
 
     @property
     def node(self) -> int | None:

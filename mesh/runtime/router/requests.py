@@ -4,14 +4,14 @@ together."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
 from mesh.routing.guards.asking import Judgement
-from mesh.routing.guards.judging import judge
-from mesh.routing.guards.metadata import judged_metadata
-from mesh.routing.kit.errors import error_answer
+from mesh.routing.guards.judge import Judge
+from mesh.routing.kit.division import Division
+from mesh.routing.kit.errors import error_answer, top_level_error
 from mesh.routing.kit.merge import merge
 from mesh.routing.kit.split import split
 from mesh.routing.kit.union_apis import UNION_APIS, Way
@@ -22,7 +22,7 @@ from mesh.runtime.router.judged_metadata import answer as answer_judged
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
 from mesh.runtime.router.side_links import SideLinks
-from mesh.security.rules import Access, Refusal
+from mesh.security.rules import Refusal
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.addresses import carries_addresses, with_addresses
 from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
@@ -53,8 +53,8 @@ class Asker(Protocol):
     def side_links(self) -> SideLinks: ...
 
     @property
-    def access(self) -> Access:
-        """What the client may do now."""
+    def judge(self) -> Judge | None:
+        """None: there are no rules."""
 
     def refused(self, api_key: ApiKey, frame: bytes, refusals: Sequence[Refusal]) -> None:
         """frame: of the request, as it came."""
@@ -75,18 +75,12 @@ class RouterRequests:
         api_key, version = ApiKey(head.api_key), head.api_version
         body = body_of(api_key, version, memoryview(frame))
         request = read_tree(api_key, version, Side.REQUEST, memoryview(frame)[body:])
-        has_rules = asker.access.rules is not None
         if api_key is ApiKey.METADATA:
-            told = (
-                self._judged_metadata(asker, frame, request, version)
-                if has_rules
-                else self._metadata.answer(request, version)
-            )
-            return _framed(head, await told)
-        if has_rules:
-            answer = _framed(head, await self._judged(asker, frame, request, api_key, version))
-        else:
+            return _framed(head, await self._answered_metadata(asker, frame, request, version))
+        if asker.judge is None:
             answer = _framed(head, await self._divided(asker, api_key, version, request))
+        else:
+            answer = _framed(head, await self._judged(asker, asker.judge, frame, request, api_key, version))
         if carries_addresses(api_key, version):
             return with_addresses(api_key, version, memoryview(b"".join(answer))[INT32.size :], self._entities)
         return answer
@@ -96,22 +90,27 @@ class RouterRequests:
         """Names by ids."""
         return self._metadata
 
-    async def _judged_metadata(self, asker: Asker, frame: bytes, request: Tree, version: int) -> Tree:
-        judged = judged_metadata(request, version, asker.access, self._metadata)
+    async def _answered_metadata(self, asker: Asker, frame: bytes, request: Tree, version: int) -> Tree:
+        if asker.judge is None:
+            return await self._metadata.answer(request, version)
+        judged = asker.judge.metadata(request, version)
         asker.refused(ApiKey.METADATA, frame, judged.refusals)
         return await answer_judged(judged, self._metadata, version)
 
-    async def _judged(self, asker: Asker, frame: bytes, request: Tree, api_key: ApiKey, version: int) -> Tree:
+    async def _judged(
+        self, asker: Asker, judge: Judge, frame: bytes, request: Tree, api_key: ApiKey, version: int
+    ) -> Tree:
         if api_key is ApiKey.PRODUCE:
             request = self._tagged(asker, version, frame)
-        judgement = judge(api_key, version, request, asker.access, self._metadata)
+        judgement = judge.judgement(api_key, version, request)
         if judgement is None:
             return await self._divided(asker, api_key, version, request)
         asker.refused(api_key, frame, judgement.refusals)
         if judgement.request is None:
             assert judgement.refused is not None, "nothing is left of it"
             return judgement.refused
-        answer = await self._divided(asker, api_key, version, request, judgement)
+        seen = self._entities.seen_with(judge.access)
+        answer = await self._divided(asker, api_key, version, request, judgement, seen)
         return answer if judgement.complete is None else judgement.complete(answer)
 
     def _tagged(self, asker: Asker, version: int, frame: bytes) -> Tree:
@@ -123,25 +122,29 @@ class RouterRequests:
         return read_tree(ApiKey.PRODUCE, version, Side.REQUEST, copy[body:])
 
     async def _divided(
-        self, asker: Asker, api_key: ApiKey, version: int, request: Tree, judgement: Judgement | None = None
+        self,
+        asker: Asker,
+        api_key: ApiKey,
+        version: int,
+        request: Tree,
+        judgement: Judgement | None = None,
+        seen: RouterEntities | None = None,
     ) -> Tree:
-        """judgement: what is asked of the request instead of all, and what is refused."""
-        own, entities = asker.leaf.number, self._entities
-        asked = request
-        if judgement is not None and judgement.request is not None:
-            asked, entities = judgement.request, entities.seen_with(asker.access)
+        """judgement: what is asked of the request instead of all, and what is refused. seen: what its client sees."""
+        own, entities = asker.leaf.number, seen or self._entities
+        asked = request if judgement is None or judgement.request is None else judgement.request
         if (code := _refused_whole(api_key, version, asked, entities, own, is_left=asked is not request)) is not None:
             return error_answer(api_key, version, request, code)
         division = split(api_key, version, asked, entities, own)
-        if judgement is not None and judgement.refused is not None:
-            division = division.with_answered(request, judgement.refused)
         waits = max(request.get("timeout_ms", 0), request.get("max_wait_ms", 0), 0) / 1_000
-        asked = {
+        asking = {
             number: self._ask(asker, self._leaves.by_number[number], api_key, version, piece.request, waits)
             for number, piece in division.pieces.items()
         }
-        answers = await asyncio.gather(*asked.values())
-        known = {number: answer for number, answer in zip(asked, answers, strict=True) if answer is not None}
+        answers = await asyncio.gather(*asking.values())
+        known = {number: answer for number, answer in zip(asking, answers, strict=True) if answer is not None}
+        if judgement is not None and judgement.refused is not None and not _has_failed(division, known):
+            division = division.with_answered(request, judgement.refused)
         return merge(division, known)
 
     async def _ask(
@@ -190,6 +193,14 @@ def _refused_whole(
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_here else ErrorCode.NOT_COORDINATOR
         case _:
             return None
+
+
+def _has_failed(division: Division, answers: Mapping[LeafNumber, Tree | int]) -> bool:
+    """Whether the only cluster that was asked says that all has failed: then what was refused beforehand is not said,
+    as by brokers."""
+    error = top_level_error(division.api_key, division.version)
+    alone = next(iter(answers.values())) if len(division.pieces) == len(answers) == 1 else None
+    return error is not None and isinstance(alone, dict) and bool(alone[error])
 
 
 def _framed(head: RequestHead, answer: Tree) -> list[Buffer]:

@@ -94,6 +94,7 @@ _GIVEN: Final[Mapping[str, Any]] = {
 """Of any field of that name."""
 _OF_API: Final[Mapping[ApiKey, Mapping[str, Any]]] = {
     ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
+    ApiKey.SHARE_FETCH: {"acknowledgement_batches": []},
     ApiKey.SYNC_GROUP: {"assignments": [], "protocol_name": "range"},
     ApiKey.CREATE_TOPICS: {"assignments": []},
     ApiKey.CONSUMER_GROUP_HEARTBEAT: {
@@ -229,7 +230,7 @@ class _Asking:
                 return -1
         if field.fields:
             return self.struct(field.fields, topic, group)
-        return _EMPTY.get(field.wire_type, lambda asking: 0)(self)
+        return _EMPTY[field.wire_type](self) if field.wire_type in _EMPTY else 0
 
     def _id(self, topic: str | None) -> UUID:
         if self.api_key in (ApiKey.METADATA, ApiKey.DELETE_TOPICS):
@@ -237,7 +238,7 @@ class _Asking:
         return self.ids.get(topic or "", UUID(int=77))
 
 
-_EMPTY: Final[Mapping[str, Callable[[_Asking], Any]]] = {
+_EMPTY: Final[Mapping[str, Callable[[_Asking], object]]] = {
     "string": lambda asking: asking.unique,
     "bytes": lambda asking: b"",
     "records": lambda asking: batch(b"x"),

@@ -16,7 +16,8 @@ USERS: Final = ("nobody", "reader", "owner", "describer", "denied", "clerk", "op
 
 _ALL_MINE: Final = {"topics": [MINE, "mine-new"], "groups": [MINE], "transactional_ids": [MINE]}
 RULES: Final[list[dict[str, Any]]] = [
-    {"principals": ["User:reader"], "topics": [MINE], "groups": [MINE], "transactional_ids": [MINE]},
+    {"principals": ["User:reader"], "topics": [MINE], "groups": [MINE]},
+    {"principals": ["User:reader"], "transactional_ids": [MINE], "operations": ["describe"]},
     {"principals": ["User:reader"], "topics": ["public."], "groups": ["public."], "pattern_type": "prefixed"},
     {"principals": ["User:owner"], **_ALL_MINE, "operations": ["all"]},
     {

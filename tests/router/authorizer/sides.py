@@ -90,6 +90,8 @@ def _told(tree: Any, about: str) -> Iterator[tuple[str, str, int]]:
     if not isinstance(tree, dict):
         return
     names = [str(tree[key]) for key in _NAMES if tree.get(key) is not None]
+    if "topic_id" in tree and len(names) > 1:  # what has a name may have a new id, or be told without
+        names.remove(str(tree["topic_id"]))
     about = "/".join([about, *names]) if names else about
     for key, value in tree.items():
         if key.endswith(("error_code", "authorized_operations")):

@@ -135,7 +135,7 @@ def test_errors_are_a_brokers(sides: Sides, api_key: ApiKey, user: str) -> None:
                 request = sides.questions.request(api_key, version, selection, f"{where}-{user}")
                 if request is not None:
                     said[where] = told(sides.clients[where, user].ask(api_key, version, request))
-            if said and said["broker"] != said["mesh"] and not is_known(api_key, version, user, **said):
+            if said and said["broker"] != said["mesh"] and not is_known(api_key, **said):
                 broker, mesh = said["broker"] - said["mesh"], said["mesh"] - said["broker"]
                 differing.append(f"v{version}, {selection.name}: broker {sorted(broker)}, mesh {sorted(mesh)}")
     assert not differing, "\n".join(differing)
