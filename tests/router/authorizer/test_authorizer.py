@@ -3,23 +3,16 @@ same ACLs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
-
 import pytest
 
 from mesh.routing.guards.table import GUARDS
-from mesh.routing.kit.union_apis import SERVED_BY_UNIONS
 from mesh.wire.apis import ApiKey
-from tests.integration.jars import kafka_jars, missing_programs
-from tests.integration.kafka import KafkaCluster
-from tests.integration.processes import START, eventually, free_port
-from tests.integration.relay_mesh import RelayMesh
+from tests.integration.jars import missing_programs
+from tests.router.authorizer.bed import ASKED, Sides
 from tests.router.authorizer.differences import is_known
-from tests.router.authorizer.requests import SELECTIONS, Questions
-from tests.router.authorizer.rules import MINE, PUBLIC, RULES, SECRET, USERS, bindings
-from tests.router.authorizer.sides import PASSWORD, Client, told
+from tests.router.authorizer.requests import SELECTIONS
+from tests.router.authorizer.rules import USERS
+from tests.router.authorizer.sides import told
 
 pytestmark = [
     pytest.mark.kafka,
@@ -27,106 +20,18 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.xdist_group("authorizer"),  # one broker and one mesh for all of them
 ]
-ASKED = sorted(set(SERVED_BY_UNIONS) - {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS})
-
-
-def broker_properties(sasl: int) -> dict[str, str]:
-    """A second listener, for those who log in; who comes to the first one may do everything."""
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    users = " ".join(f'user_{name}="{PASSWORD}"' for name in USERS)
-    here = "PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:" + str(sasl)
-    return {
-        "listeners": here + ",CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": here,
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{login} {users};",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-
-
-@dataclass
-class Sides:
-    """The connections of each user to both. versions: that both serve."""
-
-    clients: Mapping[tuple[str, str], Client]
-    questions: Questions
-    versions: Mapping[ApiKey, range]
-
-
-@pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    with ExitStack() as stack:
-        sasl = free_port()
-        broker = KafkaCluster("rules", kafka_jars(), tmp_path_factory.mktemp("broker"), broker_properties(sasl))
-        stack.callback(broker.kill)
-        for name in (MINE, SECRET, PUBLIC):
-            broker.create_topic(name, 1)
-        admin = broker.admin()  # must outlive its futures
-        for future in admin.create_acls(list(bindings())).values():
-            future.result(20)
-        listener = {
-            "sasl": {"mechanisms": ["PLAIN"], "users": [{"name": name, "password": PASSWORD} for name in USERS]},
-            "authorization": {"rules": RULES},
-        }
-        mesh = RelayMesh(tmp_path_factory.mktemp("mesh"), broker.bootstrap_servers, listener=listener)
-        stack.callback(mesh.kill)
-        doors = {"broker": f"127.0.0.1:{sasl}", "mesh": mesh.address_of(1)}
-        clients = {(where, user): Client(door, user) for where, door in doors.items() for user in USERS}
-        for client in clients.values():
-            stack.callback(client.close)
-        _warm_up(clients["broker", "denied"])
-        topics = clients["mesh", "describer"].ask(ApiKey.METADATA, 12, {"topics": None})
-        assert topics is not None
-        ids = {each["name"]: each["topic_id"] for each in topics["topics"]}
-        assert set(ids) >= {MINE, SECRET, PUBLIC}
-        yield Sides(clients, Questions(ids), _common_versions(clients))
-
-
-def _warm_up(client: Client) -> None:
-    """Coordinators are there, and the topics that they keep everything in."""
-
-    def are_there() -> bool:
-        found = [
-            client.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": kind, "coordinator_keys": [MINE]}) for kind in (0, 1)
-        ]
-        committed = client.ask(ApiKey.OFFSET_FETCH, 7, {"group_id": MINE, "topics": None})
-        began = client.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": MINE, "transaction_timeout_ms": 10_000})
-        codes = [answer["coordinators"][0]["error_code"] for answer in found if answer is not None]
-        return codes == [0, 0] and [each["error_code"] for each in (committed, began) if each] == [0, 0]
-
-    eventually("coordinators", are_there, timeout=START)
-
-
-def _common_versions(clients: Mapping[tuple[str, str], Client]) -> Mapping[ApiKey, range]:
-    ranges: dict[ApiKey, range] = {}
-    answers = [clients[where, "owner"].ask(ApiKey.API_VERSIONS, 0, {}) for where in ("broker", "mesh")]
-    served = [
-        {each["api_key"]: (each["min_version"], each["max_version"]) for each in answer["api_keys"]}
-        for answer in answers
-        if answer is not None
-    ]
-    for api_key in ASKED:
-        both = [each[api_key] for each in served if api_key in each]
-        if len(both) == 2:
-            lowest = max(max(lowest for lowest, _ in both), SERVED_BY_UNIONS[api_key].lowest)
-            ranges[api_key] = range(lowest, min(highest for _, highest in both) + 1)
-    return ranges
 
 
 def test_what_is_advertised_has_a_guard(sides: Sides) -> None:
     answer = sides.clients["mesh", "nobody"].ask(ApiKey.API_VERSIONS, 0, {})
     assert answer is not None
     assert {each["api_key"] for each in answer["api_keys"]} <= set(GUARDS)
-    assert len(sides.versions) > 50, "a broker and a relay have as many in common"
+    assert list(sides.versions) == ASKED, "both serve them"
 
 
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("api_key", ASKED, ids=lambda each: each.name)
 def test_errors_are_a_brokers(sides: Sides, api_key: ApiKey, user: str) -> None:
-    if api_key not in sides.versions:
-        pytest.skip("this broker does not serve it")
     differing = []
     for version in sides.versions[api_key]:
         for selection in SELECTIONS:
