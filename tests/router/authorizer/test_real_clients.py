@@ -84,7 +84,7 @@ def test_confluent_is_refused_what_it_may_not(sides: Sides) -> None:
         told: set[int] = set()
 
         def is_refused(reader: Consumer = reader, told: set[int] = told) -> bool:
-            told.update(each.error().code() for each in reader.consume(10, 0.5) if each.error() is not None)
+            told.update(error.code() for each in reader.consume(10, 0.5) if (error := each.error()) is not None)
             return bool(told)
 
         eventually("an error", is_refused, timeout=START)
