@@ -15,6 +15,7 @@ from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.config.values import Address
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName, TopicName
+from mesh.runtime.interception.interception_samples import samples_of as samples_of_interceptors
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.relay_samples import samples_of
@@ -80,7 +81,9 @@ class RelayTarget:
         return refused | {ApiKey.SHARE_FETCH} if self._is_intercepting_fetch else refused
 
     def samples(self) -> Iterator[Sample]:
-        return samples_of(self.target)
+        yield from samples_of(self.target)
+        if self.target.interceptors is not None:
+            yield from samples_of_interceptors(self.target.interceptors.judges)
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         """A relay asks nobody which topics there are."""

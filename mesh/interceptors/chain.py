@@ -54,7 +54,14 @@ class Count(NamedTuple):
     seconds: float = 0.0
 
     def plus(self, other: Count) -> Count:
-        return Count(*(one + another for one, another in zip(self, other, strict=True)))
+        return Count(
+            self.kept + other.kept,
+            self.changed + other.changed,
+            self.dropped + other.dropped,
+            self.rejected + other.rejected,
+            self.failed + other.failed,
+            self.seconds + other.seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +74,9 @@ class Step:
 
 
 class Rejected(NamedTuple):
-    """A record that is refused. index: in its batch."""
+    """A record that is refused. place: in its batch."""
 
-    index: int
+    place: int
     text: str
 
 
@@ -169,7 +176,7 @@ class _Chain:
 
     def _batch(self, batch: memoryview, head: BatchHead) -> bytes | memoryview | None:
         """The batch as it goes on; None: nothing of it does."""
-        if head.is_control or not head.count:
+        if head.is_control or not head.records:
             return batch
         found: list[RecordFields] | None = None
         here: list[Record] = []
@@ -194,7 +201,7 @@ class _Chain:
         return rewritten(batch, [_fields(each, head.base) for each in here], has_new_times=has_new_times)
 
     def _check_batch(self, step: Step, batch: memoryview, head: BatchHead) -> Sequence[Outcome] | Exception:
-        described = Batch(head.count, len(batch), head.codec, head.is_transactional)
+        described = Batch(head.records, len(batch), head.codec, head.is_transactional)
         try:
             step.interceptor.check_batch(described, self._where)
         except MemoryError:
@@ -233,7 +240,7 @@ class _Chain:
         if isinstance(outcomes, Exception):
             outcomes = [outcomes] * len(records)
         if not outcomes:
-            return Count(kept=head.count), records
+            return Count(kept=head.records), records
         kept: list[Record] = []
         changed = dropped = rejected = failed = 0
         for record, outcome in zip(records, outcomes, strict=True):
@@ -281,10 +288,10 @@ class _Chain:
     def _batch_refused(self, step: Step, problem: Exception, head: BatchHead) -> Count:
         if isinstance(problem, Reject) and self._where.on is On.PRODUCE:
             self._reject(0, problem)
-            return Count(rejected=head.count)
+            return Count(rejected=head.records)
         if self._failed(step, head.base, problem) is OnFailure.DROP:
             raise _Failed  # to drop is for those that read records
-        return Count(failed=head.count)
+        return Count(failed=head.records)
 
     def _reject(self, index: int, problem: Reject) -> None:
         if len(self.judged.rejected) < MOST_REJECTED:

@@ -1,8 +1,8 @@
 """What people implement who write interceptors; docs/interceptors.md shows how.
 
 An interceptor is a class that is found as an entry point of the group `kafka_mesh.interceptors`, by whose name `type`
-in a configuration calls it. It is made with its `config`, once in each process that it runs in, and keeps nothing of one
-request for the next: a retry may come to another process.
+in a configuration calls it. It is made with its `config`, once in each process that it runs in, and keeps nothing
+for the next request: a retry may come to another process.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Interceptor(ABC):  # noqa: B024 - which of its methods is written depends 
                 outcomes.append(problem)
         return outcomes
 
-    def check_batch(self, batch: Batch, where: Where) -> None:
+    def check_batch(self, batch: Batch, where: Where) -> None:  # noqa: B027 - of those that read nothing else
         """Called in place of the others if it reads BATCH. Raises Reject."""
 
 

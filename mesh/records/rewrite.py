@@ -1,4 +1,5 @@
-"""A batch to records, and back to a batch with the same header: for interceptors, which look at records and change them.
+"""A batch to records, and back to a batch with the same header: for interceptors, which look at records and
+change them.
 
 The records of the new batch keep their offset deltas; so one that is left out leaves a gap, as compaction does. Base
 offset, last offset delta, producer id, epoch and sequence stay, as do the codec and the other attributes. Only where
@@ -71,7 +72,7 @@ class BatchHead(NamedTuple):
     attributes: int
     last_delta: int
     producer_id: int
-    count: int
+    records: int
 
     @property
     def is_control(self) -> bool:
@@ -121,7 +122,7 @@ def records_of(batch: memoryview) -> list[RecordFields]:
     """The records of one whole batch. Raises CorruptBatch, also if its checksum is wrong: what is written anew would
     have a right one."""
     head = head_of(batch)
-    whole = Batch(batch, head.base, head.base, head.last, head.count)
+    whole = Batch(batch, head.base, head.base, head.last, head.records)
     if not is_intact(whole):
         raise CorruptBatch("the checksum of a batch is wrong")
     readable = unpack_batch(whole).data if head.codec else batch

@@ -1,8 +1,9 @@
 """`encrypt` encrypts values on their way to the cluster, and decrypts them on their way to consumers.
 
-AES-256-GCM, in envelopes: each process encrypts with a data key of its own, by topic, which is made anew after `rotate`.
-In a header of each record stands the data key, encrypted with a key of the key file, and which one of these it was. So
-a key of the file is never used for records, and one that is to be retired stays there as long as records need it.
+AES-256-GCM, in envelopes: each process encrypts with a data key of its own, by topic, which is made anew after a
+while. In a header of each record stands the data key, encrypted with a key of the key file, and which one of these it
+was. So a key of the file is never used for records, and one that is to be retired stays there as long as records need
+it.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def _with_refused(
 
 
 def _refused(index: int, code: ErrorCode, text: str, records: Sequence[Rejected] = ()) -> Tree:
-    errors = [{"batch_index": each.index, "batch_index_error_message": each.text} for each in records]
+    errors = [{"batch_index": each.place, "batch_index_error_message": each.text} for each in records]
     return {
         "index": index,
         "error_code": int(code),

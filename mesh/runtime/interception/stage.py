@@ -1,4 +1,4 @@
-"""Interceptors on the way of one client's connection: they stand between its transport and what carries its requests."""
+"""Interceptors on the way of a client's connection: they stand between its transport and what carries its requests."""
 
 from __future__ import annotations
 
