@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from mesh.app.configured_target import Services
+from mesh.app.interception import interceptors_of, is_intercepting_fetch
 from mesh.app.node_places import NodeHealth, places
 from mesh.config.graphs import ports_of_nodes
 from mesh.config.listeners import FIRST
@@ -20,6 +21,7 @@ from mesh.routing.graph import Graph, Leaf
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds, NodeIdTooLarge
 from mesh.routing.producer_ids import equal_tags, tag_of
+from mesh.runtime.interception.topic_names import FIRST_BY_ID as BY_ID
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.local_requests import LocalRequests
@@ -33,6 +35,7 @@ from mesh.runtime.router.requests import RouterRequests
 from mesh.runtime.router.runtime import RouterRuntime
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.chunks import Chunks
+from mesh.wire.apis import ApiKey
 
 log = get_logger(__name__)
 
@@ -52,6 +55,7 @@ class Unions:
 
     def __init__(self, configured: VirtualClusterConfig, graph: Graph, listener: Listener, services: Services) -> None:
         self._name = configured.name
+        self._configured = configured
         self._graph = graph
         self._listener = listener
         self._services = services
@@ -71,7 +75,10 @@ class Unions:
         leaves = Leaves(made, names.default, names, self._ids)
         metadata = RouterMetadata(leaves, f"kafka-mesh.{self._name}")
         requests = RouterRequests(leaves, metadata, timeout)
-        runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of)
+        interceptors = interceptors_of(self._configured, self._services, lambda asked: metadata.answer(asked, BY_ID))
+        for leaf in made:
+            leaf.services.interceptors = interceptors
+        runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of, interceptors)
         self._made.append((runtime, requests))
         return runtime
 
@@ -101,8 +108,8 @@ class Unions:
             Traffic(),
             self._chunks,
             Requests(listener, LocalRequests()),
-            SERVED,
-            ADVERTISED,
+            self._without_share_fetch(SERVED),
+            self._without_share_fetch(ADVERTISED),
             lambda: listener.admission.limits.request or LARGEST_REQUEST,
             False,
             lambda _: None,
@@ -111,6 +118,12 @@ class Unions:
         )
         watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {leaf}")
         return RouterLeaf(leaf.number, str(leaf), served_here, watching)
+
+    def _without_share_fetch(self, apis: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, tuple[int, int]]:
+        """Where interceptors see what is fetched: share consumers would be given what others are not shown."""
+        if not is_intercepting_fetch(self._configured, self._services):
+            return apis
+        return {key: versions for key, versions in apis.items() if key is not ApiKey.SHARE_FETCH}
 
     def _place_of_node(self, leaf: LeafNumber, node: int) -> tuple[str, int] | None:
         try:

@@ -111,7 +111,8 @@ def read(address: str, topic: str, until: int) -> Found:
     def more() -> bool:
         for message in consumer.consume(1_000, 0.5):
             assert message.error() is None, message.error()
-            found.append((message.offset() or 0, message.value(), list(message.headers() or ())))
+            headers: Any = message.headers() or ()
+            found.append((message.offset() or 0, message.value(), list(headers)))
         return bool(found) and found[-1][0] >= until
 
     eventually("the records", more, timeout=60)
