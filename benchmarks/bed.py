@@ -21,7 +21,7 @@ from benchmarks.machine import prefer
 from benchmarks.peers import kroxylicious_command, relay_command
 from tests.integration.jars import kafka_jars
 from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
-from tests.integration.processes import ChildProcess, eventually, free_port
+from tests.integration.processes import ChildProcess, eventually, free_port, free_ports
 
 Engine = Literal["raw", "librdkafka"]
 KAFKA_MESH = Path(sys.executable).with_name("kafka-mesh")
@@ -140,31 +140,64 @@ class Bed:
     @contextmanager
     def relays(self) -> Iterator[list[Target]]:
         """A second TCP relay, by which two that are the same differ; and kafka-mesh with the target `relay`."""
-        port, node = free_port(), free_port()
+        twin = self._start("twin", relay_command(*self._twin)[1])
+        try:
+            eventually("the twin listens", lambda: _listens(self._twin[0]), timeout=20)
+            with self._relaying("mesh, relay", {"relay": {"cluster": "bench"}}) as mesh:
+                yield [Target("relay, twin", f"127.0.0.1:{self._twin[0]}", (twin.pid,)), mesh]
+        finally:
+            twin.kill()
+
+    @contextmanager
+    def union(self) -> Iterator[list[Target]]:
+        """kafka-mesh as a relay, and as a union that renames nothing, of this cluster and an empty one."""
+        other = KafkaCluster("other", kafka_jars(), self.folder / "other")
+        routes = [{"name": name, "id": id, "target": {"cluster": name}} for id, name in enumerate(("bench", "other"))]
+        rules = [{"pattern": "other-*", "route": "other"}, {"prefix": "", "route": "bench"}]
+        router: dict[str, object] = {
+            "name": "both",
+            "type": "topics",
+            "config": {"topics": rules, "default": "bench"},
+            "routes": routes,
+        }
+        try:
+            with (
+                self._relaying("mesh, relay", {"relay": {"cluster": "bench"}}) as relay,
+                self._relaying("mesh, union", {"router": "both"}, router, other.bootstrap_servers) as union,
+            ):
+                yield [relay, union]
+        finally:
+            other.kill()
+
+    @contextmanager
+    def _relaying(
+        self, name: str, target: dict[str, object], router: dict[str, object] | None = None, other: str = ""
+    ) -> Iterator[Target]:
+        """kafka-mesh with true offsets; it serves when this returns. other: where the second cluster of `router` is."""
+        port, nodes = free_port(), free_ports(2)
+        ids: object = [1] if router is None else {"bench": [1], "other": [1]}
+        clusters = [{"name": "bench", "bootstrap_servers": self.broker.bootstrap_servers}]
         virtual_cluster = {
             "name": "bench",
             "listen": f"127.0.0.1:{port}",
-            "nodes": {"ports": node, "ids": [1]},
-            "target": {"relay": {"cluster": "bench"}},
+            "nodes": {"ports": f"{nodes[0]}-{nodes[-1]}", "ids": ids},
+            "target": target,
         }
-        configuration = {
+        configuration: dict[str, object] = {
             "admin": {"listen": f"127.0.0.1:{free_port()}"},
-            "clusters": [{"name": "bench", "bootstrap_servers": self.broker.bootstrap_servers}],
+            "clusters": clusters,
             "virtual_clusters": [virtual_cluster],
         }
+        if router is not None:
+            clusters.append({"name": "other", "bootstrap_servers": other})
+            configuration["routers"] = [router]
         file = self.folder / f"relay-{port}.yaml"
         file.write_text(yaml.safe_dump(configuration))
-        twin = self._start("twin", relay_command(*self._twin)[1])
         mesh = self._start(f"relay-{port}", [KAFKA_MESH, "run", file])
         try:
-            eventually("the twin listens", lambda: _listens(self._twin[0]), timeout=20)
-            eventually("the mesh serves", lambda: "clients are served" in mesh.log_tail(), timeout=60)
-            yield [
-                Target("relay, twin", f"127.0.0.1:{self._twin[0]}", (twin.pid,)),
-                Target("mesh, relay", f"127.0.0.1:{port}", (mesh.pid,)),
-            ]
+            eventually(f"{name} serves", lambda: "clients are served" in mesh.log_tail(), timeout=60)
+            yield Target(name, f"127.0.0.1:{port}", (mesh.pid,))
         finally:
-            twin.kill()
             mesh.kill()
 
     def start_mesh(self, engine: Engine, port: int, journal: bool = False, program: Path = KAFKA_MESH) -> ChildProcess:

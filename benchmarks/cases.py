@@ -83,6 +83,11 @@ def _relay_cases() -> Iterator[tuple[str, Case]]:
             for acks in ("1", "all"):
                 name = f"relay-{producer}-produce-{size}-{acks}"
                 yield name, _produced(name, producer, size, acks)
+    for producer in PRODUCERS:
+        yield f"union-{producer}-produce-1000-all", _produced_to_union(f"union-{producer}-produce-1000-all", producer)
+    for relayed in RELAYED_CLIENTS:
+        for topic in ("s100", "s1k"):
+            yield f"union-{relayed}-{topic}", _united(f"union-{relayed}-{topic}", relayed, topic)
     yield "relay-latency", _relay_latency
     yield "relay-idle", _relay_idle
 
@@ -113,9 +118,35 @@ def _produced(name: str, producer: producing.Producer, size: int, acks: str) -> 
         count = max(int(PRODUCED_BYTES / size * options.scale), 10_000)
         with bed.relays() as relays:
             targets = [bed.direct, bed.relay, *relays, *([bed.kroxylicious()] if options.peers else [])]
-            measures: dict[str, Measure] = {
-                target.name: lambda target=target: producing.measure(bed, target, producer, size, acks, count)  # type: ignore[misc]
-                for target in targets
+            measures = {target.name: _producing(bed, target, producer, size, acks, count) for target in targets}
+            return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
+
+    return case
+
+
+def _producing(bed: Bed, target: Target, producer: producing.Producer, size: int, acks: str, count: int) -> Measure:
+    return lambda: producing.measure(bed, target, producer, size, acks, count)
+
+
+def _united(name: str, client: Client, topic: str) -> Case:
+    """A consumer through a relay, and through a union that renames nothing."""
+
+    def case(bed: Bed, options: Options) -> list[Series]:
+        with throughput.united(bed, client, TOPICS[topic]) as measures:
+            return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
+
+    return case
+
+
+def _produced_to_union(name: str, producer: producing.Producer) -> Case:
+    """A producer through the same."""
+
+    def case(bed: Bed, options: Options) -> list[Series]:
+        count = max(int(PRODUCED_BYTES / 1_000 * options.scale), 10_000)
+        with bed.union() as targets:
+            measures = {
+                target.name: _producing(bed, target, producer, 1_000, "all", count)
+                for target in (bed.direct, bed.relay, *targets)
             }
             return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
 

@@ -71,6 +71,9 @@ class LeafTranslation:
         api_key = ApiKey(head.api_key)
         if api_key in self._answered_here:
             return None
+        if api_key is ApiKey.FETCH and head.api_version > _LAST_WITH_NAMES:
+            # Of all that it names a client knows topic ids only: the cluster itself refuses those that are not its own.
+            return PassedRequest((frame,), is_answered=True)
         body = body_of(api_key, head.api_version, frame)
         is_answered = True
         try:

@@ -76,6 +76,26 @@ INTERCEPTOR_WORKERS_LOST: Final = MetricDefinition(
     "Processes that ended, or were killed, with work in their hands.",
     ("virtual_cluster",),
 )
+ROUTE_REQUESTS: Final = MetricDefinition(
+    "kafka_mesh_route_requests_total",
+    "Requests that a cluster behind a router answered: those that passed, and its parts of those that were divided.",
+    ("virtual_cluster", "route", "api"),
+)
+ROUTE_REQUEST_SECONDS: Final = MetricDefinition(
+    "kafka_mesh_route_request_seconds_total",
+    "Time from sending such a request until its answer had come.",
+    ("virtual_cluster", "route", "api"),
+)
+ROUTE_ERRORS: Final = MetricDefinition(
+    "kafka_mesh_route_errors_total",
+    "Answers of a cluster behind a router with an error: their own, or that of the first of their parts.",
+    ("virtual_cluster", "route", "api", "error"),
+)
+ROUTE_UNANSWERED: Final = MetricDefinition(
+    "kafka_mesh_route_unanswered_total",
+    "Parts of divided requests that a cluster behind a router did not answer, or not in time.",
+    ("virtual_cluster", "route", "api", "reason"),
+)
 POOLS: Final = MetricDefinition("kafka_mesh_pools", "Pools, one for each group with members.", ("virtual_cluster",))
 MEMBERS: Final = MetricDefinition("kafka_mesh_members", "Members of a group.", ("virtual_cluster", "group"))
 REQUESTS_IN_WORK: Final = MetricDefinition(
@@ -161,6 +181,10 @@ FAMILIES: Final = (
     RELAY_REQUEST_SECONDS,
     RELAY_REQUEST_BYTES,
     RELAY_RESPONSE_BYTES,
+    ROUTE_ERRORS,
+    ROUTE_REQUESTS,
+    ROUTE_REQUEST_SECONDS,
+    ROUTE_UNANSWERED,
     UNREAD_BYTES,
     REQUESTS_IN_WORK,
     POOLS,

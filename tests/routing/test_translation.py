@@ -97,6 +97,17 @@ def test_groups_pass_at_their_home(group: str, passes: bool) -> None:
         assert (passed(translation(leaf), ApiKey.HEARTBEAT, 4, request) is not None) is (passes is (leaf == US))
 
 
+@pytest.mark.parametrize("leaf", [0, US])
+@pytest.mark.parametrize("version", [13, 18])
+def test_a_fetch_by_topic_id_passes_unread(leaf: int, version: int) -> None:
+    frame = memoryview(bytearray(REQUEST_HEAD.pack(30, ApiKey.FETCH, version, 7) + bytes(22)))
+    request = translation(leaf).request(RequestHead(30, ApiKey.FETCH, version, 7), frame)
+    assert request is not None
+    assert request.is_answered
+    [passed] = request.frame
+    assert passed is frame
+
+
 def test_apis_that_never_pass() -> None:
     assert passed(translation(), ApiKey.METADATA, 12, {"topics": []}) is None
 

@@ -39,12 +39,12 @@ def samples_of_nodes(name: str, nodes: RelayNodes, traffic: Traffic, told: Calla
             yield Sample(RELAY_REQUEST_BYTES, labels, passed.request_bytes)
             yield Sample(RELAY_RESPONSE_BYTES, labels, passed.answer_bytes)
             for code, count in sorted(passed.errors.items()):
-                yield Sample(RELAY_ERRORS, (*labels, _name_of(code)), count)
+                yield Sample(RELAY_ERRORS, (*labels, error_name(code)), count)
     for (id, reason), count in sorted(traffic.lost.items()):
         yield Sample(RELAY_LEGS_LOST, (name, str(told(id)), reason), count)
 
 
-def _name_of(code: int) -> str:
+def error_name(code: int) -> str:
     """Kafka's; the number of one that came later than what is known here."""
     try:
         return KafkaError(code).name.upper()

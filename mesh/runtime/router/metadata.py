@@ -9,6 +9,7 @@ from uuid import UUID
 
 from mesh.routing.metadata import AskedTopics, KnownLeaf, MergedMetadata, asked_topics
 from mesh.routing.names import LeafNumber
+from mesh.runtime.relay.traffic import Unanswered
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.handshake import Unreachable
@@ -121,7 +122,12 @@ class RouterMetadata:
                 self._last[leaf.number] = version, bytes(body), answer
             return answer
 
-        answer = await leaf.nodes.anywhere(request_for, decoded)
+        try:
+            answer = await leaf.nodes.anywhere(request_for, decoded)
+        except (Unreachable, ProtocolError) as problem:
+            reason: Unanswered = "unreachable" if isinstance(problem, Unreachable) else "bad_answer"
+            leaf.services.traffic.not_answered(ApiKey.METADATA, reason)
+            raise
         self._late.discard(leaf.number)
         self._known[leaf.number].take(answer, is_all=is_all)
         return answer

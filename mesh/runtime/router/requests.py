@@ -4,13 +4,14 @@ together."""
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 from mesh.routing.kit.errors import error_answer
 from mesh.routing.kit.merge import merge
 from mesh.routing.kit.split import split
 from mesh.routing.kit.union_apis import UNION_APIS, Way
 from mesh.routing.names import LeafNumber
+from mesh.runtime.relay.traffic import Unanswered
 from mesh.runtime.router.entities import RouterEntities
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
@@ -95,8 +96,21 @@ class RouterRequests:
             async with asyncio.timeout(self.timeout + waits):
                 response = await asker.side_links.ask(leaf, sent, waits, node)
             return read_tree(api_key, version, Side.RESPONSE, response.frame[response.body :])
-        except (Unreachable, ProtocolError, TimeoutError):
+        except (Unreachable, ProtocolError, TimeoutError) as problem:
+            leaf.services.traffic.not_answered(api_key, _reason_of(problem))
             return None
+
+
+def _reason_of(problem: Unreachable | ProtocolError | TimeoutError) -> Unanswered:
+    match problem:
+        case Unreachable():
+            return "unreachable"
+        case ProtocolError():
+            return "bad_answer"
+        case TimeoutError():
+            return "timeout"
+        case _:
+            assert_never(problem)
 
 
 def _is_anywhere(api_key: ApiKey, request: Tree) -> bool:

@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from functools import partial
 
 from mesh.listener.samples import samples_of as listener_samples
-from mesh.runtime.relay.relay_samples import samples_of_nodes
+from mesh.runtime.relay.relay_samples import error_name, samples_of_nodes
+from mesh.runtime.relay.traffic import Passed, Traffic
 from mesh.runtime.router.runtime import RouterRuntime
-from mesh.telemetry.metric_definitions import Sample
+from mesh.telemetry.metric_definitions import (
+    ROUTE_ERRORS,
+    ROUTE_REQUEST_SECONDS,
+    ROUTE_REQUESTS,
+    ROUTE_UNANSWERED,
+    Sample,
+)
+from mesh.wire.apis import ApiKey
 
 
 def samples_of(router: RouterRuntime) -> Iterator[Sample]:
@@ -18,3 +26,20 @@ def samples_of(router: RouterRuntime) -> Iterator[Sample]:
     for leaf in router.leaves:
         told = partial(router.leaves.ids.virtual, leaf.number)
         yield from samples_of_nodes(router.name, leaf.nodes, leaf.services.traffic, told)
+        yield from _samples_of_route(router.name, leaf.path, leaf.services.traffic)
+
+
+def _samples_of_route(name: str, path: str, traffic: Traffic) -> Iterator[Sample]:
+    """All nodes of a leaf together. path: of the routes that lead to it."""
+    apis: dict[ApiKey, Passed] = {}
+    for _, node in traffic:
+        for key, passed in node.apis.items():
+            apis.setdefault(key, Passed()).add(passed)
+    for key, passed in sorted(apis.items()):
+        labels = (name, path, key.name)
+        yield Sample(ROUTE_REQUESTS, labels, passed.requests)
+        yield Sample(ROUTE_REQUEST_SECONDS, labels, passed.seconds)
+        for code, count in sorted(passed.errors.items()):
+            yield Sample(ROUTE_ERRORS, (*labels, error_name(code)), count)
+    for (key, reason), count in sorted(traffic.unanswered.items()):
+        yield Sample(ROUTE_UNANSWERED, (name, path, key.name, reason), count)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
+
 from mesh.routing.names import LeafNumber
 from mesh.runtime.relay.nodes import RelayNode
 from mesh.runtime.router.leaves import RouterLeaf
 from mesh.upstream.links.connection import BrokerLink
 from mesh.upstream.links.handshake import Unreachable
+from mesh.wire.apis import ApiKey
 from mesh.wire.client.connection import ClientRequest, ClientResponse
+from mesh.wire.first_errors import first_error
+from mesh.wire.reader import INT32
 
-MOST_TRIED = 3
+MOST_TRIED: Final = 3
 """Nodes of a leaf that are tried for one request."""
+_LOOKED_AT: Final = 4_096
+"""Bytes of an answer in which its first error is looked for."""
 
 
 class SideLinks:
@@ -32,7 +40,7 @@ class SideLinks:
             except Unreachable as problem:
                 reason = problem
                 continue
-            return await link.request(request, waits)
+            return await _asked(leaf, known.id, link, request, waits)
         raise reason
 
     def close(self) -> None:
@@ -52,3 +60,14 @@ class SideLinks:
                 link.close()
             link = self._links[leaf.number, node.id] = leaf.nodes.link_to(node)
         return link
+
+
+async def _asked(leaf: RouterLeaf, node: int, link: BrokerLink, request: ClientRequest, waits: float) -> ClientResponse:
+    loop, key = asyncio.get_running_loop(), ApiKey(request.api_key)
+    began = loop.time()
+    response = await link.request(request, waits)
+    beginning = memoryview(bytes(INT32.size) + response.frame[:_LOOKED_AT])
+    error = first_error(key, request.api_version, beginning)
+    sizes = sum(map(len, request.body)), len(response.frame) + INT32.size
+    leaf.services.traffic.of(node).answered(key, *sizes, loop.time() - began, error)
+    return response
