@@ -35,7 +35,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def judges(
     count: int = 2,
-    timeout: float = 10.0,
+    seconds: float = 10.0,
     retries: int = 1,
     on_failure: OnFailure = OnFailure.FAIL,
     memory: int = 128 << 20,
@@ -46,7 +46,7 @@ async def judges(
     sent: dict[str, Any] = {"name": NAME, "type": "misbehaving", "config": config, "on_failure": on_failure.value}
     workers = Workers("front", WorkerSettings(count, memory, tasks, [sent]))
     configured = ConfiguredInterceptor(
-        NAME, "misbehaving", ("*",), frozenset(On), ("*",), timeout, retries, on_failure, Isolation.PROCESS
+        NAME, "misbehaving", ("*",), frozenset(On), ("*",), seconds, retries, on_failure, Isolation.PROCESS
     )
     judges = Judges("front", Selection([configured]), {}, workers, time.monotonic)
     await until(lambda: workers.alive == count)
@@ -91,7 +91,7 @@ async def test_records_come_back() -> None:
 
 @anyhow
 async def test_one_that_hangs_is_killed_and_its_records_are_tried_in_another(tmp_path: Path) -> None:
-    async with judges(timeout=2.0, once=tmp_path / "once") as there:
+    async with judges(seconds=2.0, once=tmp_path / "once") as there:
         assert there.workers is not None
         before = set(there.workers.pids())
         assert value(await judged(there, b"hang")) == b"done"
@@ -104,7 +104,7 @@ async def test_one_that_hangs_is_killed_and_its_records_are_tried_in_another(tmp
 
 @anyhow
 async def test_what_always_hangs_has_timed_out_and_what_is_beside_it_has_not() -> None:
-    async with judges(timeout=1.0) as there:
+    async with judges(seconds=1.0) as there:
         results = await there.judged([work(there, b"hang"), work(there, b"pid", partition=1)])
         assert results[0] is NotJudged.TIMED_OUT
         assert value(results[1])
@@ -150,7 +150,7 @@ async def test_one_that_cannot_begin_says_why() -> None:
 @anyhow
 async def test_the_loop_goes_on_meanwhile() -> None:
     """Its own turns are counted, not timed: many pass while an interceptor hangs."""
-    async with judges(timeout=1.0, retries=0) as there:
+    async with judges(seconds=1.0, retries=0) as there:
         hanging = asyncio.get_running_loop().create_task(judged(there, b"hang"))
         turns = 0
         while not hanging.done():
