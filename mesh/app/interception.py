@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from mesh.app.configured_target import Services
@@ -75,15 +74,3 @@ def _step(each: InterceptorConfig, services: Services) -> dict[InterceptorName, 
         index = list(services.interceptors).index(each)
         allowed = f"what its type can begin with: {type(problem).__name__}: {problem}"
         raise ConfigurationError([Mistake(("interceptors", index, "config"), "", allowed)]) from problem
-
-
-def described(configured: VirtualClusterConfig, interceptors: Sequence[InterceptorConfig]) -> list[str]:
-    """A line for each interceptor of a virtual cluster: what it sees, and where it runs."""
-    by_name = {each.name: each for each in interceptors}
-    lines: list[str] = []
-    for name in configured.interceptors:
-        each = by_name[name]
-        where = "inline" if is_inline(each) else "in workers"
-        on, topics = " and ".join(side.value for side in each.on), ", ".join(each.topics)
-        lines.append(f"{configured.name}: interceptor {name} ({each.type}), {where}, on {on}, topics {topics}")
-    return lines

@@ -21,6 +21,7 @@ from mesh.runtime.interception.workers import Worker, WorkerLost, Workers, Worke
 from mesh.security.principals import ANONYMOUS
 from tests.interceptors.fakes import batch, values
 from tests.runtime.interception.installing import install
+from tests.runtime.interception.misbehaving import Misbehaving
 from tests.runtime.relay.loops import anyhow, until
 
 pytestmark = pytest.mark.timeout(120)
@@ -29,7 +30,7 @@ NAME = InterceptorName("it")
 
 @pytest.fixture(autouse=True)
 def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(tmp_path, "tests.runtime.interception.misbehaving:Misbehaving", monkeypatch)
+    install(tmp_path, f"{Misbehaving.__module__}:{Misbehaving.__name__}", monkeypatch)
 
 
 @asynccontextmanager
