@@ -31,7 +31,7 @@ def intercepted(
     where = Where("testing", topic, 0, on)
     made = kind(kind.config.model_validate(dict(config or {})))
     batch = encode_batch(
-        0, [(at, each.timestamp, each.key, each.value, each.headers) for at, each in enumerate(records)]
+        0, [(at, each.timestamp, each.key, each.value, list(each.headers)) for at, each in enumerate(records)]
     )
     step = Step(InterceptorName(kind.__name__), made, OnFailure.FAIL)
     judged = judge([step], memoryview(batch.data), where, time.perf_counter, asyncio.run)

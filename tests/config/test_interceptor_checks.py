@@ -58,16 +58,28 @@ def of_type(type: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("interceptor", "expected"),
     [
-        (of_type("filter", on=["produce"]), "interceptors[0].on: 'produce': [fetch]: an interceptor with effect FILTER"),
+        (
+            of_type("filter", on=["produce"]),
+            "interceptors[0].on: 'produce': [fetch]: an interceptor with effect FILTER",
+        ),
         (of_type("size"), "interceptors[0].on: 'fetch': [produce] for the type size"),
         (of_type("mask", on=[]), "interceptors[0].on: (an empty list): at least one"),
         (of_type("mask", topics=[]), "interceptors[0].topics: (an empty list): at least one"),
         (of_type("mask", on=["both"]), "interceptors[0].on[0]: 'both': 'produce' or 'fetch'"),
-        (of_type("mask", on=["produce"], on_failure="drop"), "interceptors[0].on_failure: 'drop': fail, reject or pass"),
+        (
+            of_type("mask", on=["produce"], on_failure="drop"),
+            "interceptors[0].on_failure: 'drop': fail, reject or pass",
+        ),
         (of_type("mask", on_failure="reject"), "interceptors[0].on_failure: 'reject': fail, pass or drop"),
         (of_type("mask", config={}), "interceptors[0].config.paths: (missing): required"),
-        (of_type("mask", config={"paths": ["a"], "keep": 1}), "interceptors[0].config.keep: 1: unknown key; the keys here"),
-        (of_type("size", on=["produce"], config={"maximum": "much"}), "interceptors[0].config.maximum: 'much': a size like"),
+        (
+            of_type("mask", config={"paths": ["a"], "keep": 1}),
+            "interceptors[0].config.keep: 1: unknown key; the keys here",
+        ),
+        (
+            of_type("size", on=["produce"], config={"maximum": "much"}),
+            "interceptors[0].config.maximum: 'much': a size like",
+        ),
         (of_type("unknown"), "interceptors[0].type: 'unknown': drop_headers, encrypt, filter, mask, sample, schema_id"),
         (of_type("mask", timeout="0s"), "interceptors[0].timeout: '0s': greater than 0"),
         (of_type("mask", retries=11), "interceptors[0].retries: 11: less than or equal to 10"),
