@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
-from tests.integration.mesh_process import MeshProcess
-from tests.integration.processes import eventually, free_port, free_ports
+from tests.integration.processes import eventually
+from tests.integration.relay_mesh import RelayMesh
 
 pytestmark = [
     pytest.mark.kafka,
@@ -32,34 +31,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     cluster.kill()
 
 
-class InterceptingMesh(MeshProcess):
-    """`kafka-mesh run` with a relay and these interceptors."""
-
-    def __init__(self, folder: Path, cluster: KafkaCluster, interceptors: Sequence[Mapping[str, Any]]) -> None:
-        ports = free_ports(4)
-        self.bootstrap_servers = f"127.0.0.1:{free_port()}"
-        virtual_cluster = {
-            "name": "front",
-            "listen": self.bootstrap_servers,
-            "nodes": {"ports": f"{ports[0]}-{ports[-1]}"},
-            "interceptors": [each["name"] for each in interceptors],
-            "target": {"relay": {"cluster": "eu"}},
-        }
-        configuration = {
-            "clusters": [{"name": "eu", "bootstrap_servers": cluster.bootstrap_servers}],
-            "interceptors": list(interceptors),
-            "virtual_clusters": [virtual_cluster],
-        }
-        super().__init__(folder, "intercepting", configuration)
-
-
 @pytest.fixture(scope="module")
-def mesh(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterceptingMesh]:
+def mesh(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RelayMesh]:
     fetched, produced = {"on": ["fetch"]}, {"on": ["produce"]}
-    mesh = InterceptingMesh(
+    mesh = RelayMesh(
         tmp_path_factory.mktemp("mesh"),
-        cluster,
-        [
+        cluster.bootstrap_servers,
+        interceptors=[
             {
                 "name": "cards",
                 "type": "mask",
@@ -125,7 +103,7 @@ def cards(count: int) -> list[tuple[bytes, Sequence[tuple[str, bytes]]]]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_masked(cluster: KafkaCluster, mesh: InterceptingMesh, codec: str) -> None:
+def test_masked(cluster: KafkaCluster, mesh: RelayMesh, codec: str) -> None:
     topic = f"customers-{codec}"
     cluster.create_topic(topic, 1)
     assert set(produce(mesh.bootstrap_servers, topic, cards(COUNT), **{"compression.type": codec})) == {None}
@@ -139,7 +117,7 @@ def test_masked(cluster: KafkaCluster, mesh: InterceptingMesh, codec: str) -> No
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_gaps(cluster: KafkaCluster, mesh: InterceptingMesh, codec: str) -> None:
+def test_gaps(cluster: KafkaCluster, mesh: RelayMesh, codec: str) -> None:
     topic = f"regions-{codec}"
     cluster.create_topic(topic, 1)
     records = [(str(number).encode(), [("region", b"eu" if number % 3 == 0 else b"us")]) for number in range(COUNT)]
@@ -149,7 +127,7 @@ def test_gaps(cluster: KafkaCluster, mesh: InterceptingMesh, codec: str) -> None
     assert [(offset, value) for offset, value, _ in found] == [(number, str(number).encode()) for number in kept]
 
 
-def test_what_is_dropped_whole_is_passed_over(cluster: KafkaCluster, mesh: InterceptingMesh) -> None:
+def test_what_is_dropped_whole_is_passed_over(cluster: KafkaCluster, mesh: RelayMesh) -> None:
     topic = "regions-whole"
     cluster.create_topic(topic, 1)
     for begin in range(0, 100, 10):
@@ -164,7 +142,7 @@ def test_what_is_dropped_whole_is_passed_over(cluster: KafkaCluster, mesh: Inter
     assert read(mesh.bootstrap_servers, topic, 110)[-1][1] == b"last"
 
 
-def test_refused(cluster: KafkaCluster, mesh: InterceptingMesh) -> None:
+def test_refused(cluster: KafkaCluster, mesh: RelayMesh) -> None:
     topic = "small"
     cluster.create_topic(topic, 1)
     errors = produce(mesh.bootstrap_servers, topic, [(b"x" * 2_000, ())])
@@ -175,7 +153,7 @@ def test_refused(cluster: KafkaCluster, mesh: InterceptingMesh) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_stamped(cluster: KafkaCluster, mesh: InterceptingMesh, codec: str) -> None:
+def test_stamped(cluster: KafkaCluster, mesh: RelayMesh, codec: str) -> None:
     topic = f"stamped-{codec}"
     cluster.create_topic(topic, 1)
     records = [(str(number).encode(), [("from", b"somebody else"), ("kept", b"1")]) for number in range(COUNT)]
@@ -186,7 +164,7 @@ def test_stamped(cluster: KafkaCluster, mesh: InterceptingMesh, codec: str) -> N
     assert all(headers == [("kept", b"1"), ("from", b"writer")] for _, _, headers in found)
 
 
-def test_transactions(cluster: KafkaCluster, mesh: InterceptingMesh) -> None:
+def test_transactions(cluster: KafkaCluster, mesh: RelayMesh) -> None:
     topic = "stamped-in-transactions"
     cluster.create_topic(topic, 1)
     producer = Producer({"bootstrap.servers": mesh.bootstrap_servers, "transactional.id": "stamps"})
@@ -203,7 +181,7 @@ def test_transactions(cluster: KafkaCluster, mesh: InterceptingMesh) -> None:
     assert [value for _, value, _ in found] == [b"first", b"third"]
 
 
-def test_aborted_records_are_not_shown(cluster: KafkaCluster, mesh: InterceptingMesh) -> None:
+def test_aborted_records_are_not_shown(cluster: KafkaCluster, mesh: RelayMesh) -> None:
     topic = "customers-aborted"
     cluster.create_topic(topic, 1)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "aborted"})
