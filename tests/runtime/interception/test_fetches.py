@@ -1,4 +1,4 @@
-"""Fetch through interceptors: sessions, offsets that are passed over, failures, and what the bytes of an answer hold."""
+"""Fetch through interceptors: sessions, offsets that are passed over, failures, and what is in an answer's bytes."""
 
 from __future__ import annotations
 
