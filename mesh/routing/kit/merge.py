@@ -74,7 +74,9 @@ class _Merging:
         told = translation.translated(api_key, version, Side.RESPONSE, answer, names)
         if union.renames(leaf):
             type_of_group = piece.asked.get("protocol_type")
-            told = embedded.with_other_topics(api_key, Side.RESPONSE, told, type_of_group, names.topic)
+            told = embedded.with_other_topics(
+                api_key, Side.RESPONSE, told, type_of_group, embedded.from_home(names.topic)
+            )
         if (only_at_home := _AT_HOME.get(api_key)) is not None:
             told = only_at_home(told, union, leaf)
         if self._has_errors and self._code_of(told) and not self._is_alone:

@@ -4,24 +4,23 @@ together."""
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol, assert_never
+from typing import Final
 
 from mesh.routing.kit.errors import error_answer
 from mesh.routing.kit.merge import merge
 from mesh.routing.kit.split import split
 from mesh.routing.kit.union_apis import UNION_APIS, Way
 from mesh.routing.names import LeafNumber
-from mesh.runtime.relay.traffic import Unanswered
+from mesh.runtime.router.asking import Asker, ask
 from mesh.runtime.router.entities import RouterEntities
+from mesh.runtime.router.groups.requests import GroupRequests
+from mesh.runtime.router.groups.services import GroupTrouble
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
-from mesh.runtime.router.side_links import SideLinks
-from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.addresses import carries_addresses, with_addresses
-from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
-from mesh.wire.client.connection import ClientRequest
+from mesh.wire.apis import ApiKey, has_tagged_response_header
 from mesh.wire.entities import Side
-from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import REQUEST_HEAD, RequestHead
 from mesh.wire.produce_batches import body_of
@@ -33,27 +32,19 @@ _FIRST_ABORTABLE: Final = 11
 """The first version of Produce with TRANSACTION_ABORTABLE (KIP-890)."""
 
 
-class Asker(Protocol):
-    """The connection of a client. node: of the leaf that it leads to, by the id that its cluster gave it; None: any."""
-
-    @property
-    def leaf(self) -> RouterLeaf: ...
-
-    @property
-    def node(self) -> int | None: ...
-
-    @property
-    def side_links(self) -> SideLinks: ...
-
-
 class RouterRequests:
-    """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait."""
+    """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait.
+    trouble: told of groups."""
 
-    def __init__(self, leaves: Leaves, metadata: RouterMetadata, timeout: float) -> None:
+    def __init__(self, leaves: Leaves, metadata: RouterMetadata, timeout: float, trouble: GroupTrouble) -> None:
         self._leaves = leaves
         self._metadata = metadata
         self._entities = RouterEntities(leaves, metadata)
         self.timeout = timeout
+        self._groups = GroupRequests(leaves, self._entities, lambda: self.timeout, trouble)
+
+    def close(self) -> None:
+        self._groups.close()
 
     async def answer(self, asker: Asker, frame: bytes) -> list[Buffer]:
         """The answer with its length in front. frame: a request with its length. Raises ProtocolError."""
@@ -69,6 +60,8 @@ class RouterRequests:
         return answer
 
     async def _divided(self, asker: Asker, api_key: ApiKey, version: int, request: Tree) -> Tree:
+        if (answer := await self._groups.answer(asker, api_key, version, request)) is not None:
+            return answer
         if (code := _refused_whole(api_key, version, request, self._entities, asker.leaf.number)) is not None:
             return error_answer(api_key, version, request, code)
         division = split(api_key, version, request, self._entities, asker.leaf.number)
@@ -90,27 +83,7 @@ class RouterRequests:
             if leaf is not asker.leaf:
                 return ErrorCode.NOT_COORDINATOR
             node = asker.node
-        body = write_tree(api_key, version, Side.REQUEST, request)
-        sent = ClientRequest(api_key, version, is_flexible(api_key, version), (body,))
-        try:
-            async with asyncio.timeout(self.timeout + waits):
-                response = await asker.side_links.ask(leaf, sent, waits, node)
-            return read_tree(api_key, version, Side.RESPONSE, response.frame[response.body :])
-        except (Unreachable, ProtocolError, TimeoutError) as problem:
-            leaf.services.traffic.not_answered(api_key, _reason_of(problem))
-            return None
-
-
-def _reason_of(problem: Unreachable | ProtocolError | TimeoutError) -> Unanswered:
-    match problem:
-        case Unreachable():
-            return "unreachable"
-        case ProtocolError():
-            return "bad_answer"
-        case TimeoutError():
-            return "timeout"
-        case _:
-            assert_never(problem)
+        return await ask(asker.side_links, leaf, node, api_key, version, request, self.timeout, waits)
 
 
 def _is_anywhere(api_key: ApiKey, request: Tree) -> bool:
@@ -135,8 +108,7 @@ def _refused_whole(
         case ApiKey.FETCH:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         case ApiKey.JOIN_GROUP | ApiKey.SYNC_GROUP:
-            is_here = union.group_home(request["group_id"]) == own
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_here else ErrorCode.NOT_COORDINATOR
+            return ErrorCode.NOT_COORDINATOR
         case _:
             return None
 

@@ -33,6 +33,7 @@ class RouterRuntime:
         self.listener = listener
         self.leaves = leaves
         self.interceptors = interceptors
+        self.requests = requests
         self._ending = ending
         self._services = RouterServices(leaves, requests, node_of)
 
@@ -59,6 +60,7 @@ class RouterRuntime:
     async def closed(self) -> None:
         if self.interceptors is not None:
             self.interceptors.judges.close()
+        self._services.requests.close()
         watching = [leaf.watching for leaf in self.leaves]
         for task in watching:
             task.cancel()
