@@ -29,7 +29,8 @@ NAMES: Final = (
     _.NAMES,  # of this file
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
-    # People who write routers call it in their tests.
+    # People who write routers and interceptors call them in their tests.
+    _.intercepted,
     _.problems_of,
     # Of routers that are asked for each request, which no target is made of yet.
     _.LEAF_BITS,
