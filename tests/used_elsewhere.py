@@ -122,6 +122,8 @@ NAMES: Final = (
     _.binary_location,
     _.log_errors,
     _.max_mem,
+    # For the tests of people who write routers.
+    _.FakeContext,
     # Called by pydantic.
     _._only_what_belongs_to_it,
     # tests/wire/test_schema.py: fields of messages that are wrong on purpose.

@@ -52,6 +52,9 @@ class ConfiguredTarget(Protocol):
     def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
         """left: clusters that were left before. grace: seconds that members have to commit."""
 
+    def close(self) -> None:
+        """The target has ended."""
+
 
 class ListenAddress(NamedTuple):
     """An address that a virtual cluster listens on. path: of its key within the virtual cluster. node: as Metadata

@@ -85,6 +85,9 @@ class RelayTarget:
     async def leave(self, cluster: ClusterName, grace: float) -> None:
         raise AssertionError("a relay that leaves its cluster begins anew")
 
+    def close(self) -> None:
+        """Nothing is kept here that has to be told."""
+
     def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
         assert isinstance(configured.target, RelayTargetConfig), "another kind of target begins anew"
         self._change_listeners({each.name: each for each in configured.all_listeners()}, grace)

@@ -34,7 +34,7 @@ class RelayUnderRules:
         refused = refused_apis(relay, has_credentials=has_credentials(cluster, access))
         graph = _graph_of(relay.cluster)
         self._unions = Unions(configured, graph, listener, services, refused)
-        self.target = self._unions.make(OneCluster(graph.leaves[0]), REQUEST_TIMEOUT)
+        self.target = self._unions.make(OneCluster(graph.leaves[0]), REQUEST_TIMEOUT, None)
 
     def samples(self) -> Iterator[Sample]:
         return samples_of(self.target)
@@ -50,6 +50,9 @@ class RelayUnderRules:
 
     def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
         self._unions.change(configured, REQUEST_TIMEOUT, self._clusters.interval)
+
+    def close(self) -> None:
+        """Nothing is kept here that has to be told."""
 
 
 def _graph_of(cluster: ClusterName) -> Graph:

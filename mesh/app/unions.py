@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from mesh.app.configured_target import Services
+from mesh.app.group_health import GroupHealth
 from mesh.app.node_places import NodeHealth, places
 from mesh.config.graphs import ports_of_nodes
 from mesh.config.listeners import FIRST
@@ -20,6 +21,8 @@ from mesh.routing.graph import Graph, Leaf
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds, NodeIdTooLarge
 from mesh.routing.producer_ids import equal_tags, tag_of
+from mesh.routing.served import limited
+from mesh.routing.spi import Served
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.local_requests import LocalRequests
@@ -66,22 +69,27 @@ class Unions:
         self._services = services
         self._served = {key: each for key, each in SERVED.items() if key not in refused}
         self._advertised = {key: each for key, each in ADVERTISED.items() if key not in refused}
-        self._ids = NodeIds(leaf.number for leaf in graph.leaves)
+        self.ids = NodeIds(leaf.number for leaf in graph.leaves)
         self._chunks = Chunks()
         self._alike: tuple[tuple[ClusterName, ClusterName], ...] = ()
         self._made: list[tuple[RouterRuntime, RouterRequests]] = []
         self.node_of, self._place_of = places_of(configured, graph)
 
     def make(
-        self, names: NamesOfLeaves, timeout: float, clients: Callable[[], Collection[Peer]] | None = None
+        self,
+        names: NamesOfLeaves,
+        timeout: float,
+        serves: Served | None,
+        clients: Callable[[], Collection[Peer]] | None = None,
     ) -> RouterRuntime:
-        """timeout: seconds that a leaf has besides what it is asked to wait. clients: of this union; None: all of the
-        listener."""
+        """timeout: seconds that a leaf has besides what it is asked to wait. serves: what its routers let clients use;
+        None: all. clients: of this union; None: all of the listener."""
         ending = Ending(self._listener, clients)
-        made = [self._leaf(leaf, ending) for leaf in names.leaves]
-        leaves = Leaves(made, names.default, names, self._ids)
+        made = [self._leaf(leaf, ending, serves) for leaf in names.leaves]
+        leaves = Leaves(made, names.default, names, self.ids)
         metadata = RouterMetadata(leaves, None if self._is_relay else f"kafka-mesh.{self._name}")
-        requests = RouterRequests(leaves, metadata, timeout)
+        health = GroupHealth(self._services.upstream_health, leaves, self._name)
+        requests = RouterRequests(leaves, metadata, timeout, health)
         runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of)
         self._made.append((runtime, requests))
         return runtime
@@ -94,7 +102,7 @@ class Unions:
             for leaf in runtime.leaves:
                 leaf.nodes.interval = interval
 
-    def _leaf(self, leaf: Leaf, ending: Ending) -> RouterLeaf:
+    def _leaf(self, leaf: Leaf, ending: Ending, serves: Served | None) -> RouterLeaf:
         clusters, listener = self._services.clusters, self._listener
         cluster, access = clusters.access(leaf.cluster)
         health = NodeHealth(self._services.upstream_health, leaf.cluster, self._name)
@@ -112,8 +120,8 @@ class Unions:
             Traffic(),
             self._chunks,
             Requests(listener, LocalRequests()),
-            self._served,
-            self._advertised,
+            limited(self._served, serves),
+            limited(self._advertised, serves),
             lambda: listener.admission.limits.request or LARGEST_REQUEST,
             False,
             lambda _: None,
@@ -125,7 +133,7 @@ class Unions:
 
     def _place_of_node(self, leaf: LeafNumber, node: int) -> tuple[str, int] | None:
         try:
-            return self._place_of(self._ids.virtual(leaf, node))
+            return self._place_of(self.ids.virtual(leaf, node))
         except NodeIdTooLarge:
             return None
 

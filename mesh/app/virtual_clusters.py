@@ -238,6 +238,7 @@ class VirtualClusters:
     def _forget(self, running: Running) -> None:
         self._metrics.remove_collector(running.configured_target.samples)
         self._unwatch(running)
+        running.configured_target.close()
         self.targets.remove(running.target)
         del self._running[running.configured.name]
 

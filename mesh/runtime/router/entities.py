@@ -56,6 +56,10 @@ class RouterEntities:
     def leaf_of_topic_id(self, topic_id: UUID, /) -> LeafNumber | None:
         return self._metadata.leaf_of_topic_id(topic_id)
 
+    def topic_of_id(self, topic_id: UUID) -> str | None:
+        """What clients call it; None: no topic that is shown has this id, as far as is known."""
+        return self._metadata.topic_of_id(topic_id)
+
     def group_home(self, group_id: str, /) -> LeafNumber:
         return self._leaves.names.group_home(group_id)
 

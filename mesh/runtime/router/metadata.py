@@ -84,6 +84,15 @@ class RouterMetadata:
                 return leaf
         return None
 
+    def topic_of_id(self, topic_id: UUID) -> str | None:
+        """What clients call it, as far as it has been heard of; None for one that they do not see."""
+        names = self._leaves.names
+        for leaf, known in self._known.items():
+            for topic in known.of_ids((topic_id,)):
+                if (shown := names.shown(leaf, topic)) is not None:
+                    return shown
+        return None
+
     def topics(self) -> list[str]:
         """What clients call all topics that have been heard of."""
         names = self._leaves.names

@@ -4,32 +4,30 @@ together."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Protocol, assert_never
+from typing import Final
 
 from mesh.routing.guards.asking import Judgement
 from mesh.routing.guards.judge import Judge
 from mesh.routing.kit.division import Division
 from mesh.routing.kit.errors import error_answer, top_level_error
-from mesh.routing.kit.merge import merge
+from mesh.routing.kit.merge import joined, merge
 from mesh.routing.kit.split import split
 from mesh.routing.kit.union_apis import UNION_APIS, Way
 from mesh.routing.names import LeafNumber
 from mesh.routing.translation import HomeUnknown
-from mesh.runtime.relay.traffic import Unanswered
+from mesh.runtime.router.asking import Asker, ask
 from mesh.runtime.router.entities import RouterEntities
+from mesh.runtime.router.groups.requests import GroupRequests
+from mesh.runtime.router.groups.services import GroupTrouble
 from mesh.runtime.router.judged_metadata import answer as answer_judged
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
-from mesh.runtime.router.side_links import SideLinks
-from mesh.security.rules import Refusal
-from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.addresses import carries_addresses, with_addresses
-from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
-from mesh.wire.client.connection import ClientRequest
+from mesh.wire.apis import ApiKey, has_tagged_response_header
 from mesh.wire.entities import Side
-from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import REQUEST_HEAD, RequestHead
 from mesh.wire.produce_batches import body_of
@@ -41,34 +39,19 @@ _FIRST_ABORTABLE: Final = 11
 """The first version of Produce with TRANSACTION_ABORTABLE (KIP-890)."""
 
 
-class Asker(Protocol):
-    """The connection of a client. node: of the leaf that it leads to, by the id that its cluster gave it; None: any."""
-
-    @property
-    def leaf(self) -> RouterLeaf: ...
-
-    @property
-    def node(self) -> int | None: ...
-
-    @property
-    def side_links(self) -> SideLinks: ...
-
-    @property
-    def judge(self) -> Judge | None:
-        """None: there are no rules."""
-
-    def refused(self, api_key: ApiKey, frame: bytes, refusals: Sequence[Refusal]) -> None:
-        """frame: of the request, as it came."""
-
-
 class RouterRequests:
-    """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait."""
+    """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait.
+    trouble: told of groups."""
 
-    def __init__(self, leaves: Leaves, metadata: RouterMetadata, timeout: float) -> None:
+    def __init__(self, leaves: Leaves, metadata: RouterMetadata, timeout: float, trouble: GroupTrouble) -> None:
         self._leaves = leaves
         self._metadata = metadata
         self._entities = RouterEntities(leaves, metadata)
         self.timeout = timeout
+        self._groups = GroupRequests(leaves, self._entities, lambda: self.timeout, trouble)
+
+    def close(self) -> None:
+        self._groups.close()
 
     async def answer(self, asker: Asker, frame: bytes) -> list[Buffer]:
         """The answer with its length in front. frame: a request with its length. Raises ProtocolError."""
@@ -134,6 +117,9 @@ class RouterRequests:
         """judgement: what is asked of the request instead of all, and what is refused. seen: what its client sees."""
         own, entities = asker.leaf.number, seen or self._entities
         asked = request if judgement is None or judgement.request is None else judgement.request
+        if (of_group := await self._groups.answer(asker, api_key, version, asked)) is not None:
+            refused = None if judgement is None else judgement.refused
+            return _with_refused(Division(api_key, version, request, entities, {}, None), of_group, refused)
         if (code := _refused_whole(api_key, version, asked, entities, own, is_left=asked is not request)) is not None:
             return error_answer(api_key, version, request, code)
         division = split(api_key, version, asked, entities, own)
@@ -157,27 +143,7 @@ class RouterRequests:
             if leaf is not asker.leaf:
                 return ErrorCode.NOT_COORDINATOR
             node = asker.node
-        body = write_tree(api_key, version, Side.REQUEST, request)
-        sent = ClientRequest(api_key, version, is_flexible(api_key, version), (body,))
-        try:
-            async with asyncio.timeout(self.timeout + waits):
-                response = await asker.side_links.ask(leaf, sent, waits, node)
-            return read_tree(api_key, version, Side.RESPONSE, response.frame[response.body :])
-        except (Unreachable, ProtocolError, TimeoutError) as problem:
-            leaf.services.traffic.not_answered(api_key, _reason_of(problem))
-            return None
-
-
-def _reason_of(problem: Unreachable | ProtocolError | TimeoutError) -> Unanswered:
-    match problem:
-        case Unreachable():
-            return "unreachable"
-        case ProtocolError():
-            return "bad_answer"
-        case TimeoutError():
-            return "timeout"
-        case _:
-            assert_never(problem)
+        return await ask(asker.side_links, leaf, node, api_key, version, request, self.timeout, waits)
 
 
 def _is_anywhere(api_key: ApiKey, request: Tree) -> bool:
@@ -203,10 +169,17 @@ def _refused_whole(
         case ApiKey.FETCH:
             return None if is_left else ErrorCode.NOT_LEADER_OR_FOLLOWER
         case ApiKey.JOIN_GROUP | ApiKey.SYNC_GROUP:
-            is_here = union.group_home(request["group_id"]) == own
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_here else ErrorCode.NOT_COORDINATOR
+            return ErrorCode.NOT_COORDINATOR
         case _:
             return None
+
+
+def _with_refused(division: Division, answer: Tree, refused: Tree | None) -> Tree:
+    """division: of the whole request. answer: to what rules have left of it."""
+    error = top_level_error(division.api_key, division.version)
+    if refused is None or (error is not None and answer[error]):
+        return answer
+    return joined(division, [answer, refused])
 
 
 def _has_failed(division: Division, answers: Mapping[LeafNumber, Tree | int]) -> bool:

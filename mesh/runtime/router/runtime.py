@@ -30,6 +30,7 @@ class RouterRuntime:
         self.name = listener.name
         self.listener = listener
         self.leaves = leaves
+        self.requests = requests
         self._ending = ending
         self._services = RouterServices(leaves, requests, node_of)
 
@@ -54,6 +55,7 @@ class RouterRuntime:
         self.listener.close()
 
     async def closed(self) -> None:
+        self._services.requests.close()
         watching = [leaf.watching for leaf in self.leaves]
         for task in watching:
             task.cancel()
