@@ -123,6 +123,9 @@ async def test_operations_are_those_of_the_rules() -> None:
         operations = {each["name"]: each["topic_authorized_operations"] for each in answer["topics"]}
         assert operations == {"orders": 1 << 3 | 1 << 8, "secret": -(2**31)}
         assert answer["cluster_authorized_operations"] == 1 << 8
+        everything = await client.asked(ApiKey.METADATA, 9, {"topics": None, **wanted})
+        operations = {each["name"]: each["topic_authorized_operations"] for each in everything["topics"]}
+        assert operations == {"orders": 1 << 3 | 1 << 8, "us.orders": 1 << 3 | 1 << 8}
 
 
 @anyhow
