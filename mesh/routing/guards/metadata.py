@@ -25,6 +25,7 @@ class JudgedMetadata:
     refused: tuple[Tree, ...]
     _request: Tree
     _asking: Asking
+    _is_all: bool = False
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -34,14 +35,19 @@ class JudgedMetadata:
         return self._asking.sees(ResourceType.TOPIC, topic)
 
     def complete(self, answers: Sequence[Tree]) -> Tree:
-        """To these requests, in their order; their topics are trees."""
+        """To these requests, in their order. Those to a request for all topics may be written already, unless their
+        operations are asked for."""
+        if self._is_all and not self._request.get("include_topic_authorized_operations"):
+            return self._with_operations_on_cluster(answers[0])
         topics = [self._told(topic) for answer in answers for topic in answer["topics"]]
         if self._request.get("include_topic_authorized_operations"):
             topics = [with_operations_on_topic(self._asking, topic) for topic in topics]
-        completed = answers[0] | {"topics": [*topics, *self.refused]}
-        if self._request.get("include_cluster_authorized_operations"):
-            completed["cluster_authorized_operations"] = operations_on_cluster(self._asking)
-        return completed
+        return self._with_operations_on_cluster(answers[0] | {"topics": [*topics, *self.refused]})
+
+    def _with_operations_on_cluster(self, answer: Tree) -> Tree:
+        if not self._request.get("include_cluster_authorized_operations"):
+            return answer
+        return answer | {"cluster_authorized_operations": operations_on_cluster(self._asking)}
 
     def _told(self, topic: Tree) -> Tree:
         """A topic may have an id of which nothing was known when it was asked for."""
@@ -55,7 +61,7 @@ def judged_metadata(request: Tree, version: int, access: Access, topics: TopicNa
     asking = Asking(access, topics)
     asked = request["topics"]
     if asked is None or (not asked and version < _FIRST_WITH_NULL):
-        return JudgedMetadata((request,), (), request, asking)
+        return JudgedMetadata((request,), (), request, asking, True)
     kept: list[Tree] = []
     existing: list[Tree] = []
     refused: list[Tree] = []

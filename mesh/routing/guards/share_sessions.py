@@ -52,7 +52,7 @@ class ShareSessions:
             session.refused.pop(forgotten["topic_id"], None)
         asked = {each["topic_id"]: each for each in request["topics"]}
         again = [each for topic_id, each in session.refused.items() if topic_id not in asked]
-        self._note(session, asked.values(), access, topics)
+        self._note(session, [*asked.values(), *again], access, topics)
         return {**request, "topics": [*request["topics"], *again]} if again else request
 
     def _begin(self, key: tuple[str, str]) -> None:

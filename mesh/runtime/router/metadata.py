@@ -58,7 +58,8 @@ class RouterMetadata:
         leaves = self._leaves
         merged = MergedMetadata(leaves.names, leaves.ids, self._place_of, self.cluster_id, leaves.default.number)
         brokers = {leaf.number: self._brokers(leaf) for leaf in leaves}
-        return merged.answer(asked, version, answers, self._known, brokers, sees)
+        as_trees = sees is not None and bool(request.get("include_topic_authorized_operations"))
+        return merged.answer(asked, version, answers, self._known, brokers, sees, as_trees=as_trees)
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """What clients call the topic that has this id; None for one that they do not see, or of which has not been

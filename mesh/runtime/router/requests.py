@@ -4,11 +4,9 @@ together."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from mesh.routing.guards.asking import Judgement
 from mesh.routing.guards.judge import Judge
 from mesh.routing.kit.division import Division
 from mesh.routing.kit.errors import error_answer, top_level_error
@@ -94,7 +92,10 @@ class RouterRequests:
             assert judgement.refused is not None, "nothing is left of it"
             return judgement.refused
         seen = self._entities.seen_with(judge.access)
-        answer = await self._divided(asker, api_key, version, request, judgement, seen)
+        is_left = judgement.refused is not None
+        answer = await self._divided(asker, api_key, version, judgement.request, seen, is_left=is_left)
+        if judgement.refused is not None:
+            answer = _with_refused(Division(api_key, version, request, seen, {}, None), answer, judgement.refused)
         return answer if judgement.complete is None else judgement.complete(answer)
 
     def _tagged(self, asker: Asker, version: int, frame: bytes) -> Tree:
@@ -111,27 +112,24 @@ class RouterRequests:
         api_key: ApiKey,
         version: int,
         request: Tree,
-        judgement: Judgement | None = None,
         seen: RouterEntities | None = None,
+        *,
+        is_left: bool = False,
     ) -> Tree:
-        """judgement: what is asked of the request instead of all, and what is refused. seen: what its client sees."""
+        """seen: what its client sees; None: everything. is_left: it is what rules have left of a request."""
+        if (of_group := await self._groups.answer(asker, api_key, version, request)) is not None:
+            return of_group
         own, entities = asker.leaf.number, seen or self._entities
-        asked = request if judgement is None or judgement.request is None else judgement.request
-        if (of_group := await self._groups.answer(asker, api_key, version, asked)) is not None:
-            refused = None if judgement is None else judgement.refused
-            return _with_refused(Division(api_key, version, request, entities, {}, None), of_group, refused)
-        if (code := _refused_whole(api_key, version, asked, entities, own, is_left=asked is not request)) is not None:
+        if (code := _refused_whole(api_key, version, request, entities, own, is_left=is_left)) is not None:
             return error_answer(api_key, version, request, code)
-        division = split(api_key, version, asked, entities, own)
+        division = split(api_key, version, request, entities, own)
         waits = max(request.get("timeout_ms", 0), request.get("max_wait_ms", 0), 0) / 1_000
-        asking = {
+        asked = {
             number: self._ask(asker, self._leaves.by_number[number], api_key, version, piece.request, waits)
             for number, piece in division.pieces.items()
         }
-        answers = await asyncio.gather(*asking.values())
-        known = {number: answer for number, answer in zip(asking, answers, strict=True) if answer is not None}
-        if judgement is not None and judgement.refused is not None and not _has_failed(division, known):
-            division = division.with_answered(request, judgement.refused)
+        answers = await asyncio.gather(*asked.values())
+        known = {number: answer for number, answer in zip(asked, answers, strict=True) if answer is not None}
         return merge(division, known)
 
     async def _ask(
@@ -174,20 +172,13 @@ def _refused_whole(
             return None
 
 
-def _with_refused(division: Division, answer: Tree, refused: Tree | None) -> Tree:
-    """division: of the whole request. answer: to what rules have left of it."""
+def _with_refused(division: Division, answer: Tree, refused: Tree) -> Tree:
+    """division: of the whole request. answer: to what rules have left of it. Where that has failed as a whole, brokers
+    say nothing else."""
     error = top_level_error(division.api_key, division.version)
-    if refused is None or (error is not None and answer[error]):
+    if error is not None and answer.get(error):
         return answer
     return joined(division, [answer, refused])
-
-
-def _has_failed(division: Division, answers: Mapping[LeafNumber, Tree | int]) -> bool:
-    """Whether the only cluster that was asked says that all has failed: then what was refused beforehand is not said,
-    as by brokers."""
-    error = top_level_error(division.api_key, division.version)
-    alone = next(iter(answers.values())) if len(division.pieces) == len(answers) == 1 else None
-    return error is not None and isinstance(alone, dict) and bool(alone[error])
 
 
 def _framed(head: RequestHead, answer: Tree) -> list[Buffer]:

@@ -123,6 +123,9 @@ async def test_operations_are_those_of_the_rules() -> None:
         operations = {each["name"]: each["topic_authorized_operations"] for each in answer["topics"]}
         assert operations == {"orders": 1 << 3 | 1 << 8, "secret": -(2**31)}
         assert answer["cluster_authorized_operations"] == 1 << 8
+        everything = await client.asked(ApiKey.METADATA, 9, {"topics": None, **wanted})
+        operations = {each["name"]: each["topic_authorized_operations"] for each in everything["topics"]}
+        assert operations == {"orders": 1 << 3 | 1 << 8, "us.orders": 1 << 3 | 1 << 8}
 
 
 @anyhow
@@ -189,3 +192,97 @@ async def test_refusals_are_told_to_operators() -> None:
             ("METADATA", "DESCRIBE", "secret", "test"),
             ("HEARTBEAT", "READ", "billing", "test"),
         ]
+
+
+def produce(*topics: str, acks: int = -1, **more: Any) -> Tree:
+    data = [{"name": name, "partition_data": [{"index": 0, "records": b"records"}]} for name in topics]
+    return {"acks": acks, "timeout_ms": 1_000, "transactional_id": None, "topic_data": data, **more}
+
+
+def stored(api_key: ApiKey, version: int, request: Tree) -> Tree:
+    """Every partition that is produced to."""
+    topics = request.get("topic_data", ())
+    return {
+        "responses": [
+            {"name": each["name"], "partition_responses": [{"index": 0, "base_offset": 7}]} for each in topics
+        ]
+    }
+
+
+WRITES = rule(ResourceType.TOPIC, "orders", "us.orders", to=Operation.WRITE)
+
+
+@anyhow
+async def test_what_is_left_of_a_produce_is_written_in_its_order() -> None:
+    async with under(WRITES) as made:
+        made.eu.answers = stored
+        client = await made.client(0)
+        for number, topics in enumerate((("orders",), ("secret", "orders", "us.orders"), ("orders",), ("secret",))):
+            client.ask_tree(ApiKey.PRODUCE, 9, produce(*topics, timeout_ms=number), number)
+        found = [await client.tree(ApiKey.PRODUCE, 9, number) for number in range(4)]
+        told = [
+            [(each["name"], each["partition_responses"][0]["error_code"]) for each in answer["responses"]]
+            for answer in found
+        ]
+        assert told == [
+            [("orders", 0)],
+            [("secret", TOPIC_REFUSED), ("orders", 0), ("us.orders", ErrorCode.NOT_LEADER_OR_FOLLOWER)],
+            [("orders", 0)],
+            [("secret", TOPIC_REFUSED)],
+        ]
+        seen = [
+            (request["timeout_ms"], [each["name"] for each in request["topic_data"]]) for _, request in made.eu.seen
+        ]
+        assert seen == [(0, ["orders"]), (1, ["orders"]), (2, ["orders"])]
+        assert made.us.seen == []
+
+
+@anyhow
+async def test_a_produce_without_acks_that_is_refused_closes_the_connection() -> None:
+    async with under(WRITES) as made:
+        client = await made.client(0)
+        client.ask_tree(ApiKey.PRODUCE, 9, produce("orders", "secret", acks=0))
+        assert await client.rest() == b""
+        assert made.eu.seen == []
+
+
+@anyhow
+async def test_a_transaction_needs_its_id() -> None:
+    mine = rule(ResourceType.TRANSACTIONAL_ID, "mine", to=Operation.WRITE)
+    async with under(WRITES, mine) as made:
+        made.eu.answers = stored
+        client = await made.client(0)
+        for name, code in (("mine", 0), ("other", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)):
+            answer = await client.asked(ApiKey.PRODUCE, 9, produce("orders", transactional_id=name))
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == code
+
+
+@anyhow
+async def test_pages_of_topics_have_what_a_client_may_see() -> None:
+    async with under(ORDERS) as made:
+        for cluster in (made.eu, made.us):
+            cluster.answers = lambda api_key, version, request: {
+                "topics": [
+                    {**each, "error_code": 0, "partitions": [{"partition_index": 0}]} for each in request["topics"]
+                ]
+            }
+        client = await made.client()
+        await client.asked(ApiKey.METADATA, 12, {"topics": None})
+        asked = {"topics": [], "response_partition_limit": 10, "cursor": None}
+        everything = await client.asked(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, asked)
+        assert codes(everything) == {"orders": 0, "us.orders": 0}
+        named = {**asked, "topics": [{"name": "secret"}, {"name": "orders"}]}
+        answer = await client.asked(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, named)
+        assert codes(answer) == {"orders": 0, "secret": TOPIC_REFUSED}
+        operations = {each["name"]: each["topic_authorized_operations"] for each in answer["topics"]}
+        assert operations == {"orders": 1 << 3 | 1 << 8, "secret": -(2**31)}
+
+
+@anyhow
+async def test_super_users_pass_with_their_sessions() -> None:
+    async with under() as made:
+        made.listener.security.rules = Rules(super_users=frozenset({ANONYMOUS}))
+        made.eu.answers = fetched
+        client = await made.client(0)
+        answer = await client.asked(ApiKey.FETCH, 11, fetch("secret", session_epoch=0))
+        assert answer["session_id"] == 5
