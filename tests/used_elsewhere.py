@@ -19,7 +19,6 @@ class _Names:
 _ = _Names()
 NAMES: Final = (
     # Words of users, and of brokers, that are only ever looked up by their value.
-    _.CREATE,  # an operation that rules may name
     _.UNSTABLE_OFFSET_COMMIT,  # error codes of brokers, which are named in messages to people
     _.THROTTLING_QUOTA_EXCEEDED,
     # Kept so that something is not collected as garbage while it is at work.

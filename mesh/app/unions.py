@@ -12,7 +12,7 @@ from mesh.app.interception import interceptors_of, is_intercepting_fetch
 from mesh.app.node_places import NodeHealth, places
 from mesh.config.graphs import ports_of_nodes
 from mesh.config.listeners import FIRST
-from mesh.config.model import VirtualClusterConfig
+from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.listener.listener import Listener
 from mesh.listener.peer import Peer
 from mesh.listener.requests import Requests
@@ -54,14 +54,24 @@ class NamesOfLeaves(Names, Protocol):
 
 
 class Unions:
-    """The unions behind one virtual cluster. graph: all that it leads to."""
+    """The unions behind one virtual cluster. graph: all that it leads to. refused: APIs that are not served."""
 
-    def __init__(self, configured: VirtualClusterConfig, graph: Graph, listener: Listener, services: Services) -> None:
+    def __init__(
+        self,
+        configured: VirtualClusterConfig,
+        graph: Graph,
+        listener: Listener,
+        services: Services,
+        refused: Collection[ApiKey] = (),
+    ) -> None:
         self._name = configured.name
         self._configured = configured
+        self._is_relay = isinstance(configured.target, RelayTargetConfig)
         self._graph = graph
         self._listener = listener
         self._services = services
+        self._served = {key: each for key, each in SERVED.items() if key not in refused}
+        self._advertised = {key: each for key, each in ADVERTISED.items() if key not in refused}
         self.ids = NodeIds(leaf.number for leaf in graph.leaves)
         self._chunks = Chunks()
         self._alike: tuple[tuple[ClusterName, ClusterName], ...] = ()
@@ -80,7 +90,7 @@ class Unions:
         ending = Ending(self._listener, clients)
         made = [self._leaf(leaf, ending, serves) for leaf in names.leaves]
         leaves = Leaves(made, names.default, names, self.ids)
-        metadata = RouterMetadata(leaves, f"kafka-mesh.{self._name}")
+        metadata = RouterMetadata(leaves, None if self._is_relay else f"kafka-mesh.{self._name}")
         health = GroupHealth(self._services.upstream_health, leaves, self._name)
         requests = RouterRequests(leaves, metadata, timeout, health)
         interceptors = interceptors_of(self._configured, self._services, lambda asked: metadata.answer(asked, BY_ID))
@@ -116,8 +126,8 @@ class Unions:
             Traffic(),
             self._chunks,
             Requests(listener, LocalRequests()),
-            self._without_share_fetch(limited(SERVED, serves)),
-            self._without_share_fetch(limited(ADVERTISED, serves)),
+            self._without_share_fetch(limited(self._served, serves)),
+            self._without_share_fetch(limited(self._advertised, serves)),
             lambda: listener.admission.limits.request or LARGEST_REQUEST,
             False,
             lambda _: None,
@@ -158,7 +168,11 @@ class Unions:
 
 def ports_of(configured: VirtualClusterConfig, graph: Graph) -> dict[int, int]:
     """Of the declared nodes, by the ids that clients see."""
-    return ports_of_nodes(configured.nodes, graph) if configured.nodes is not None else {}
+    if configured.nodes is None:
+        return {}
+    if isinstance(configured.target, RelayTargetConfig):
+        return configured.nodes.port_of()
+    return ports_of_nodes(configured.nodes, graph)
 
 
 def places_of(configured: VirtualClusterConfig, graph: Graph) -> tuple[NodeOf, PlaceOf]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from rich.console import Console
@@ -62,7 +63,11 @@ def _tables(
         case RelayTargetConfig(relay=relay):
             cluster = clusters[ClusterName(relay.cluster)]
             refused = refused_apis(relay, has_credentials=_has_credentials(cluster))
-            yield f"{each.name}: a relay of {relay.cluster}", of_a_relay(refused, versions_of(cluster))
+            title = f"{each.name}: a relay of {relay.cluster}"
+            if each.authorization is None:
+                yield title, of_a_relay(refused, versions_of(cluster))
+            else:
+                yield f"{title}, under rules", of_a_router({relay.cluster: versions_of(cluster)}, refused)
         case RouterTargetConfig(router=router):
             graph = graph_of(config, router.name)
             title = f"{each.name}: the router {router.name}"
@@ -157,14 +162,16 @@ def of_a_relay(refused: Mapping[ApiKey, str], theirs: Mapping[int, VersionRange]
             yield name, shown, here, why
 
 
-def of_a_router(theirs: Mapping[ClusterName, Mapping[int, VersionRange]]) -> Iterator[Row]:
-    """theirs: what a broker of each of its clusters serves."""
+def of_a_router(
+    theirs: Mapping[ClusterName, Mapping[int, VersionRange]], refused: Mapping[ApiKey, str] = MappingProxyType({})
+) -> Iterator[Row]:
+    """theirs: what a broker of each of its clusters serves. refused: and why."""
     for api_key, row in UNION_APIS.items():
         ranges = {name: served.get(api_key) for name, served in sorted(theirs.items())}
         shown = {name: "-" if each is None else f"{each.lowest}-{each.highest}" for name, each in ranges.items()}
         differs = len(set(shown.values())) > 1
         clusters = ", ".join(map(" ".join, shown.items())) if differs else next(iter(shown.values()))
-        yield api_key.name, clusters, *_here(api_key, row, ranges)
+        yield api_key.name, clusters, *(("-", refused[api_key]) if api_key in refused else _here(api_key, row, ranges))
 
 
 def _here(api_key: ApiKey, row: UnionApi, ranges: Mapping[ClusterName, VersionRange | None]) -> tuple[str, str]:

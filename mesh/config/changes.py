@@ -35,6 +35,8 @@ _IN_PLACE: Final = frozenset(
     }
 )
 """Keys of a virtual cluster that change under the clients that are connected."""
+_OF_RELAYS_UNDER_RULES: Final = frozenset({(*_OF_RELAYS, "refuse"), ("listeners",)})
+"""Those of them that do not, where requests are judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ def _of_virtual_clusters(before: Config, after: Config) -> Iterator[Change]:
             *_of_interceptors(before, after, new[name]),
         ]
         keys = tuple(map(format_path, paths))
-        if any(path not in _IN_PLACE for path in paths) or _is_secured_otherwise(old[name], new[name]):
+        if any(path not in _in_place(new[name]) for path in paths) or _is_secured_otherwise(old[name], new[name]):
             yield VirtualClusterRenewed(name, keys)
         elif keys:
             yield VirtualClusterChanged(name, keys)
@@ -245,9 +247,16 @@ def _of_nodes(before: NodesConfig | None, after: NodesConfig | None) -> Iterator
             yield ("nodes", "ids")
 
 
+def _in_place(virtual_cluster: VirtualClusterConfig) -> frozenset[KeyPath]:
+    is_relay = isinstance(virtual_cluster.target, RelayTargetConfig)
+    return _IN_PLACE - _OF_RELAYS_UNDER_RULES if is_relay and virtual_cluster.authorization else _IN_PLACE
+
+
 def _is_secured_otherwise(before: VirtualClusterConfig, after: VirtualClusterConfig) -> bool:
-    """Whether who is connected could not have connected so: without TLS, or without having authenticated."""
-    return any((getattr(before, key) is None) is not (getattr(after, key) is None) for key in ("tls", "sasl"))
+    """Whether who is connected could not have connected so: without TLS, or without having authenticated. Where there
+    are no rules, a relay or a router does not look for any."""
+    keys = ("tls", "sasl") if isinstance(after.target, PoolTargetConfig) else ("tls", "sasl", "authorization")
+    return any((getattr(before, key) is None) is not (getattr(after, key) is None) for key in keys)
 
 
 def _refused(before: Config, after: Config) -> Iterator[Mistake]:

@@ -127,15 +127,19 @@ class MergedMetadata:
         answers: Mapping[LeafNumber, Tree],
         known: Mapping[LeafNumber, KnownLeaf],
         brokers: Mapping[LeafNumber, Sequence[Tree]],
+        sees: Callable[[str], bool] | None = None,
     ) -> Tree:
         """To be written in this version. answers: of the leaves that have answered. known: what has been known of all
-        before and with these. brokers: of all, with the ids and addresses that they have in their clusters."""
+        before and with these. brokers: of all, with the ids and addresses that they have in their clusters. sees: which
+        of all topics its client does; None: each, and then they are written already."""
         told_brokers = [broker for leaf, each in brokers.items() for broker in self._brokers(leaf, each)]
-        if asked.topics is None:
+        topics: Sequence[Tree] | Written
+        if asked.topics is None and sees is not None:
+            of_each = (self._trees_of(leaf, each, asked, leaf in answers) for leaf, each in known.items())
+            topics = [topic for told in of_each for topic in told if sees(topic["name"])]
+        elif asked.topics is None:
             every = [self._all_of(leaf, each, asked, leaf in answers, version) for leaf, each in known.items()]
-            topics: Sequence[Tree] | Written = Written(
-                sum(each.count for each in every), b"".join(each.content for each in every)
-            )
+            topics = Written(sum(each.count for each in every), b"".join(each.content for each in every))
         else:
             topics = self._named(asked, answers, known)
         controller = self._virtual(self._default, known[self._default].controller)
@@ -151,9 +155,11 @@ class MergedMetadata:
     def _all_of(
         self, leaf: LeafNumber, known: KnownLeaf, asked: AskedTopics, has_answered: bool, version: int
     ) -> Written:
-        if has_answered:
-            return known.written(version, self._told(leaf, known.topics.values()))
-        return _written(version, self._lost(leaf, known, asked))
+        told = self._trees_of(leaf, known, asked, has_answered)
+        return known.written(version, told) if has_answered else _written(version, told)
+
+    def _trees_of(self, leaf: LeafNumber, known: KnownLeaf, asked: AskedTopics, has_answered: bool) -> Iterator[Tree]:
+        return self._told(leaf, known.topics.values()) if has_answered else self._lost(leaf, known, asked)
 
     def _named(
         self, asked: AskedTopics, answers: Mapping[LeafNumber, Tree], known: Mapping[LeafNumber, KnownLeaf]

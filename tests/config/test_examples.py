@@ -12,7 +12,7 @@ from mesh.config.base import Model
 
 FOLDER = Path(__file__).parents[2] / "config"
 VARIABLES = {"EU_USERNAME": "mesh-user", "EU_PASSWORD": "hunter2"} | dict.fromkeys(
-    ("ADMIN_TOKEN", "BILLING_PASSWORD", "OPERATOR_PASSWORD"), "hunter2-hunter2-hunter2"
+    ("ADMIN_TOKEN", "BILLING_PASSWORD", "OPERATOR_PASSWORD", "SHOP_PASSWORD"), "hunter2-hunter2-hunter2"
 )
 
 

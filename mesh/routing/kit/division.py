@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mesh.routing.kit.entities import Entities
 from mesh.routing.names import LeafNumber
@@ -37,3 +37,9 @@ class Division:
     union: Entities
     pieces: Mapping[LeafNumber, Piece]
     answered: Tree | None
+
+    def with_answered(self, request: Tree, answered: Tree) -> Division:
+        """The same of a larger request, of which the rest is answered so."""
+        ours = self.answered or {}
+        both = {name: [*ours.get(name, ()), *elements] for name, elements in answered.items()}
+        return replace(self, request=request, answered=ours | both)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -15,8 +16,9 @@ from mesh.runtime.router.leaves import RouterLeaf
 from mesh.runtime.router.runtime import RouterRuntime
 from mesh.runtime.router.side_links import SideLinks, reason_of
 from mesh.security.principals import Principal
+from mesh.security.rules import Refusal
 from mesh.upstream.links.handshake import Unreachable
-from mesh.wire.apis import has_tagged_response_header, is_flexible
+from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
 from mesh.wire.client.connection import ClientRequest
 from mesh.wire.entities import Side
 from mesh.wire.errors import ProtocolError
@@ -31,14 +33,18 @@ _NO_TAGS: Final = b"\0"
 
 class _Asker:
     """In the place of a client's connection: who a route's union is asked for. Implements
-    `mesh.runtime.router.requests.Asker`."""
+    `mesh.runtime.router.asking.Asker`."""
 
-    __slots__ = ("leaf", "node", "side_links")
+    __slots__ = ("judge", "leaf", "node", "side_links")
 
     def __init__(self, leaf: RouterLeaf, node: int | None, side_links: SideLinks) -> None:
         self.leaf: Final = leaf
         self.node: Final = node
         self.side_links: Final = side_links
+        self.judge: Final = None
+
+    def refused(self, api_key: ApiKey, frame: bytes, refusals: Sequence[Refusal]) -> None:
+        raise AssertionError("nothing is judged")
 
 
 class ConnectionContext:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
+from mesh.routing.guards.judge import Judge
 from mesh.runtime.router.leaves import RouterLeaf
 from mesh.runtime.router.side_links import SideLinks, reason_of
+from mesh.security.rules import Refusal
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.client.connection import ClientRequest
@@ -26,6 +29,13 @@ class Asker(Protocol):
 
     @property
     def side_links(self) -> SideLinks: ...
+
+    @property
+    def judge(self) -> Judge | None:
+        """None: there are no rules."""
+
+    def refused(self, api_key: ApiKey, frame: bytes, refusals: Sequence[Refusal]) -> None:
+        """frame: of the request, as it came."""
 
 
 async def ask(
