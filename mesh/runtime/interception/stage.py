@@ -50,7 +50,8 @@ class InterceptedConnection(Protocol):
 class Interception:
     """The interceptors of a virtual cluster, on the way of one client's connection.
 
-    may_write: whether the client may write to a topic. may_look: whether it is authenticated; nothing is kept before. limit: bytes of the largest request.
+    may_write: whether the client may write to a topic. may_look: whether it is authenticated; nothing is kept before.
+    limit: bytes of the largest request.
     """
 
     def __init__(
