@@ -13,7 +13,6 @@ from mesh.config.values import Address
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName, TopicName
 from mesh.routing.union import Union
-from mesh.runtime.interception.interception_samples import samples_of as samples_of_interceptors
 from mesh.runtime.router.router_samples import samples_of
 from mesh.telemetry.metric_definitions import Sample
 
@@ -44,9 +43,7 @@ class RouterTarget:
         self.target = self._unions.make(union, router.request_timeout, routers.serves(graph.routers))
 
     def samples(self) -> Iterator[Sample]:
-        yield from samples_of(self.target)
-        if self.target.interceptors is not None:
-            yield from samples_of_interceptors(self.target.interceptors.judges)
+        return samples_of(self.target)
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         """A router asks its leaves itself which topics there are."""

@@ -65,8 +65,8 @@ class Unions:
         refused: Collection[ApiKey] = (),
     ) -> None:
         self._name = configured.name
-        self._is_relay = isinstance(configured.target, RelayTargetConfig)
         self._configured = configured
+        self._is_relay = isinstance(configured.target, RelayTargetConfig)
         self._graph = graph
         self._listener = listener
         self._services = services

@@ -61,6 +61,7 @@ VOCABULARY: Final[Mapping[str, str]] = {
     "received": "the upstream offset up to which a partition was received",
     "records": "a number of records",
     "resource": "name of what a client wanted to use",
+    "router": "a router, as the configuration names it",
     "resource_type": "TOPIC, GROUP or CLUSTER",
     "role": "listen or coordinator",
     "route": "what a router has chosen",

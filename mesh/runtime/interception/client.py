@@ -16,12 +16,23 @@ from mesh.security.principals import ANONYMOUS, Principal
 
 
 class InterceptedClient:
-    """The interceptors of a virtual cluster, for one of its clients. principal: asked for at each request."""
+    """The interceptors of a virtual cluster, for one of its clients.
 
-    def __init__(self, judges: Judges, names: TopicNames, principal: Callable[[], Principal | None]) -> None:
+    principal, may_write: asked for at each request. What a client may not write is refused behind them, and no
+    interceptor sees it.
+    """
+
+    def __init__(
+        self,
+        judges: Judges,
+        names: TopicNames,
+        principal: Callable[[], Principal | None],
+        may_write: Callable[[str], bool],
+    ) -> None:
         self.judges: Final = judges
         self.names: Final = names
         self._principal: Final = principal
+        self._may_write: Final = may_write
 
     def name_of(self, topic: TopicKey) -> str | None:
         """None: it is not known."""
@@ -30,7 +41,9 @@ class InterceptedClient:
     def chosen(self, topic: TopicKey, on: On) -> Chosen | None:
         """The interceptors of a topic whose name is known; None: it has none."""
         name = self.name_of(topic)
-        return None if name is None else self.judges.selection.chosen(name, on, self.principal)
+        if name is None or (on is On.PRODUCE and not self._may_write(name)):
+            return None
+        return self.judges.selection.chosen(name, on, self.principal)
 
     def unknown(self, topics: Collection[TopicKey]) -> list[UUID]:
         """Ids of topics whose names are not known."""

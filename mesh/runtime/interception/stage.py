@@ -50,7 +50,8 @@ class InterceptedConnection(Protocol):
 class Interception:
     """The interceptors of a virtual cluster, on the way of one client's connection.
 
-    may_look: whether the client is authenticated; nothing of it is kept before. limit: bytes of the largest request.
+    may_write: whether the client may write to a topic. may_look: whether it is authenticated; nothing is kept before.
+    limit: bytes of the largest request.
     """
 
     def __init__(
@@ -58,11 +59,12 @@ class Interception:
         connection: InterceptedConnection,
         interceptors: Interceptors,
         principal: Callable[[], Principal | None],
+        may_write: Callable[[str], bool],
         may_look: Callable[[], bool],
         limit: Callable[[], int],
     ) -> None:
         clock = asyncio.get_running_loop().time
-        client = InterceptedClient(interceptors.judges, interceptors.names, principal)
+        client = InterceptedClient(interceptors.judges, interceptors.names, principal, may_write)
         self._connection: InterceptedConnection | None = connection
         self._sides: Final = interceptors.judges.selection.sides
         self._produces: Final = ProduceRequests(client)

@@ -21,6 +21,7 @@ from mesh.runtime.relay.leg_opener import LINGER, LegOpener
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.traffic import NodeTraffic
 from mesh.security.principals import Principal
+from mesh.security.rules import Operation, ResourceType
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import Request, ServerConnection
@@ -84,7 +85,8 @@ class RelayConnection(asyncio.BufferedProtocol):
     def _make_interception(self) -> Interception | None:
         if (interceptors := self._services.interceptors) is None:
             return None
-        return Interception(self, interceptors, self._principal, self._may_be_intercepted, self._services.limit)
+        limit = self._services.limit
+        return Interception(self, interceptors, self._principal, self._may_write, self._may_be_intercepted, limit)
 
     # Called by the event loop
 
@@ -282,6 +284,9 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _principal(self) -> Principal | None:
         return self.client.session.principal
+
+    def _may_write(self, topic: str) -> bool:
+        return self.client.access.allows(Operation.WRITE, ResourceType.TOPIC, topic)
 
     def _tell(self, answers: list[Buffer]) -> None:
         if self._interception is None:

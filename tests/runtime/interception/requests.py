@@ -41,7 +41,10 @@ class Cluster:
 
 
 def client_of(
-    interceptor: Interceptor, on_failure: OnFailure = OnFailure.FAIL, cluster: Cluster | None = None
+    interceptor: Interceptor,
+    on_failure: OnFailure = OnFailure.FAIL,
+    cluster: Cluster | None = None,
+    may_write: bool = True,
 ) -> InterceptedClient:
     """One whose records of `orders` an interceptor sees, on both sides."""
     name = InterceptorName("it")
@@ -50,7 +53,9 @@ def client_of(
     )
     steps = {name: Step(name, interceptor, on_failure)}
     judges = Judges("front", Selection([configured]), steps, None, time.monotonic)
-    return InterceptedClient(judges, TopicNames((cluster or Cluster()).metadata), lambda: ANONYMOUS)
+    return InterceptedClient(
+        judges, TopicNames((cluster or Cluster()).metadata), lambda: ANONYMOUS, lambda _: may_write
+    )
 
 
 def framed(api_key: ApiKey, version: int, tree: Mapping[str, Any]) -> tuple[RequestHead, memoryview]:

@@ -107,6 +107,15 @@ async def test_changed_records_take_the_place_of_theirs(version: int) -> None:
     assert decision.change is None
 
 
+@anyhow
+async def test_what_its_client_may_not_write_is_refused_behind_them() -> None:
+    interceptor = Does(judge, Effect.MAP)
+    produces = ProduceRequests(client_of(interceptor, may_write=False))
+    head, frame = produce(9, [b"bad"], [])
+    assert produces.decide(head, frame) == Decision([frame])
+    assert not interceptor.shown
+
+
 def answer(version: int, *partitions: tuple[str, int]) -> memoryview:
     """Of the cluster, to these partitions."""
     responses: list[Tree] = []
