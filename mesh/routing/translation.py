@@ -84,7 +84,7 @@ class LeafTranslation:
             return None
         try:
             if api_key is ApiKey.PRODUCE:
-                is_answered = self._tag(head.api_version, frame, body)
+                is_answered = self.tag(head.api_version, frame, body)
             pieces = program(api_key, head.api_version, Side.REQUEST).translate(frame, body, self._to_leaf)
         except (Elsewhere, HomeUnknown):
             if not is_answered:
@@ -133,8 +133,9 @@ class LeafTranslation:
             case _:
                 return self._names.transaction_home(name) == self._leaf
 
-    def _tag(self, version: int, frame: memoryview, body: int) -> bool:
-        """Puts the producer ids that the leaf is to know into the batches. Whether the request is answered."""
+    def tag(self, version: int, frame: memoryview, body: int) -> bool:
+        """Puts the producer ids that the leaf is to know into the batches of a Produce request. Whether it is answered.
+        Raises `HomeUnknown`."""
         parts = parts_of(version, frame, body)
         if self._producer_ids is not None and not parts.is_transactional:
             for start, end in parts.records:

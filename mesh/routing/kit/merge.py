@@ -21,7 +21,7 @@ from mesh.wire.entities.kinds import Kind
 from mesh.wire.entities.layouts import layout
 from mesh.wire.trees import ZERO_ID, Tree
 
-__all__ = ["merge"]
+__all__ = ["joined", "merge"]
 
 
 def merge(division: Division, answers: Mapping[LeafNumber, Tree | int]) -> Tree:
@@ -31,6 +31,12 @@ def merge(division: Division, answers: Mapping[LeafNumber, Tree | int]) -> Tree:
     Hosts and ports in it are the clusters' own, beside node ids that clients are told.
     """
     return _Merging(division, answers).merged()
+
+
+def joined(division: Division, parts: Sequence[Tree]) -> Tree:
+    """One answer of several in the names of the client, in the order in which it has asked; what is not in an array is
+    the first one's. division: of its request, without pieces."""
+    return _Merging(division, {}).joined(parts)
 
 
 class _Merging:
@@ -55,6 +61,9 @@ class _Merging:
             merged = self._first(parts) | self._failure() | self._arrays(parts)
         throttled = [part["throttle_time_ms"] for part in parts if "throttle_time_ms" in part]
         return merged | {"throttle_time_ms": max(throttled)} if throttled else merged
+
+    def joined(self, parts: Sequence[Tree]) -> Tree:
+        return dict(parts[0]) | self._arrays(parts)
 
     def _page(self) -> Tree:
         division = self._division

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, assert_never
+from collections.abc import Sequence
+from typing import Protocol
 
-from mesh.runtime.relay.traffic import Unanswered
+from mesh.routing.guards.judge import Judge
 from mesh.runtime.router.leaves import RouterLeaf
-from mesh.runtime.router.side_links import SideLinks
+from mesh.runtime.router.side_links import SideLinks, reason_of
+from mesh.security.rules import Refusal
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.client.connection import ClientRequest
@@ -27,6 +29,13 @@ class Asker(Protocol):
 
     @property
     def side_links(self) -> SideLinks: ...
+
+    @property
+    def judge(self) -> Judge | None:
+        """None: there are no rules."""
+
+    def refused(self, api_key: ApiKey, frame: bytes, refusals: Sequence[Refusal]) -> None:
+        """frame: of the request, as it came."""
 
 
 async def ask(
@@ -50,17 +59,5 @@ async def ask(
             response = await links.ask(leaf, sent, waits, node)
         return read_tree(api_key, version, Side.RESPONSE, response.frame[response.body :])
     except (Unreachable, ProtocolError, TimeoutError) as problem:
-        leaf.services.traffic.not_answered(api_key, _reason_of(problem))
+        leaf.services.traffic.not_answered(api_key, reason_of(problem))
         return None
-
-
-def _reason_of(problem: Unreachable | ProtocolError | TimeoutError) -> Unanswered:
-    match problem:
-        case Unreachable():
-            return "unreachable"
-        case ProtocolError():
-            return "bad_answer"
-        case TimeoutError():
-            return "timeout"
-        case _:
-            assert_never(problem)

@@ -10,6 +10,7 @@ from mesh.routing.names import LeafNumber
 from mesh.routing.union import Owner
 from mesh.runtime.router.leaves import Leaves
 from mesh.runtime.router.metadata import RouterMetadata
+from mesh.security.rules import Access, Operation, ResourceType
 
 _METADATA_VERSION: Final = 9
 """Without ids of topics, which nobody needs here."""
@@ -17,12 +18,20 @@ _METADATA_VERSION: Final = 9
 
 class RouterEntities:
     """Implements `mesh.routing.kit.entities.Entities`, and `mesh.wire.addresses.NodeAddresses` by the ids of nodes that
-    clients know. cluster_id: what clients are told."""
+    clients know. access: of the client that is to see them; None: all."""
 
-    def __init__(self, leaves: Leaves, metadata: RouterMetadata) -> None:
+    def __init__(self, leaves: Leaves, metadata: RouterMetadata, access: Access | None = None) -> None:
         self._leaves: Final = leaves
         self._metadata: Final = metadata
-        self.cluster_id: Final = metadata.cluster_id
+        self._access: Final = access
+
+    @property
+    def cluster_id(self) -> str:
+        return self._metadata.cluster_id
+
+    def seen_with(self, access: Access) -> RouterEntities:
+        """Those that a client sees who may do so much."""
+        return RouterEntities(self._leaves, self._metadata, access)
 
     @property
     def leaves(self) -> Collection[LeafNumber]:
@@ -33,7 +42,10 @@ class RouterEntities:
         return self._leaves.default.number
 
     def topics(self) -> Collection[str]:
-        return self._metadata.topics()
+        topics, access = self._metadata.topics(), self._access
+        if access is None:
+            return topics
+        return [each for each in topics if access.allows(Operation.DESCRIBE, ResourceType.TOPIC, each)]
 
     def owner(self, topic: str, /) -> Owner | None:
         return self._leaves.names.owner(topic)
