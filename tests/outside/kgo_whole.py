@@ -1,4 +1,4 @@
-"""All of kgo's own tests at once."""
+"""All of kgo's own tests at once, or some of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 from tests.outside.building import kgo_tests
 
 
-def kgo_outcome(address: str, folder: Path) -> tuple[Mapping[str, str], str]:
-    """PASS, FAIL or SKIP by the name of each test, and what they said. address: where they begin."""
+def kgo_outcome(address: str, folder: Path, only: str = "") -> tuple[Mapping[str, str], str]:
+    """PASS, FAIL or SKIP by the name of each test, and what they said. address: where they begin. only: a pattern of
+    the names of those that are run."""
     log = folder / "kgo.log"
     environment = {
         **os.environ,
@@ -22,6 +23,8 @@ def kgo_outcome(address: str, folder: Path) -> tuple[Mapping[str, str], str]:
         "KGO_TEST_MAX_TOPIC_PARTS": "4",
     }
     command: list[str | Path] = [kgo_tests(), "-test.v", "-test.timeout", "800s", "-test.parallel", "2"]
+    if only:
+        command += ["-test.run", only]
     with log.open("wb") as out:
         subprocess.run(command, env=environment, cwd=folder, stdout=out, stderr=out, timeout=850, check=False)
     said = log.read_text(errors="replace")
