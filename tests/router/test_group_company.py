@@ -122,8 +122,9 @@ def test_tools_see_and_change_offsets_of_both_clusters(kafka_pair: Clusters, uni
         return output
 
     fed(kafka_pair, topic, tmp_path, "more")
-    head, *described = [line.split() for line in groups("--describe", "--group", topic).splitlines() if "'" not in line]
-    rows = [dict(zip(head, each, strict=False)) for each in described if each]
+    lines = [line.split() for line in groups("--describe", "--group", topic).splitlines()]
+    head, *described = [line for line in lines if len(line) > 5 and line[0] in ("GROUP", topic)]
+    rows = [dict(zip(head, each, strict=False)) for each in described]
     lags = {(each["TOPIC"], int(each["PARTITION"])): int(each["LAG"]) for each in rows}
     assert lags == {
         (f"{prefix}{topic}", partition): end - committed(cluster, script)[partition]
