@@ -1,5 +1,5 @@
 """All of kgo's own tests through a union. Once everything belongs to the second cluster: every node id, address and
-producer id is another one than the broker's. Once topics are split over both by their names, which are random, so that a
+producer id is another one than the broker's. Once topics are split over both by their names, which are random: a
 group has topics of two clusters."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A router that sends everything on to one of its routes, decoded or not: clients see that cluster, with node ids of its
+"""A router that sends all on to one of its routes, decoded or not: clients see that cluster, with node ids of its
 leaf, and nothing of the other."""
 
 from __future__ import annotations
