@@ -29,17 +29,12 @@ NAMES: Final = (
     _.NAMES,  # of this file
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
-    # People who write routers call it in their tests.
+    # People who write routers and interceptors call them in their tests.
+    _.intercepted,
     _.problems_of,
-    # Of routers that are asked for each request, which no target is made of yet.
+    # People who write routers that answer each request call it.
     _.LEAF_BITS,
-    _.RouteUnavailable,
-    _.any_node,
     _.node_for_id,
-    _.on_request,
-    _.serves,
-    _.static_routes,
-    _.wants_answer,
     # A field of an answer to a holder of leases, who reads it.
     _.active,
     # Fields of Kafka's messages: that a class has them makes them part of the bytes, whether anybody reads them.

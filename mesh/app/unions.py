@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from mesh.app.configured_target import Services
 from mesh.app.group_health import GroupHealth
+from mesh.app.interception import interceptors_of, is_intercepting_fetch
 from mesh.app.node_places import NodeHealth, places
 from mesh.config.graphs import ports_of_nodes
 from mesh.config.listeners import FIRST
@@ -23,6 +24,7 @@ from mesh.routing.node_ids import NodeIds, NodeIdTooLarge
 from mesh.routing.producer_ids import equal_tags, tag_of
 from mesh.routing.served import limited
 from mesh.routing.spi import Served
+from mesh.runtime.interception.topic_names import FIRST_BY_ID as BY_ID
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.local_requests import LocalRequests
@@ -63,6 +65,7 @@ class Unions:
         refused: Collection[ApiKey] = (),
     ) -> None:
         self._name = configured.name
+        self._configured = configured
         self._is_relay = isinstance(configured.target, RelayTargetConfig)
         self._graph = graph
         self._listener = listener
@@ -90,7 +93,10 @@ class Unions:
         metadata = RouterMetadata(leaves, None if self._is_relay else f"kafka-mesh.{self._name}")
         health = GroupHealth(self._services.upstream_health, leaves, self._name)
         requests = RouterRequests(leaves, metadata, timeout, health)
-        runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of)
+        interceptors = interceptors_of(self._configured, self._services, lambda asked: metadata.answer(asked, BY_ID))
+        for leaf in made:
+            leaf.services.interceptors = interceptors
+        runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of, interceptors)
         self._made.append((runtime, requests))
         return runtime
 
@@ -120,8 +126,8 @@ class Unions:
             Traffic(),
             self._chunks,
             Requests(listener, LocalRequests()),
-            limited(self._served, serves),
-            limited(self._advertised, serves),
+            self._without_share_fetch(limited(self._served, serves)),
+            self._without_share_fetch(limited(self._advertised, serves)),
             lambda: listener.admission.limits.request or LARGEST_REQUEST,
             False,
             lambda _: None,
@@ -130,6 +136,12 @@ class Unions:
         )
         watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {leaf}")
         return RouterLeaf(leaf.number, str(leaf), served_here, watching)
+
+    def _without_share_fetch(self, apis: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, tuple[int, int]]:
+        """Where interceptors see what is fetched: share consumers would be given what others are not shown."""
+        if not is_intercepting_fetch(self._configured, self._services):
+            return apis
+        return {key: versions for key, versions in apis.items() if key is not ApiKey.SHARE_FETCH}
 
     def _place_of_node(self, leaf: LeafNumber, node: int) -> tuple[str, int] | None:
         try:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from mesh.config.base import Model
+from mesh.config.interceptors import InterceptorConfig
 from mesh.config.mistakes import KeyPath, Mistake, format_path, show
 from mesh.config.model import Admin, Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import NodesConfig
 from mesh.config.routers import RouterConfig, RouterTargetConfig, ToRouterConfig
 from mesh.routing.names import RouterName
 
-Named = TypeVar("Named", Cluster, RouterConfig, VirtualClusterConfig)
+Named = TypeVar("Named", Cluster, InterceptorConfig, RouterConfig, VirtualClusterConfig)
 _KEPT: Final = "as it was: it cannot change while kafka-mesh runs"
 _OF_POOLS: Final = ("target", "pool")
 _OF_RELAYS: Final = ("target", "relay")
@@ -152,7 +153,9 @@ def fingerprint(config: Config) -> str:
 def _of_process(before: Config, after: Config) -> Iterator[KeyPath]:
     for key in _differing(before, after):
         match key:
-            case "clusters" | "routers" | "virtual_clusters" | "process_id" | "journal":
+            case "clusters" | "routers" | "interceptors" | "interceptor_workers" | "virtual_clusters":
+                pass
+            case "process_id" | "journal":
                 pass
             case "admin":
                 if before.admin is not None and after.admin is not None:
@@ -177,7 +180,11 @@ def _of_virtual_clusters(before: Config, after: Config) -> Iterator[Change]:
     for name in new:
         if name not in old:
             continue
-        paths = [*_of_virtual_cluster(old[name], new[name]), *_of_routers(before, after, new[name])]
+        paths = [
+            *_of_virtual_cluster(old[name], new[name]),
+            *_of_routers(before, after, new[name]),
+            *_of_interceptors(before, after, new[name]),
+        ]
         keys = tuple(map(format_path, paths))
         if any(path not in _in_place(new[name]) for path in paths) or _is_secured_otherwise(old[name], new[name]):
             yield VirtualClusterRenewed(name, keys)
@@ -217,6 +224,16 @@ def _of_routers(before: Config, after: Config, virtual_cluster: VirtualClusterCo
         if old.get(name) != new[name]:
             yield ("routers", name)
         waiting += [each.target.router for each in new[name].routes if isinstance(each.target, ToRouterConfig)]
+
+
+def _of_interceptors(before: Config, after: Config, virtual_cluster: VirtualClusterConfig) -> Iterator[KeyPath]:
+    """Those of its interceptors that are others now, and the processes that they run in."""
+    if not virtual_cluster.interceptors:
+        return
+    old, new = _by_name(before.interceptors), _by_name(after.interceptors)
+    yield from (("interceptors", name) for name in virtual_cluster.interceptors if old.get(name) != new[name])
+    if before.interceptor_workers != after.interceptor_workers:
+        yield ("interceptor_workers",)
 
 
 def _of_nodes(before: NodesConfig | None, after: NodesConfig | None) -> Iterator[KeyPath]:
