@@ -79,20 +79,35 @@ class TaggedProducers:
 
 
 class Leaves:
-    """All leaves of a router. names: of their topics, groups and transactions; may be replaced. ids: of the nodes of
-    all leaves at the addresses that clients come to, if there are others."""
+    """All leaves of a router. names: of their topics, groups and transactions. ids: of the nodes of all leaves at the
+    addresses that clients come to, if there are others. by_number: with leaves that were removed, for what had begun.
+    """
 
     def __init__(
         self, leaves: Collection[RouterLeaf], default: LeafNumber, names: Names, ids: NodeIds | None = None
     ) -> None:
         self.by_number: Final = {leaf.number: leaf for leaf in leaves}
-        self.ids: Final = ids or NodeIds(self.by_number)
+        self.ids = ids or NodeIds(self.by_number)
         self.default: Final = self.by_number[default]
         self.names = names
         self._producer_ids: Final = TaggedProducers(self.default.nodes)
+        self._numbers = frozenset(self.by_number)
 
     def __iter__(self) -> Iterator[RouterLeaf]:
-        return iter(self.by_number.values())
+        return (self.by_number[number] for number in sorted(self._numbers))
+
+    @property
+    def numbers(self) -> frozenset[LeafNumber]:
+        """Of those that are there."""
+        return self._numbers
+
+    def change(
+        self, added: Collection[RouterLeaf], removed: Collection[LeafNumber], names: Names, ids: NodeIds
+    ) -> None:
+        """The default leaf stays the one that it is."""
+        self.by_number.update((leaf.number, leaf) for leaf in added)
+        self._numbers = (self._numbers - frozenset(removed)) | {leaf.number for leaf in added}
+        self.names, self.ids = names, ids
 
     def translation(self, leaf: RouterLeaf) -> LeafTranslation:
         """Of what passes to this leaf, with the names of now."""
