@@ -23,10 +23,10 @@ from mesh.routing.producer_ids import equal_tags, tag_of
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.local_requests import LocalRequests
-from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.runtime import LARGEST_REQUEST
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.traffic import Traffic
+from mesh.runtime.router.leaf_nodes import LeafNodes
 from mesh.runtime.router.leaves import ADVERTISED, SERVED, Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
 from mesh.runtime.router.requests import RouterRequests
@@ -87,7 +87,7 @@ class Unions:
         clusters, listener = self._services.clusters, self._listener
         cluster, access = clusters.access(leaf.cluster)
         health = NodeHealth(self._services.upstream_health, leaf.cluster, self._name)
-        nodes = RelayNodes(
+        nodes = LeafNodes(
             leaf.cluster,
             cluster.bootstrap_servers,
             access,
@@ -110,7 +110,7 @@ class Unions:
             nodes,
         )
         watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {leaf}")
-        return RouterLeaf(leaf.number, str(leaf), served_here, watching)
+        return RouterLeaf(leaf.number, str(leaf), served_here, nodes, watching)
 
     def _place_of_node(self, leaf: LeafNumber, node: int) -> tuple[str, int] | None:
         try:

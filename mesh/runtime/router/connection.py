@@ -20,6 +20,7 @@ from mesh.runtime.router.side_links import SideLinks
 from mesh.telemetry.logs import get_logger
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.errors import ProtocolError
+from mesh.wire.features import Features
 from mesh.wire.relaying import LARGEST_LOCAL
 from mesh.wire.routed import RoutedConnection
 
@@ -100,6 +101,9 @@ class RouterConnection(RelayConnection):
         if self._node is None:
             return served
         return self._services.nodes.served_at(self._node, {key: (v.lowest, v.highest) for key, v in served.items()})
+
+    def features(self) -> Features:
+        return self._router.leaves.features()
 
     # How
 
