@@ -2,8 +2,9 @@
 
 Behaviour:
 * Lists what is served, as the table of handlers says: nothing is advertised that has no handler.
-* A version above v4 is answered in v0's form with UNSUPPORTED_VERSION and the same list, by the wire layer, before a
-  handler is asked (KIP-511); so a client of Kafka 4.4, which asks with v5 first (KIP-1242), falls back to v4.
+* A version above v4 is answered in v0's form with UNSUPPORTED_VERSION and the versions of ApiVersions alone, by the
+  wire layer, before a handler is asked (KIP-511); so a client of Kafka 4.4, which asks with v5 first (KIP-1242), falls
+  back to v4.
 
 Version notes:
 * v3: flexible (KIP-482), the client's software name and version (KIP-511), which must be well formed.

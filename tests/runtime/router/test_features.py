@@ -7,7 +7,9 @@ import pytest
 from mesh.routing.node_ids import NODE_BITS
 from mesh.runtime.router.leaves import SERVED
 from mesh.wire.apis import ApiKey
-from mesh.wire.trees import Tree
+from mesh.wire.entities import Side
+from mesh.wire.errors import ErrorCode
+from mesh.wire.trees import Tree, read_tree
 from tests.runtime.relay.loops import anyhow, until
 from tests.runtime.router.harness import LeafCluster, UnionWorld, union
 
@@ -96,6 +98,17 @@ async def test_up_to_v3_no_feature_that_begins_at_0_is_said_to_be_supported(vers
         answer = await told(world, version=version)
         assert [each["name"] for each in answer["supported_features"]] == names
         assert finalized(answer) == {"group.version": 1}
+
+
+@anyhow
+async def test_a_client_that_asks_in_v5_hears_in_which_version_to_ask_again() -> None:
+    """franz-go takes a longer list for all that is served, and would not see a feature."""
+    async with union() as world:
+        client = await world.client()
+        client.ask_tree(ApiKey.API_VERSIONS, 5, SOFTWARE)
+        answer = read_tree(ApiKey.API_VERSIONS, 0, Side.RESPONSE, (await client.frame())[4:])
+        assert answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+        assert answer["api_keys"] == [{"api_key": ApiKey.API_VERSIONS, "min_version": 0, "max_version": 4}]
 
 
 def test_a_union_serves_what_the_second_protocol_of_transactions_needs() -> None:
