@@ -19,7 +19,6 @@ class _Names:
 _ = _Names()
 NAMES: Final = (
     # Words of users, and of brokers, that are only ever looked up by their value.
-    _.CREATE,  # an operation that rules may name
     _.UNSTABLE_OFFSET_COMMIT,  # error codes of brokers, which are named in messages to people
     _.THROTTLING_QUOTA_EXCEEDED,
     # Kept so that something is not collected as garbage while it is at work.
@@ -30,17 +29,12 @@ NAMES: Final = (
     _.NAMES,  # of this file
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
-    # People who write routers call it in their tests.
+    # People who write routers and interceptors call them in their tests.
+    _.intercepted,
     _.problems_of,
-    # Of routers that are asked for each request, which no target is made of yet.
+    # People who write routers that answer each request call it.
     _.LEAF_BITS,
-    _.RouteUnavailable,
-    _.any_node,
     _.node_for_id,
-    _.on_request,
-    _.serves,
-    _.static_routes,
-    _.wants_answer,
     # A field of an answer to a holder of leases, who reads it.
     _.active,
     # Fields of Kafka's messages: that a class has them makes them part of the bytes, whether anybody reads them.
@@ -128,6 +122,8 @@ NAMES: Final = (
     _.binary_location,
     _.log_errors,
     _.max_mem,
+    # For the tests of people who write routers.
+    _.FakeContext,
     # Called by pydantic.
     _._only_what_belongs_to_it,
     # tests/wire/test_schema.py: fields of messages that are wrong on purpose.

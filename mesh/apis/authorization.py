@@ -21,12 +21,12 @@ from mesh.apis.api import RequestContext
 from mesh.apis.guards import groups as of_groups
 from mesh.apis.guards import offsets as of_offsets
 from mesh.apis.guards import topics as of_topics
-from mesh.apis.guards.result import GROUP_REFUSED, AuthorizationResult, Denied, Guard, Partial, Refusal, may_group
+from mesh.apis.guards.result import GROUP_REFUSED, AuthorizationResult, Denied, Guard, Partial, may_group
 from mesh.security.rules import Operation
 from mesh.wire import messages as m
 from mesh.wire.apis import ApiKey
 
-__all__ = ["GUARDS", "AuthorizationResult", "Denied", "Partial", "Refusal", "authorize", "may_take_part"]
+__all__ = ["GUARDS", "AuthorizationResult", "Denied", "Partial", "authorize", "may_take_part"]
 
 
 def authorize(api_key: ApiKey, context: RequestContext, request: m.RequestMessage) -> AuthorizationResult:

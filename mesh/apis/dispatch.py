@@ -8,7 +8,8 @@ from typing import Any
 
 from mesh.apis.answers import Answer
 from mesh.apis.api import AnyApi, RequestContext
-from mesh.apis.authorization import Denied, Partial, Refusal, authorize
+from mesh.apis.authorization import Denied, Partial, authorize
+from mesh.security.rules import Refusal
 from mesh.wire.messages import RequestMessage, ResponseMessage
 
 

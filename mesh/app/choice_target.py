@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from mesh.app.configured_target import Services
 from mesh.app.from_config import clusters_of
 from mesh.app.pool_target import PoolTarget
-from mesh.app.router_making import by_names, graph_behind, made
+from mesh.app.router_making import Routers, graph_behind
 from mesh.app.unions import Unions
 from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
 from mesh.config.pool import PoolConfig
@@ -34,8 +34,8 @@ class ChoiceTarget:
         self._clusters = services.clusters
         self._graph = graph = graph_behind(services.routers, router.name)
         self._unions = Unions(configured, graph, listener, services)
-        routers = made(graph, services.routers, configured.name)
-        root = routers[graph.root]
+        self._routers = routers = Routers(graph, services.routers, configured.name)
+        root = routers.at(graph.root)
         assert isinstance(root, ConnectionRouter), "its target is another one else"
         self.target = ChoiceRuntime(listener, root, self._unions.node_of)
         self._pools: dict[RouteName, PoolTarget] = {}
@@ -51,12 +51,13 @@ class ChoiceTarget:
                 case Leaf() as leaf:
                     self._make_union(route.name, OneCluster(leaf), router.request_timeout)
                 case _:
-                    union = Union(graph, by_names(routers), (route.name,))
+                    union = Union(graph, routers.by_names, (route.name,))
                     self._make_union(route.name, union, router.request_timeout)
 
     def _make_union(self, route: RouteName, names: Union | OneCluster, timeout: float) -> None:
         clients = lambda: self.target.clients_of(route)  # noqa: E731 - it is about this route
-        self.target.routes[route] = self._unions.make(names, timeout, clients)
+        serves = self._routers.serves({self._graph.root, *self._graph.behind((route,))})
+        self.target.routes[route] = self._unions.make(names, timeout, serves, clients)
 
     def samples(self) -> Iterator[Sample]:
         return samples_of(self.target)
@@ -79,6 +80,9 @@ class ChoiceTarget:
         self._unions.change(configured, configured.target.router.request_timeout, self._clusters.interval)
         for route, pool in self._pools.items():
             pool.change(_with_pool(configured, self._pool_configs[route]), (), grace)
+
+    def close(self) -> None:
+        self._routers.close()
 
 
 def _pools_of(services: Services, router: RouterReference) -> dict[RouteName, PoolConfig]:

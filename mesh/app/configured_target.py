@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from mesh.app.clusters import Clusters
+from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.config.mistakes import KeyPath
 from mesh.config.model import VirtualClusterConfig
@@ -22,13 +23,16 @@ from mesh.telemetry.upstream_health import UpstreamHealth
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What targets use of the process. journal: None where none is kept. routers: of the configuration."""
+    """What targets use of the process. journal: None where none is kept. routers, interceptors, interceptor_workers: of
+    the configuration."""
 
     clusters: Clusters
     memory: MemoryBudget
     upstream_health: UpstreamHealth
     journal: Journal | None
     routers: Sequence[RouterConfig]
+    interceptors: Sequence[InterceptorConfig]
+    interceptor_workers: InterceptorWorkersConfig
 
 
 class ConfiguredTarget(Protocol):
@@ -51,6 +55,9 @@ class ConfiguredTarget(Protocol):
 
     def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
         """left: clusters that were left before. grace: seconds that members have to commit."""
+
+    def close(self) -> None:
+        """The target has ended."""
 
 
 class ListenAddress(NamedTuple):

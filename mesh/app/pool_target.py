@@ -85,6 +85,9 @@ class PoolTarget:
         self.target.step(lambda core, now: core.leave_cluster(cluster, grace, now))
         await self.target.until(lambda: self.target.core.has_left(cluster))
 
+    def close(self) -> None:
+        """Nothing is kept here that has to be told."""
+
     def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
         runtime, self._configured, self._pool = self.target, configured, _pool_of(configured)
         pool = self._pool

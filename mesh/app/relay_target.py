@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mesh.app.configured_target import ListenAddress, Services
 from mesh.app.from_config import has_credentials, refused_apis
+from mesh.app.interception import interceptors_of, is_intercepting_fetch
 from mesh.app.node_places import NodeHealth, places
 from mesh.config.listeners import FIRST, ConfiguredListener, ListenerName
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
@@ -14,10 +15,12 @@ from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.config.values import Address
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName, TopicName
+from mesh.runtime.interception.interception_samples import samples_of as samples_of_interceptors
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.relay_samples import samples_of
 from mesh.runtime.relay.runtime import RelayRuntime
+from mesh.runtime.relay.topic_metadata import metadata_of
 from mesh.telemetry.metric_definitions import Sample
 from mesh.wire.apis import ApiKey
 
@@ -48,6 +51,7 @@ class RelayTarget:
         self._health = NodeHealth(services.upstream_health, relay.cluster, configured.name)
         cluster, access = services.clusters.access(relay.cluster)
         self._has_credentials = has_credentials(cluster, access)
+        self._is_intercepting_fetch = is_intercepting_fetch(configured, services)
         interval = services.clusters.interval
         servers = cluster.bootstrap_servers
         nodes = RelayNodes(relay.cluster, servers, access, place_of, interval, self._looked)
@@ -57,6 +61,7 @@ class RelayTarget:
             self._refused(relay),
             lambda transport: self._node_of(transport),
             is_bare=relay.authentication is RelayAuthentication.UPSTREAM,
+            interceptors=interceptors_of(configured, services, metadata_of(nodes)),
         )
         for name, each in self._listeners.items():
             if name != FIRST:
@@ -71,10 +76,14 @@ class RelayTarget:
         self._health.looked({FIRST: undeclared, **further})
 
     def _refused(self, relay: RelayConfig) -> frozenset[ApiKey]:
-        return frozenset(refused_apis(relay, has_credentials=self._has_credentials))
+        refused = frozenset(refused_apis(relay, has_credentials=self._has_credentials))
+        # Share consumers would be given what others are not shown.
+        return refused | {ApiKey.SHARE_FETCH} if self._is_intercepting_fetch else refused
 
     def samples(self) -> Iterator[Sample]:
-        return samples_of(self.target)
+        yield from samples_of(self.target)
+        if self.target.interceptors is not None:
+            yield from samples_of_interceptors(self.target.interceptors.judges)
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         """A relay asks nobody which topics there are."""
@@ -84,6 +93,9 @@ class RelayTarget:
 
     async def leave(self, cluster: ClusterName, grace: float) -> None:
         raise AssertionError("a relay that leaves its cluster begins anew")
+
+    def close(self) -> None:
+        """Nothing is kept here that has to be told."""
 
     def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
         assert isinstance(configured.target, RelayTargetConfig), "another kind of target begins anew"

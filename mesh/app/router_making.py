@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from mesh.config.graphs import configured as configured_router
 from mesh.config.graphs import router_of
@@ -10,40 +12,125 @@ from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.routers import RouterConfig
 from mesh.routing.graph import Decides, Graph, compile_graph
 from mesh.routing.names import RouterName
-from mesh.routing.spi import AnyRouter, ConnectionRouter, EntityRouter, FactoryContext
+from mesh.routing.served import common_of
+from mesh.routing.spi import AnyRouter, ConnectionRouter, EntityRouter, FactoryContext, Router, RouterFactory, Served
+from mesh.runtime.request_router.services import RouterKind
+from mesh.runtime.request_router.static_legs import routable
+from mesh.telemetry.logs import get_logger
+
+log = get_logger(__name__)
 
 
 def graph_behind(routers: Sequence[RouterConfig], root: RouterName) -> Graph:
     return compile_graph([router_of(each, *configured_router(each)) for each in routers], root)
 
 
-def made(graph: Graph, routers: Sequence[RouterConfig], virtual_cluster: str) -> dict[RouterName, AnyRouter]:
-    """The routers of a graph. Raises ConfigurationError for one that cannot begin, or that does not run yet."""
-    return {
-        each.name: _made(each, ("routers", index), graph.root, virtual_cluster)
-        for index, each in enumerate(routers)
-        if each.name in graph.routers
-    }
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A router that has begun. shared: what its factory said that the routers of a virtual cluster share. path: where
+    it stands in the configuration."""
+
+    factory: RouterFactory[Any, Any]
+    context: FactoryContext
+    shared: object
+    path: KeyPath
+
+    def another(self) -> AnyRouter:
+        """Raises ConfigurationError if its factory fails."""
+        try:
+            router = self.factory.create_router(self.context, self.shared)
+        except Exception as problem:
+            raise _cannot_begin(self.path, problem) from problem
+        assert isinstance(router, _KINDS[self.factory.decides]), "what its factory says that it decides on"
+        return router
 
 
-def by_names(routers: Mapping[RouterName, AnyRouter]) -> dict[RouterName, EntityRouter]:
-    return {name: each for name, each in routers.items() if isinstance(each, EntityRouter)}
+_KINDS = {Decides.NAMES: EntityRouter, Decides.CONNECTIONS: ConnectionRouter, Decides.REQUESTS: Router}
 
 
-def _made(router: RouterConfig, path: KeyPath, root: RouterName, virtual_cluster: str) -> AnyRouter:
-    factory, config = configured_router(router)
-    if factory.decides is Decides.REQUESTS:
-        allowed = "a type of router that goes by names or by connections: of others no more than the config is checked"
-        raise ConfigurationError([Mistake((*path, "type"), router.type, allowed)])
-    if factory.decides is Decides.CONNECTIONS and router.name != root:
-        allowed = "a type of router that goes by names: one that goes by connections stands in front of all others"
-        raise ConfigurationError([Mistake((*path, "type"), router.type, allowed)])
-    context = FactoryContext(router.name, virtual_cluster, tuple(route.name for route in router.routes))
-    try:
-        begun = factory.create_router(context, factory.initialize(context, config))
-    except Exception as problem:
-        allowed = f"what its type can begin with: {type(problem).__name__}: {problem}"
-        raise ConfigurationError([Mistake((*path, "config"), "", allowed)]) from problem
-    kind = EntityRouter if factory.decides is Decides.NAMES else ConnectionRouter
-    assert isinstance(begun, kind), "what its factory says that it decides on"
-    return begun
+class Routers:
+    """The routers that one virtual cluster leads to. Of one that decides for each request each connection has its own;
+    of others there is one."""
+
+    def __init__(self, graph: Graph, routers: Sequence[RouterConfig], virtual_cluster: str) -> None:
+        """Raises ConfigurationError for one that cannot begin, or that does not run yet; then none has begun."""
+        self._made: dict[RouterName, _Made] = {}
+        self._standing: dict[RouterName, AnyRouter] = {}
+        try:
+            for index, each in enumerate(routers):
+                if each.name in graph.routers:
+                    self._begin(each, ("routers", index), graph.root, virtual_cluster)
+        except ConfigurationError:
+            self.close()
+            raise
+
+    def at(self, name: RouterName) -> AnyRouter:
+        """Raises KeyError for one that decides for each request."""
+        return self._standing[name]
+
+    @property
+    def by_names(self) -> dict[RouterName, EntityRouter]:
+        return {name: each for name, each in self._standing.items() if isinstance(each, EntityRouter)}
+
+    def serves(self, names: Iterable[RouterName]) -> Served | None:
+        """What clients may use of what the runtime serves, as all of these say; None: all of it."""
+        return common_of(self._serves(name) for name in names)
+
+    def of_requests(self, name: RouterName, to_clusters: Collection[str]) -> RouterKind:
+        """to_clusters: those of its routes that lead to one. Raises ConfigurationError."""
+        made = self._made[name]
+        one = made.another()
+        assert isinstance(one, Router), "another kind has another target"
+        static, serves = dict(one.static_routes()), one.serves()
+        one.close()
+        for api, route in static.items():
+            if route not in to_clusters:
+                allowed = f"static routes to routes that lead to a cluster: {', '.join(sorted(to_clusters)) or 'none'}"
+                raise ConfigurationError([Mistake((*made.path, "config"), f"{api.name}: {route}", allowed)])
+            if not routable(api):
+                allowed = "static routes of APIs without nodes in them: others have to be translated"
+                raise ConfigurationError([Mistake((*made.path, "config"), f"{api.name}: {route}", allowed)])
+
+        def make() -> Router:
+            router = made.another()
+            assert isinstance(router, Router), "as the first one"
+            return router
+
+        return RouterKind(make, static, serves)
+
+    def _serves(self, name: RouterName) -> Served | None:
+        if name in self._standing:
+            return self._standing[name].serves()
+        one = self._made[name].another()
+        assert isinstance(one, Router), "others are standing"
+        served = one.serves()
+        one.close()
+        return served
+
+    def close(self) -> None:
+        """Each factory is told that its routers have ended."""
+        made, self._made = self._made, {}
+        for name, each in made.items():
+            try:
+                each.factory.close(each.shared)
+            except Exception:
+                log.exception("a router failed to close", virtual_cluster=each.context.virtual_cluster, router=name)
+
+    def _begin(self, router: RouterConfig, path: KeyPath, root: RouterName, virtual_cluster: str) -> None:
+        factory, config = configured_router(router)
+        if factory.decides is not Decides.NAMES and router.name != root:
+            allowed = "a type of router that goes by names: others stand in front of all others"
+            raise ConfigurationError([Mistake((*path, "type"), router.type, allowed)])
+        context = FactoryContext(router.name, virtual_cluster, tuple(route.name for route in router.routes))
+        try:
+            shared = factory.initialize(context, config)
+        except Exception as problem:
+            raise _cannot_begin(path, problem) from problem
+        made = self._made[router.name] = _Made(factory, context, shared, path)
+        if factory.decides is not Decides.REQUESTS:
+            self._standing[router.name] = made.another()
+
+
+def _cannot_begin(path: KeyPath, problem: Exception) -> ConfigurationError:
+    allowed = f"what its type can begin with: {type(problem).__name__}: {problem}"
+    return ConfigurationError([Mistake((*path, "config"), "", allowed)])

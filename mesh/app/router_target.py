@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from mesh.app.configured_target import ListenAddress, Services
-from mesh.app.router_making import by_names, graph_behind, made
+from mesh.app.router_making import Routers, graph_behind
 from mesh.app.unions import Unions, ports_of
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfig
@@ -38,8 +38,9 @@ class RouterTarget:
         self._clusters = services.clusters
         self._graph = graph = graph_behind(services.routers, router.name)
         self._unions = Unions(configured, graph, listener, services)
-        union = Union(graph, by_names(made(graph, services.routers, configured.name)))
-        self.target = self._unions.make(union, router.request_timeout)
+        self._routers = routers = Routers(graph, services.routers, configured.name)
+        union = Union(graph, routers.by_names)
+        self.target = self._unions.make(union, router.request_timeout, routers.serves(graph.routers))
 
     def samples(self) -> Iterator[Sample]:
         return samples_of(self.target)
@@ -57,3 +58,6 @@ class RouterTarget:
     def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
         assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
         self._unions.change(configured, configured.target.router.request_timeout, self._clusters.interval)
+
+    def close(self) -> None:
+        self._routers.close()

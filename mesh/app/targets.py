@@ -9,6 +9,8 @@ from mesh.app.choice_target import ChoiceTarget
 from mesh.app.configured_target import ConfiguredTarget, ListenAddress, Services
 from mesh.app.pool_target import PoolTarget, addresses_of_pool
 from mesh.app.relay_target import RelayTarget, addresses_of_relay
+from mesh.app.relay_under_rules import RelayUnderRules
+from mesh.app.request_target import RequestTarget
 from mesh.app.router_making import graph_behind
 from mesh.app.router_target import RouterTarget, addresses_of_router
 from mesh.config.model import PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
@@ -54,12 +56,17 @@ def make(configured: VirtualClusterConfig, listener: Listener, services: Service
         case PoolTargetConfig(pool=pool):
             return PoolTarget(configured, pool, listener, services)
         case RelayTargetConfig(relay=relay):
-            return RelayTarget(configured, relay, listener, services)
+            of_relay = RelayTarget if configured.authorization is None else RelayUnderRules
+            return of_relay(configured, relay, listener, services)
         case RouterTargetConfig(router=router):
             graph = graph_behind(services.routers, router.name)
-            is_choice = graph.routers[graph.root].decides is Decides.CONNECTIONS
-            kind = ChoiceTarget if is_choice else RouterTarget
-            return kind(configured, router, listener, services)
+            match graph.routers[graph.root].decides:
+                case Decides.NAMES:
+                    return RouterTarget(configured, router, listener, services)
+                case Decides.CONNECTIONS:
+                    return ChoiceTarget(configured, router, listener, services)
+                case Decides.REQUESTS:
+                    return RequestTarget(configured, router, listener, services)
         case _:
             assert_never(configured.target)
 

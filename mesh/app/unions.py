@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from mesh.app.configured_target import Services
+from mesh.app.group_health import GroupHealth
+from mesh.app.interception import interceptors_of, is_intercepting_fetch
 from mesh.app.node_places import NodeHealth, places
 from mesh.config.graphs import ports_of_nodes
 from mesh.config.listeners import FIRST
-from mesh.config.model import VirtualClusterConfig
+from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.listener.listener import Listener
 from mesh.listener.peer import Peer
 from mesh.listener.requests import Requests
@@ -20,6 +22,9 @@ from mesh.routing.graph import Graph, Leaf
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds, NodeIdTooLarge
 from mesh.routing.producer_ids import equal_tags, tag_of
+from mesh.routing.served import limited
+from mesh.routing.spi import Served
+from mesh.runtime.interception.topic_names import FIRST_BY_ID as BY_ID
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.local_requests import LocalRequests
@@ -33,6 +38,7 @@ from mesh.runtime.router.requests import RouterRequests
 from mesh.runtime.router.runtime import RouterRuntime
 from mesh.telemetry.logs import get_logger
 from mesh.upstream.links.chunks import Chunks
+from mesh.wire.apis import ApiKey
 
 log = get_logger(__name__)
 
@@ -48,30 +54,49 @@ class NamesOfLeaves(Names, Protocol):
 
 
 class Unions:
-    """The unions behind one virtual cluster. graph: all that it leads to."""
+    """The unions behind one virtual cluster. graph: all that it leads to. refused: APIs that are not served."""
 
-    def __init__(self, configured: VirtualClusterConfig, graph: Graph, listener: Listener, services: Services) -> None:
+    def __init__(
+        self,
+        configured: VirtualClusterConfig,
+        graph: Graph,
+        listener: Listener,
+        services: Services,
+        refused: Collection[ApiKey] = (),
+    ) -> None:
         self._name = configured.name
+        self._configured = configured
+        self._is_relay = isinstance(configured.target, RelayTargetConfig)
         self._graph = graph
         self._listener = listener
         self._services = services
-        self._ids = NodeIds(leaf.number for leaf in graph.leaves)
+        self._served = {key: each for key, each in SERVED.items() if key not in refused}
+        self._advertised = {key: each for key, each in ADVERTISED.items() if key not in refused}
+        self.ids = NodeIds(leaf.number for leaf in graph.leaves)
         self._chunks = Chunks()
         self._alike: tuple[tuple[ClusterName, ClusterName], ...] = ()
         self._made: list[tuple[RouterRuntime, RouterRequests]] = []
         self.node_of, self._place_of = places_of(configured, graph)
 
     def make(
-        self, names: NamesOfLeaves, timeout: float, clients: Callable[[], Collection[Peer]] | None = None
+        self,
+        names: NamesOfLeaves,
+        timeout: float,
+        serves: Served | None,
+        clients: Callable[[], Collection[Peer]] | None = None,
     ) -> RouterRuntime:
-        """timeout: seconds that a leaf has besides what it is asked to wait. clients: of this union; None: all of the
-        listener."""
+        """timeout: seconds that a leaf has besides what it is asked to wait. serves: what its routers let clients use;
+        None: all. clients: of this union; None: all of the listener."""
         ending = Ending(self._listener, clients)
-        made = [self._leaf(leaf, ending) for leaf in names.leaves]
-        leaves = Leaves(made, names.default, names, self._ids)
-        metadata = RouterMetadata(leaves, f"kafka-mesh.{self._name}")
-        requests = RouterRequests(leaves, metadata, timeout)
-        runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of)
+        made = [self._leaf(leaf, ending, serves) for leaf in names.leaves]
+        leaves = Leaves(made, names.default, names, self.ids)
+        metadata = RouterMetadata(leaves, None if self._is_relay else f"kafka-mesh.{self._name}")
+        health = GroupHealth(self._services.upstream_health, leaves, self._name)
+        requests = RouterRequests(leaves, metadata, timeout, health)
+        interceptors = interceptors_of(self._configured, self._services, lambda asked: metadata.answer(asked, BY_ID))
+        for leaf in made:
+            leaf.services.interceptors = interceptors
+        runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of, interceptors)
         self._made.append((runtime, requests))
         return runtime
 
@@ -83,7 +108,7 @@ class Unions:
             for leaf in runtime.leaves:
                 leaf.nodes.interval = interval
 
-    def _leaf(self, leaf: Leaf, ending: Ending) -> RouterLeaf:
+    def _leaf(self, leaf: Leaf, ending: Ending, serves: Served | None) -> RouterLeaf:
         clusters, listener = self._services.clusters, self._listener
         cluster, access = clusters.access(leaf.cluster)
         health = NodeHealth(self._services.upstream_health, leaf.cluster, self._name)
@@ -101,8 +126,8 @@ class Unions:
             Traffic(),
             self._chunks,
             Requests(listener, LocalRequests()),
-            SERVED,
-            ADVERTISED,
+            self._without_share_fetch(limited(self._served, serves)),
+            self._without_share_fetch(limited(self._advertised, serves)),
             lambda: listener.admission.limits.request or LARGEST_REQUEST,
             False,
             lambda _: None,
@@ -112,9 +137,15 @@ class Unions:
         watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {leaf}")
         return RouterLeaf(leaf.number, str(leaf), served_here, nodes, watching)
 
+    def _without_share_fetch(self, apis: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, tuple[int, int]]:
+        """Where interceptors see what is fetched: share consumers would be given what others are not shown."""
+        if not is_intercepting_fetch(self._configured, self._services):
+            return apis
+        return {key: versions for key, versions in apis.items() if key is not ApiKey.SHARE_FETCH}
+
     def _place_of_node(self, leaf: LeafNumber, node: int) -> tuple[str, int] | None:
         try:
-            return self._place_of(self._ids.virtual(leaf, node))
+            return self._place_of(self.ids.virtual(leaf, node))
         except NodeIdTooLarge:
             return None
 
@@ -137,7 +168,11 @@ class Unions:
 
 def ports_of(configured: VirtualClusterConfig, graph: Graph) -> dict[int, int]:
     """Of the declared nodes, by the ids that clients see."""
-    return ports_of_nodes(configured.nodes, graph) if configured.nodes is not None else {}
+    if configured.nodes is None:
+        return {}
+    if isinstance(configured.target, RelayTargetConfig):
+        return configured.nodes.port_of()
+    return ports_of_nodes(configured.nodes, graph)
 
 
 def places_of(configured: VirtualClusterConfig, graph: Graph) -> tuple[NodeOf, PlaceOf]:

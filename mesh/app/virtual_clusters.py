@@ -14,6 +14,7 @@ from mesh.app.clusters import Clusters
 from mesh.app.configured_target import ConfiguredTarget, Services
 from mesh.app.from_config import limits_of
 from mesh.app.targets import addresses_of, make, pools_of
+from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
 from mesh.config.listeners import ListenerName
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, format_path
 from mesh.config.model import Config, VirtualClusterConfig
@@ -63,6 +64,8 @@ class Prepared:
     setups: Mapping[str, ListenerSetup]
     bound: Mapping[Address, BoundAddress]
     routers: Sequence[RouterConfig]
+    interceptors: Sequence[InterceptorConfig]
+    interceptor_workers: InterceptorWorkersConfig
 
 
 class VirtualClusters:
@@ -83,6 +86,8 @@ class VirtualClusters:
         self._descriptors = descriptors
         self._upstream_health = upstream_health
         self._routers: Sequence[RouterConfig] = ()
+        self._interceptors: Sequence[InterceptorConfig] = ()
+        self._interceptor_workers = InterceptorWorkersConfig()
         self._running: dict[str, Running] = {}
         self._addresses: dict[Address, BoundAddress] = {}
         self.targets: list[Target] = []
@@ -115,12 +120,14 @@ class VirtualClusters:
 
     async def prepare(self, config: Config, names: Collection[str]) -> Prepared:
         """The same, also if an address is not free; then none is kept that was not there before."""
-        return Prepared(self.set_up(config, names), await self._bind_all(config), config.routers)
+        setups, bound = self.set_up(config, names), await self._bind_all(config)
+        return Prepared(setups, bound, config.routers, config.interceptors, config.interceptor_workers)
 
     def admit(self, prepared: Prepared) -> None:
         """Its addresses are ours from now on, and its routers lead somewhere."""
         self._addresses |= prepared.bound
         self._routers = prepared.routers
+        self._interceptors, self._interceptor_workers = prepared.interceptors, prepared.interceptor_workers
 
     async def _bind_all(self, config: Config) -> dict[Address, BoundAddress]:
         bound: dict[Address, BoundAddress] = {}
@@ -143,7 +150,15 @@ class VirtualClusters:
         """One that does not listen yet."""
         gate = Gate(limits_of(configured.limits), self._descriptors, self._memory)
         listener = Listener(configured.name, self._metrics, setup.security, gate)
-        services = Services(clusters, self._memory, self._upstream_health, self._journal, self._routers)
+        services = Services(
+            clusters,
+            self._memory,
+            self._upstream_health,
+            self._journal,
+            self._routers,
+            self._interceptors,
+            self._interceptor_workers,
+        )
         running = Running(configured, setup, make(configured, listener, services))
         self._running[configured.name] = running
         self._metrics.add_collector(running.configured_target.samples)
@@ -238,6 +253,7 @@ class VirtualClusters:
     def _forget(self, running: Running) -> None:
         self._metrics.remove_collector(running.configured_target.samples)
         self._unwatch(running)
+        running.configured_target.close()
         self.targets.remove(running.target)
         del self._running[running.configured.name]
 

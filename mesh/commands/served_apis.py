@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from rich.console import Console
@@ -11,13 +12,17 @@ from rich.table import Table
 
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.app.from_config import has_credentials, properties_of, refused_apis
+from mesh.app.router_making import Routers
 from mesh.config.graphs import graph_of
 from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.routers import RouterTargetConfig
 from mesh.pool.apis.table import TABLE
 from mesh.records.spans import ClusterName
-from mesh.routing.graph import Decides, Leaf
+from mesh.routing.graph import Decides, Graph, Leaf
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, UnionApi, Way
+from mesh.routing.names import RouterName
+from mesh.routing.served import common
+from mesh.routing.spi import Served
 from mesh.upstream.links.connection_settings import own_access
 from mesh.upstream.links.handshake import Unreachable
 from mesh.upstream.links.nodes import Nodes
@@ -58,21 +63,51 @@ def _tables(
         case RelayTargetConfig(relay=relay):
             cluster = clusters[ClusterName(relay.cluster)]
             refused = refused_apis(relay, has_credentials=_has_credentials(cluster))
-            yield f"{each.name}: a relay of {relay.cluster}", of_a_relay(refused, versions_of(cluster))
+            title = f"{each.name}: a relay of {relay.cluster}"
+            if each.authorization is None:
+                yield title, of_a_relay(refused, versions_of(cluster))
+            else:
+                yield f"{title}, under rules", of_a_router({relay.cluster: versions_of(cluster)}, refused)
         case RouterTargetConfig(router=router):
             graph = graph_of(config, router.name)
             title = f"{each.name}: the router {router.name}"
+            limits = _limits(config, graph, each.name)
             if graph.routers[graph.root].decides is not Decides.CONNECTIONS:
-                yield title, _of_leaves(graph.leaves, clusters)
+                yield title, limited_by(_of_leaves(graph.leaves, clusters), limits)
                 return
             for route in graph.routers[graph.root].routes:
                 behind = [leaf for leaf in graph.leaves if leaf.path[0] == route.name]
+                on_the_way = {graph.root, *graph.behind((route.name,))}
+                limits_here = {name: served for name, served in limits.items() if name in on_the_way}
                 if behind:
-                    yield f"{title}, route {route.name}", _of_leaves(behind, clusters)
+                    yield f"{title}, route {route.name}", limited_by(_of_leaves(behind, clusters), limits_here)
                 else:
                     yield f"{title}, route {route.name}: {_POOL}", _of_a_pool()
         case _:
             assert_never(each.target)
+
+
+def _limits(config: Config, graph: Graph, virtual_cluster: str) -> Mapping[RouterName, Served]:
+    """What each router lets clients use, of those that leave something out."""
+    routers = Routers(graph, config.routers, virtual_cluster)
+    try:
+        found = {name: routers.serves((name,)) for name in graph.routers}
+    finally:
+        routers.close()
+    return {name: served for name, served in found.items() if served is not None}
+
+
+def limited_by(rows: Iterable[Row], limits: Mapping[RouterName, Served]) -> Iterator[Row]:
+    """With what routers leave out."""
+    for name, theirs, here, why in rows:
+        for router, served in limits.items():
+            if here == "-" or ApiKey[name] in LISTENER_TABLE:
+                break
+            lowest, highest = map(int, here.split("-"))
+            kept = common({ApiKey[name]: (lowest, highest)}, served).get(ApiKey[name])
+            if kept != (lowest, highest):
+                here, why = "-" if kept is None else f"{kept[0]}-{kept[1]}", f"the router {router} serves no more"
+        yield name, theirs, here, why
 
 
 def _of_leaves(leaves: Sequence[Leaf], clusters: Mapping[ClusterName, Cluster]) -> Iterator[Row]:
@@ -127,14 +162,16 @@ def of_a_relay(refused: Mapping[ApiKey, str], theirs: Mapping[int, VersionRange]
             yield name, shown, here, why
 
 
-def of_a_router(theirs: Mapping[ClusterName, Mapping[int, VersionRange]]) -> Iterator[Row]:
-    """theirs: what a broker of each of its clusters serves."""
+def of_a_router(
+    theirs: Mapping[ClusterName, Mapping[int, VersionRange]], refused: Mapping[ApiKey, str] = MappingProxyType({})
+) -> Iterator[Row]:
+    """theirs: what a broker of each of its clusters serves. refused: and why."""
     for api_key, row in UNION_APIS.items():
         ranges = {name: served.get(api_key) for name, served in sorted(theirs.items())}
         shown = {name: "-" if each is None else f"{each.lowest}-{each.highest}" for name, each in ranges.items()}
         differs = len(set(shown.values())) > 1
         clusters = ", ".join(map(" ".join, shown.items())) if differs else next(iter(shown.values()))
-        yield api_key.name, clusters, *_here(api_key, row, ranges)
+        yield api_key.name, clusters, *(("-", refused[api_key]) if api_key in refused else _here(api_key, row, ranges))
 
 
 def _here(api_key: ApiKey, row: UnionApi, ranges: Mapping[ClusterName, VersionRange | None]) -> tuple[str, str]:

@@ -42,11 +42,14 @@ def check(
     """Print the configuration as it was understood, without secrets; or every mistake in it."""
     import yaml
 
+    from mesh.config.interceptors_shown import interceptors_of
     from mesh.config.warnings import warnings_of
 
     config = configuration_of(file)
     for warning in warnings_of(config):
         typer.echo(f"kafka-mesh: {file}: warning: {warning}", err=True)
+    for line in interceptors_of(config):
+        typer.echo(f"kafka-mesh: {line}", err=True)
     if apis:
         from rich.console import Console
 

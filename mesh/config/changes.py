@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from mesh.config.base import Model
+from mesh.config.interceptors import InterceptorConfig
 from mesh.config.mistakes import KeyPath, Mistake, format_path, show
 from mesh.config.model import Admin, Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import NodesConfig
 from mesh.config.routers import RouterConfig, RouterTargetConfig, ToRouterConfig
 from mesh.routing.names import RouterName
 
-Named = TypeVar("Named", Cluster, RouterConfig, VirtualClusterConfig)
+Named = TypeVar("Named", Cluster, InterceptorConfig, RouterConfig, VirtualClusterConfig)
 _KEPT: Final = "as it was: it cannot change while kafka-mesh runs"
 _OF_POOLS: Final = ("target", "pool")
 _OF_RELAYS: Final = ("target", "relay")
@@ -34,6 +35,8 @@ _IN_PLACE: Final = frozenset(
     }
 )
 """Keys of a virtual cluster that change under the clients that are connected."""
+_OF_RELAYS_UNDER_RULES: Final = frozenset({(*_OF_RELAYS, "refuse"), ("listeners",)})
+"""Those of them that do not, where requests are judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,9 @@ def fingerprint(config: Config) -> str:
 def _of_process(before: Config, after: Config) -> Iterator[KeyPath]:
     for key in _differing(before, after):
         match key:
-            case "clusters" | "routers" | "virtual_clusters" | "process_id" | "journal":
+            case "clusters" | "routers" | "interceptors" | "interceptor_workers" | "virtual_clusters":
+                pass
+            case "process_id" | "journal":
                 pass
             case "admin":
                 if before.admin is not None and after.admin is not None:
@@ -175,9 +180,13 @@ def _of_virtual_clusters(before: Config, after: Config) -> Iterator[Change]:
     for name in new:
         if name not in old:
             continue
-        paths = [*_of_virtual_cluster(old[name], new[name]), *_of_routers(before, after, new[name])]
+        paths = [
+            *_of_virtual_cluster(old[name], new[name]),
+            *_of_routers(before, after, new[name]),
+            *_of_interceptors(before, after, new[name]),
+        ]
         keys = tuple(map(format_path, paths))
-        if any(path not in _IN_PLACE for path in paths) or _is_secured_otherwise(old[name], new[name]):
+        if any(path not in _in_place(new[name]) for path in paths) or _is_secured_otherwise(old[name], new[name]):
             yield VirtualClusterRenewed(name, keys)
         elif keys:
             yield VirtualClusterChanged(name, keys)
@@ -217,6 +226,16 @@ def _of_routers(before: Config, after: Config, virtual_cluster: VirtualClusterCo
         waiting += [each.target.router for each in new[name].routes if isinstance(each.target, ToRouterConfig)]
 
 
+def _of_interceptors(before: Config, after: Config, virtual_cluster: VirtualClusterConfig) -> Iterator[KeyPath]:
+    """Those of its interceptors that are others now, and the processes that they run in."""
+    if not virtual_cluster.interceptors:
+        return
+    old, new = _by_name(before.interceptors), _by_name(after.interceptors)
+    yield from (("interceptors", name) for name in virtual_cluster.interceptors if old.get(name) != new[name])
+    if before.interceptor_workers != after.interceptor_workers:
+        yield ("interceptor_workers",)
+
+
 def _of_nodes(before: NodesConfig | None, after: NodesConfig | None) -> Iterator[KeyPath]:
     if before is None or after is None:
         if before is not after:
@@ -228,9 +247,16 @@ def _of_nodes(before: NodesConfig | None, after: NodesConfig | None) -> Iterator
             yield ("nodes", "ids")
 
 
+def _in_place(virtual_cluster: VirtualClusterConfig) -> frozenset[KeyPath]:
+    is_relay = isinstance(virtual_cluster.target, RelayTargetConfig)
+    return _IN_PLACE - _OF_RELAYS_UNDER_RULES if is_relay and virtual_cluster.authorization else _IN_PLACE
+
+
 def _is_secured_otherwise(before: VirtualClusterConfig, after: VirtualClusterConfig) -> bool:
-    """Whether who is connected could not have connected so: without TLS, or without having authenticated."""
-    return any((getattr(before, key) is None) is not (getattr(after, key) is None) for key in ("tls", "sasl"))
+    """Whether who is connected could not have connected so: without TLS, or without having authenticated. Where there
+    are no rules, a relay or a router does not look for any."""
+    keys = ("tls", "sasl") if isinstance(after.target, PoolTargetConfig) else ("tls", "sasl", "authorization")
+    return any((getattr(before, key) is None) is not (getattr(after, key) is None) for key in keys)
 
 
 def _refused(before: Config, after: Config) -> Iterator[Mistake]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from mesh.config.finding import Finding
 from mesh.config.group_patterns import may_overlap
+from mesh.config.interceptor_checks import check_interceptors
 from mesh.config.mistakes import KeyPath, format_path
 from mesh.config.model import Cluster, Config, EngineConfig, PoolTargetConfig, VirtualClusterConfig
 from mesh.config.pool import NamedTopic, PoolConfig, PrefixRuleConfig
@@ -40,6 +41,7 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
         yield Finding(("journal", "cluster"), config.journal.cluster, _one_of(cluster_names))
     yield from check_relays(config, cluster_names)
     yield from check_routers(config, cluster_names)
+    yield from check_interceptors(config)
     for path, pool in _pools(config):
         if cluster_names is not None:
             yield from _references(pool, path, cluster_names)

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from mesh.config.base import Model, keys_of
+from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
 from mesh.config.listeners import FIRST, ConfiguredListener, ListenerConfig, further_listener
 from mesh.config.pool import BY_NAME, BY_PREFIX, TOPIC, PoolConfig
 from mesh.config.relay import OF_EACH_LEAF, OF_ONE_CLUSTER, NodesConfig, RelayConfig
@@ -27,6 +28,7 @@ from mesh.config.routers import TO_CLUSTER, TO_POOL, TO_ROUTER, RouterConfig, Ro
 from mesh.config.secrets import Environment
 from mesh.config.security.model import Authorization, ListenerTls, SaslConfig, TlsConfig
 from mesh.config.values import Address, Count, Duration, Endpoint, Scalar, SendBuffer, Size, matching
+from mesh.interceptors.chain import InterceptorName
 from mesh.records.spans import ClusterName, TopicName
 
 _NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "at most 100 letters, digits, dots, underscores and hyphens")
@@ -176,6 +178,9 @@ class VirtualClusterConfig(Model):
     listeners: tuple[ListenerConfig, ...] = Field(
         default=(), description="Further addresses of a relay, each with nodes and TLS of its own."
     )
+    interceptors: tuple[InterceptorName, ...] = Field(
+        default=(), description="Names of interceptors, in the order in which producers' records go through them."
+    )
     target: TargetConfig = Field(description="What is behind it.")
 
     @model_serializer(mode="wrap")
@@ -185,8 +190,9 @@ class VirtualClusterConfig(Model):
             shown.pop("coordinator", None)
         if self.nodes is None:
             shown.pop("nodes", None)
-        if not self.listeners:
-            shown.pop("listeners", None)
+        for key in ("interceptors", "listeners"):
+            if not getattr(self, key):
+                shown.pop(key, None)
         return shown
 
     def all_listeners(self) -> tuple[ConfiguredListener, ...]:
@@ -220,6 +226,12 @@ class Config(Model):
     )
     clusters: tuple[Cluster, ...] = Field(description="Upstream clusters.")
     routers: tuple[RouterConfig, ...] = Field(default=(), description="Ways from one address to several clusters.")
+    interceptors: tuple[InterceptorConfig, ...] = Field(
+        default=(), description="What looks at records on their way, changes them, drops them or refuses them."
+    )
+    interceptor_workers: InterceptorWorkersConfig = Field(
+        default=InterceptorWorkersConfig(), description="The processes in which interceptors run."
+    )
     virtual_clusters: tuple[VirtualClusterConfig, ...] = Field(description="What clients connect to.")
 
     _environment: Environment = PrivateAttr(default=Environment())
@@ -240,4 +252,6 @@ class Config(Model):
         shown: dict[str, object] = self._environment.redact(self.model_dump(mode="json", by_alias=True))
         if not self.routers:
             del shown["routers"]
+        if not self.interceptors:
+            del shown["interceptors"], shown["interceptor_workers"]
         return shown

@@ -22,6 +22,7 @@ _STAND_INS: Final[dict[str, Any]] = {
     "id": 0,
     "listen": "-:1",
     "name": "0",
+    "on": [],
     "pool": {},
     "router": "-",
     "routers": [],

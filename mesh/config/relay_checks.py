@@ -63,8 +63,14 @@ def _refused(relay: RelayConfig, path: KeyPath) -> Iterator[Finding]:
 
 def _authentication(virtual_cluster: VirtualClusterConfig, relay: RelayConfig, path: KeyPath) -> Iterator[Finding]:
     if virtual_cluster.authorization is not None:
-        allowed = "left out: a relay has no rules yet. authentication: upstream leaves them to the cluster's ACLs"
-        yield Finding((*path, "authorization"), {}, allowed)
+        other: KeyPath = (*path, "authorization")
+        if relay.authentication is RelayAuthentication.UPSTREAM:
+            allowed = "mesh, with rules of kafka-mesh (authorization): with upstream the cluster's own ACLs hold"
+            where = (*path, "target", "relay", "authentication")
+            yield Finding(where, relay.authentication.value, allowed, (other,))
+        if virtual_cluster.listeners:
+            allowed = "left out with authorization: a relay with rules has one listener"
+            yield Finding((*path, "listeners"), {}, allowed, (other,))
     if relay.authentication is RelayAuthentication.UPSTREAM and virtual_cluster.sasl is not None:
         allowed = "mesh, where kafka-mesh itself authenticates clients (sasl)"
         where = (*path, "target", "relay", "authentication")

@@ -15,7 +15,7 @@ from mesh.config.relay import NodesConfig
 from mesh.config.router_types import UnknownType, factory_of
 from mesh.config.routers import RouterConfig, RouterTargetConfig, ToClusterConfig
 from mesh.config.validation import allowed_by, keys_in, value_at
-from mesh.routing.graph import Graph, Router, compile_graph
+from mesh.routing.graph import Decides, Graph, Router, compile_graph
 from mesh.routing.graph_checks import mistakes_in
 from mesh.routing.names import RouteName, RouterName
 from mesh.routing.node_ids import NodeIdTooLarge
@@ -92,9 +92,6 @@ def _properties(config: Config) -> Iterator[Finding]:
 
 def _virtual_cluster(virtual_cluster: VirtualClusterConfig, graph: Graph | None, path: KeyPath) -> Iterator[Finding]:
     """graph: what it leads to, None if that is not known."""
-    if virtual_cluster.authorization is not None:
-        allowed = "left out: a router has no rules yet"
-        yield Finding((*path, "authorization"), {}, allowed)
     if virtual_cluster.nodes is None:
         allowed = "required for a router: {ports: FIRST-LAST}, one for each node of each cluster, or {hosts: NAME}"
         yield Finding((*path, "nodes"), None, allowed)
@@ -103,6 +100,9 @@ def _virtual_cluster(virtual_cluster: VirtualClusterConfig, graph: Graph | None,
     if "coordinator" in virtual_cluster.model_fields_set and not graph.pools:
         allowed = "left out: only a pool has a coordinator of its own, and none is behind this router"
         yield Finding((*path, "coordinator"), str(virtual_cluster.coordinator), allowed)
+    if virtual_cluster.authorization is not None and graph.routers[graph.root].decides is Decides.REQUESTS:
+        allowed = "left out: a router that answers each request decides itself what a principal may do"
+        yield Finding((*path, "authorization"), {}, allowed, (("routers",),))
     if len(graph.pools) > 1:
         pools = ", ".join("/".join(each.path) for each in graph.pools)
         allowed = f"a router that leads to one pool at most; these lead to pools: {pools}"

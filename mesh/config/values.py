@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
 from pydantic_core import PydanticCustomError
 
-_QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_BYTES: Final = {
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-}
-_LARGEST: Final = 1e18
-"""Far above all limits; beyond it are infinity and what is no number at all."""
+from mesh.quantities import BYTES, parse_duration, parse_size, quantity
+
 SYSTEM: Final = "system"
 _WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
 
@@ -59,19 +47,9 @@ def parse_address(value: object) -> Address:
     raise PydanticCustomError("address", "HOST:PORT with a port from 1 to 65535; an IPv6 host stands in brackets")
 
 
-def parse_duration(value: object) -> float:
-    """Seconds. PydanticCustomError for what is not a number, or a number with a unit of time."""
-    return _quantity(value, _SECONDS, "a duration like 200ms, 3s, 5m or 1h, or a number of seconds")
-
-
-def parse_size(value: object) -> int:
-    """Bytes, whole. PydanticCustomError for what is not a number, or a number with a unit of bytes."""
-    return round(_quantity(value, _BYTES, "a size like 4MiB, 64MB or 512KiB, or a number of bytes"))
-
-
 def parse_send_buffer(value: object) -> int | None:
     """As `parse_size`; None for what the system does by itself."""
-    return None if value == SYSTEM else round(_quantity(value, _BYTES, f"a size like 256KiB, or {SYSTEM}"))
+    return None if value == SYSTEM else round(quantity(value, BYTES, f"a size like 256KiB, or {SYSTEM}"))
 
 
 def format_send_buffer(size: int | None) -> str:
@@ -89,23 +67,9 @@ def format_duration(seconds: float) -> str:
 def format_size(size: int) -> str:
     """The shortest text that parses to the same size: 4194304 -> 4MiB."""
     for unit in ("GiB", "MiB", "KiB"):
-        if size and size % _BYTES[unit] == 0:
-            return f"{size // _BYTES[unit]}{unit}"
+        if size and size % BYTES[unit] == 0:
+            return f"{size // BYTES[unit]}{unit}"
     return f"{size}B"
-
-
-def _quantity(value: object, units: Mapping[str, float], allowed: str) -> float:
-    number = math.inf
-    match value:
-        case bool():
-            pass
-        case int() | float():
-            number = value
-        case str() if (parts := _QUANTITY.fullmatch(value)) and (parts[2] in units or not parts[2]):
-            number = float(parts[1]) * units.get(parts[2], 1)
-    if abs(number) < _LARGEST:
-        return number
-    raise PydanticCustomError("quantity", "{allowed}", {"allowed": allowed})
 
 
 def _refuse_bool(value: object) -> object:

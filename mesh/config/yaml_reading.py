@@ -72,7 +72,7 @@ class _Reader:
                 continue
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
             line = f"line {key_node.start_mark.line + 1}"
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
+            if not _is_text(key_node):
                 self.mistakes.append(Mistake((*path, key), line, "keys are texts"))
             elif key in own:
                 self.mistakes.append(Mistake((*path, key), line, "this key stands here a second time"))
@@ -112,6 +112,11 @@ class _Reader:
             self.templates[path] = text
             self.used.update((name, self._variables[name]) for name in names)
         return filled_in
+
+
+def _is_text(key: yaml.Node) -> bool:
+    """YAML 1.1 has `on` for a truth value, and we have it for a key."""
+    return isinstance(key, yaml.ScalarNode) and (key.tag == "tag:yaml.org,2002:str" or key.value == "on")
 
 
 def _merged(node: yaml.Node) -> Iterator[yaml.MappingNode]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mesh.apis.authorization import Refusal
 from mesh.listener.peer import Peer
+from mesh.security.rules import Refusal
 from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
-from mesh.wire.connection import Request
+from mesh.wire.apis import ApiKey
 
 log = get_logger(__name__)
 
@@ -21,8 +21,8 @@ class AuditLog:
         self._metrics = metrics
         self._rate = LogRate()
 
-    def refused(self, connection: Peer, request: Request, refusal: Refusal, now: float) -> None:
-        api, operation, resource_type = request.api_key.name, refusal.operation.name, refusal.resource_type.name
+    def refused(self, connection: Peer, api_key: ApiKey, client_id: str | None, refusal: Refusal, now: float) -> None:
+        api, operation, resource_type = api_key.name, refusal.operation.name, refusal.resource_type.name
         self._metrics.refusal(self._virtual_cluster, api, operation, resource_type)
         left_out = self._rate.admit(now)
         if left_out is None:
@@ -32,7 +32,7 @@ class AuditLog:
             virtual_cluster=self._virtual_cluster,
             connection=connection.id,
             client_host=connection.client_host,
-            client_id=(request.client_id or "")[:200],
+            client_id=(client_id or "")[:200],
             principal=connection.session.principal,
             api=api,
             operation=operation,

@@ -153,7 +153,7 @@ class Requests:
         work, effects = begin(self._apis[request.api_key], context, message)
         pending.work = work
         for refusal in work.refusals:
-            self._listener.audit.refused(client, request, refusal, self._listener.now())
+            self._listener.audit.refused(client, request.api_key, request.client_id, refusal, self._listener.now())
         if is_own:
             self._carry_out(pending, effects)
         else:

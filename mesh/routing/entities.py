@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from mesh.routing.kit.embedded import renamed_assignment, renamed_subscription
+from mesh.routing.kit.embedded import at_home, from_home, renamed_assignment, renamed_subscription
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds, NodeIdTooLarge
 from mesh.routing.union import Owner
@@ -59,10 +59,9 @@ class ToLeaf(Unchanged):
         return known
 
     def topic(self, name: str) -> str:
-        owner = self._names.owner(name)
-        if owner is None or owner.leaf != self._leaf:
+        if (topic := self._own_topic(name)) is None:
             raise Elsewhere
-        return owner.topic
+        return topic
 
     def topic_pattern(self, pattern: str) -> str:
         if self._renames and pattern:
@@ -78,10 +77,14 @@ class ToLeaf(Unchanged):
         return transactional_id
 
     def subscription(self, subscription: memoryview) -> Buffer:
-        return renamed_subscription(subscription, self.topic) if self._renames else subscription
+        return renamed_subscription(subscription, at_home(self._own_topic)) if self._renames else subscription
 
     def assignment(self, assignment: memoryview) -> Buffer:
-        return renamed_assignment(assignment, self.topic) if self._renames else assignment
+        return renamed_assignment(assignment, at_home(self._own_topic)) if self._renames else assignment
+
+    def _own_topic(self, name: str) -> str | None:
+        owner = self._names.owner(name)
+        return None if owner is None or owner.leaf != self._leaf else owner.topic
 
     def _check_here(self, leaf: LeafNumber) -> None:
         if leaf != self._leaf:
@@ -140,10 +143,10 @@ class FromLeaf(Unchanged):
         return producer_id if self._producer is None else self._producer(producer_id)
 
     def subscription(self, subscription: memoryview) -> Buffer:
-        return renamed_subscription(subscription, self._known_topic) if self._renames else subscription
+        return renamed_subscription(subscription, from_home(self._known_topic)) if self._renames else subscription
 
     def assignment(self, assignment: memoryview) -> Buffer:
-        return renamed_assignment(assignment, self._known_topic) if self._renames else assignment
+        return renamed_assignment(assignment, from_home(self._known_topic)) if self._renames else assignment
 
     def _known_topic(self, name: str) -> str:
         """Members that are at the cluster itself may have others."""

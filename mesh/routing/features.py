@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
+from typing import Final
 
+from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.features import NO_FEATURES, UNKNOWN_EPOCH, Features, Levels
+
+TRANSACTIONS: Final = "transaction.version"
+SECOND_PROTOCOL: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
+"""The versions that level 2 of transactions begins with (KIP-890)."""
 
 
 def common_features(clusters: Sequence[Features | None]) -> Features:
@@ -22,6 +29,15 @@ def common_features(clusters: Sequence[Features | None]) -> Features:
         reduce(_lower, (each.finalized for each in known)),
         max(each.epoch for each in known),
     )
+
+
+def with_apis(features: Features, served: Mapping[ApiKey, Versions]) -> Features:
+    """The features where no more than these versions are served: clients that have a feature look at no versions."""
+    level = features.finalized.get(TRANSACTIONS)
+    if level is None or all(key in served and served[key].highest >= first for key, first in SECOND_PROTOCOL.items()):
+        return features
+    first = Levels(min(level.lowest, 1), min(level.highest, 1))
+    return replace(features, finalized={**features.finalized, TRANSACTIONS: first})
 
 
 def _both(left: Mapping[str, Levels], right: Mapping[str, Levels]) -> Mapping[str, Levels]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -117,6 +118,14 @@ class Graph:
                 case _:
                     raise KeyError(f"nothing is behind route {name} of router {router.name}")
         return router
+
+    def behind(self, path: Path) -> tuple[RouterName, ...]:
+        """The routers that these routes lead to, and those behind them. Raises KeyError if they lead nowhere."""
+        found = self.at(path)
+        if not isinstance(found, Router):
+            return ()
+        further = (self.behind((*path, route.name)) for route in found.routes)
+        return tuple(dict.fromkeys((found.name, *itertools.chain.from_iterable(further))))
 
 
 def compile_graph(routers: Sequence[Router], root: RouterName) -> Graph:

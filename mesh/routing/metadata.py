@@ -73,6 +73,8 @@ class KnownLeaf:
     """Its last answer about all topics."""
     _written: dict[int, Written] = field(default_factory=dict)
     """What clients are told of that, by version."""
+    _each: dict[int, Mapping[str, Written]] = field(default_factory=dict)
+    """The same of each topic, as clients call it; for those who do not see all."""
 
     def of_ids(self, ids: Collection[UUID]) -> Iterator[str]:
         """The topics that have these ids."""
@@ -84,7 +86,7 @@ class KnownLeaf:
         self.controller = answer.get("controller_id", _NO_NODE)
         if is_all:
             if answer is not self._all:
-                self._all, self._written = answer, {}
+                self._all, self._written, self._each = answer, {}, {}
                 self.topics = {topic["name"]: topic for topic in answer["topics"]}
             return
         for topic in answer["topics"]:
@@ -100,6 +102,13 @@ class KnownLeaf:
         known = self._written.get(version)
         if known is None:
             known = self._written[version] = _written(version, told)
+        return known
+
+    def written_each(self, version: int, told: Iterable[Tree]) -> Mapping[str, Written]:
+        """The same of each topic by itself."""
+        known = self._each.get(version)
+        if known is None:
+            known = self._each[version] = {topic["name"]: _written(version, (topic,)) for topic in told}
         return known
 
 
@@ -127,15 +136,25 @@ class MergedMetadata:
         answers: Mapping[LeafNumber, Tree],
         known: Mapping[LeafNumber, KnownLeaf],
         brokers: Mapping[LeafNumber, Sequence[Tree]],
+        sees: Callable[[str], bool] | None = None,
+        *,
+        as_trees: bool = False,
     ) -> Tree:
         """To be written in this version. answers: of the leaves that have answered. known: what has been known of all
-        before and with these. brokers: of all, with the ids and addresses that they have in their clusters."""
+        before and with these. brokers: of all, with the ids and addresses that they have in their clusters. sees: which
+        of all topics its client does; None: each. They are written already, unless they are to be trees."""
         told_brokers = [broker for leaf, each in brokers.items() for broker in self._brokers(leaf, each)]
-        if asked.topics is None:
-            every = [self._all_of(leaf, each, asked, leaf in answers, version) for leaf, each in known.items()]
-            topics: Sequence[Tree] | Written = Written(
-                sum(each.count for each in every), b"".join(each.content for each in every)
-            )
+        topics: Sequence[Tree] | Written
+        if asked.topics is None and as_trees:
+            of_each = (self._trees_of(leaf, each, asked, leaf in answers) for leaf, each in known.items())
+            topics = [topic for told in of_each for topic in told if sees is None or sees(topic["name"])]
+        elif asked.topics is None:
+            every = [
+                one
+                for leaf, each in known.items()
+                for one in self._all_of(leaf, each, asked, leaf in answers, version, sees)
+            ]
+            topics = Written(sum(each.count for each in every), b"".join(each.content for each in every))
         else:
             topics = self._named(asked, answers, known)
         controller = self._virtual(self._default, known[self._default].controller)
@@ -149,11 +168,23 @@ class MergedMetadata:
         }
 
     def _all_of(
-        self, leaf: LeafNumber, known: KnownLeaf, asked: AskedTopics, has_answered: bool, version: int
-    ) -> Written:
-        if has_answered:
-            return known.written(version, self._told(leaf, known.topics.values()))
-        return _written(version, self._lost(leaf, known, asked))
+        self,
+        leaf: LeafNumber,
+        known: KnownLeaf,
+        asked: AskedTopics,
+        has_answered: bool,
+        version: int,
+        sees: Callable[[str], bool] | None,
+    ) -> Iterable[Written]:
+        told = self._trees_of(leaf, known, asked, has_answered)
+        if not has_answered:
+            return (_written(version, (topic for topic in told if sees is None or sees(topic["name"]))),)
+        if sees is None:
+            return (known.written(version, told),)
+        return [written for name, written in known.written_each(version, told).items() if sees(name)]
+
+    def _trees_of(self, leaf: LeafNumber, known: KnownLeaf, asked: AskedTopics, has_answered: bool) -> Iterator[Tree]:
+        return self._told(leaf, known.topics.values()) if has_answered else self._lost(leaf, known, asked)
 
     def _named(
         self, asked: AskedTopics, answers: Mapping[LeafNumber, Tree], known: Mapping[LeafNumber, KnownLeaf]

@@ -61,7 +61,7 @@ class EntityRouter(ABC):
         """
 
     def group(self, id: str) -> RouteName:
-        """The home of a group, of whatever protocol: all of its members and offsets are there."""
+        """The home of a group, of whatever protocol: its members are there. Its offsets are where the topics are."""
         return self.default
 
     def transactional_id(self, id: str) -> RouteName:

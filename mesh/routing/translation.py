@@ -22,11 +22,15 @@ from mesh.wire.produce_batches import body_of, parts_of
 from mesh.wire.reader import INT32
 from mesh.wire.routed import PassedRequest
 from mesh.wire.spans import Spans
+from mesh.wire.trees import read_tree
 
 _LENGTH: Final = INT32.size
 _FIRST_WITH_NODES: Final = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 11}
 _LAST_WITH_NAMES: Final = 12
 """Of Produce and Fetch; then they have topic ids (KIP-516)."""
+_OFFSETS: Final = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH})
+_FIRST_WITH_IDS: Final = 10
+"""Of these (KIP-848)."""
 
 
 class ProducerIds(Protocol):
@@ -76,9 +80,11 @@ class LeafTranslation:
             return PassedRequest((frame,), is_answered=True)
         body = body_of(api_key, head.api_version, frame)
         is_answered = True
+        if api_key in _OFFSETS and _may_be_of_several(api_key, head.api_version, frame[body:]):
+            return None
         try:
             if api_key is ApiKey.PRODUCE:
-                is_answered = self._tag(head.api_version, frame, body)
+                is_answered = self.tag(head.api_version, frame, body)
             pieces = program(api_key, head.api_version, Side.REQUEST).translate(frame, body, self._to_leaf)
         except (Elsewhere, HomeUnknown):
             if not is_answered:
@@ -127,13 +133,24 @@ class LeafTranslation:
             case _:
                 return self._names.transaction_home(name) == self._leaf
 
-    def _tag(self, version: int, frame: memoryview, body: int) -> bool:
-        """Puts the producer ids that the leaf is to know into the batches. Whether the request is answered."""
+    def tag(self, version: int, frame: memoryview, body: int) -> bool:
+        """Puts the producer ids that the leaf is to know into the batches of a Produce request. Whether it is answered.
+        Raises `HomeUnknown`."""
         parts = parts_of(version, frame, body)
         if self._producer_ids is not None and not parts.is_transactional:
             for start, end in parts.records:
                 with_producer_ids(frame[start:end], self._producer_ids.tagged)
         return parts.acks != 0
+
+
+def _may_be_of_several(api_key: ApiKey, version: int, body: memoryview) -> bool:
+    """Whether a request about offsets asks for all of a group, or names topics by their ids."""
+    if version >= _FIRST_WITH_IDS:
+        return True
+    if api_key is ApiKey.OFFSET_COMMIT:
+        return False
+    request = read_tree(ApiKey.OFFSET_FETCH, version, Side.REQUEST, body)
+    return any(each["topics"] is None for each in request.get("groups", [request]))
 
 
 def _with_length(pieces: list[Buffer]) -> list[Buffer]:

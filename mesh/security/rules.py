@@ -1,17 +1,19 @@
-"""Which principal may do what with which group and topic: the semantics of Kafka's StandardAuthorizer (KIP-801).
+"""Which principal may do what with which resource: the semantics of Kafka's StandardAuthorizer (KIP-801).
 
 * A rule names principals, hosts, operations and resources; a resource is named literally, by prefix, or by `*`.
 * A rule that denies wins over all that allow. What no rule allows is denied, unless no rule names the resource at all
   and `allow_everyone_if_no_rule` is set (Kafka's allow.everyone.if.no.acl.found). Super users may do everything.
-* READ, WRITE, DELETE and ALTER on a resource allow to DESCRIBE it too; denying them does not deny DESCRIBE.
+* READ, WRITE, DELETE and ALTER on a resource allow to DESCRIBE it too, and ALTER_CONFIGS to DESCRIBE_CONFIGS; to
+  deny them does not deny what they imply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv6Address, ip_address
+from types import MappingProxyType
 from typing import Final
 
 from mesh.security.principals import EVERYBODY, Principal
@@ -38,6 +40,7 @@ class ResourceType(Enum):
     TOPIC = "topic"
     GROUP = "group"
     CLUSTER = "cluster"
+    TRANSACTIONAL_ID = "transactional_id"
 
 
 class Operation(Enum):
@@ -50,9 +53,45 @@ class Operation(Enum):
     DELETE = "delete"
     ALTER = "alter"
     DESCRIBE = "describe"
+    CLUSTER_ACTION = "cluster_action"
+    DESCRIBE_CONFIGS = "describe_configs"
+    ALTER_CONFIGS = "alter_configs"
+    IDEMPOTENT_WRITE = "idempotent_write"
 
 
-IMPLIES_DESCRIBE: Final = frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER})
+IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = MappingProxyType(
+    {
+        Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
+        Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+    }
+)
+"""What is allowed with any of others."""
+
+_BITS: Final[Mapping[Operation, int]] = MappingProxyType(
+    {operation: 1 << code for code, operation in enumerate(Operation, 2)}
+)
+"""Of operations in a field of those that are authorized: their codes in `AclOperation`, whose order is that of ours."""
+_OF_TYPE: Final[Mapping[ResourceType, frozenset[Operation]]] = MappingProxyType(
+    {
+        ResourceType.TOPIC: frozenset(Operation)
+        - {Operation.ALL, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE},
+        ResourceType.GROUP: frozenset(
+            {
+                Operation.READ,
+                Operation.DELETE,
+                Operation.DESCRIBE,
+                Operation.DESCRIBE_CONFIGS,
+                Operation.ALTER_CONFIGS,
+            }
+        ),
+        ResourceType.CLUSTER: frozenset(Operation) - {Operation.ALL, Operation.READ, Operation.WRITE, Operation.DELETE},
+        ResourceType.TRANSACTIONAL_ID: frozenset({Operation.DESCRIBE, Operation.WRITE}),
+    }
+)
+"""The operations that there are of a resource (`AclEntry.supportedOperations`)."""
+
+OF_TRANSACTIONS: Final = frozenset({Operation.ALL, Operation.WRITE, Operation.DESCRIBE})
+"""What a rule may be about that names transactional ids; brokers take no other ACL of them."""
 
 
 class Permission(Enum):
@@ -97,10 +136,14 @@ class Rule:
         return known and (ANY in self.hosts or canonical_host(host) in self.hosts)
 
     def decides(self, operation: Operation) -> bool:
-        if operation in self.operations or Operation.ALL in self.operations:
+        if self.names_directly(operation):
             return True
-        implied = operation is Operation.DESCRIBE and self.permission is Permission.ALLOW
-        return implied and not IMPLIES_DESCRIBE.isdisjoint(self.operations)
+        implied_by = IMPLIED_BY.get(operation, frozenset())
+        return self.permission is Permission.ALLOW and not implied_by.isdisjoint(self.operations)
+
+    def names_directly(self, operation: Operation) -> bool:
+        """Without what others imply."""
+        return operation in self.operations or Operation.ALL in self.operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +171,7 @@ class Access:
     """
 
     rules: Rules | None
-    mine: Iterable[Rule] = ()
+    mine: Sequence[Rule] = ()
     is_super_user: bool = False
     _decisions: dict[tuple[Operation, ResourceType, str], bool] = field(default_factory=dict)
 
@@ -159,6 +202,48 @@ class Access:
         if Permission.ALLOW in deciding:
             return True
         return self.rules.allow_everyone_if_no_rule and not self.rules.name(resource_type, name)
+
+    def allows_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there is a name for which it is allowed (`Authorizer.authorizeByResourceType`); what other operations
+        imply does not count."""
+        if self.allows(operation, resource_type, ""):
+            return True
+        about = [rule for rule in self.mine if rule.resource_type is resource_type and rule.names_directly(operation)]
+        denying = [rule for rule in about if rule.permission is Permission.DENY]
+        if any(ANY in rule.names for rule in denying if rule.pattern_type is PatternType.LITERAL):
+            return False
+        allowed = [(name, rule.pattern_type) for rule in about if rule not in denying for name in rule.names]
+        return any(not any(_covers(rule, *each) for rule in denying) for each in allowed)
+
+    def allows_all(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether it is allowed whatever the name is."""
+        if self.is_unlimited:
+            return True
+        about = [rule for rule in self.mine if rule.resource_type is resource_type and rule.decides(operation)]
+        return any(ANY in rule.names for rule in about if rule.pattern_type is PatternType.LITERAL) and not any(
+            rule.permission is Permission.DENY for rule in about
+        )
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """Those that are allowed, as a bit field (KIP-430)."""
+        allowed = (each for each in _OF_TYPE[resource_type] if self.allows(each, resource_type, name))
+        return sum(_BITS[each] for each in allowed)
+
+
+def _covers(denying: Rule, name: str, pattern_type: PatternType) -> bool:
+    """Whether a rule denies all that is named so."""
+    if denying.pattern_type is PatternType.PREFIXED:
+        return name.startswith(denying.names)
+    return pattern_type is PatternType.LITERAL and name in denying.names
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a client asked for and may not have; for the audit log."""
+
+    operation: Operation
+    resource_type: ResourceType
+    name: str
 
 
 UNLIMITED: Final = Access(None)

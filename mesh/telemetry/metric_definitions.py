@@ -53,6 +53,29 @@ RELAY_LEGS_LOST: Final = MetricDefinition(
     "Connections to a node that could not be made, or ended before their client left.",
     ("virtual_cluster", "node", "reason"),
 )
+INTERCEPTOR_RECORDS: Final = MetricDefinition(
+    "kafka_mesh_interceptor_records_total",
+    "Records that an interceptor was shown, by what became of them.",
+    ("virtual_cluster", "interceptor", "topic", "outcome"),
+)
+INTERCEPTOR_SECONDS: Final = MetricDefinition(
+    "kafka_mesh_interceptor_seconds_total",
+    "Time that an interceptor took, in whatever process.",
+    ("virtual_cluster", "interceptor", "topic"),
+)
+INTERCEPTOR_TIMEOUTS: Final = MetricDefinition(
+    "kafka_mesh_interceptor_timeouts_total",
+    "Attempts of requests that took too long, by the interceptors that saw them.",
+    ("virtual_cluster", "interceptor"),
+)
+INTERCEPTOR_WORKERS: Final = MetricDefinition(
+    "kafka_mesh_interceptor_workers", "Processes in which interceptors run.", ("virtual_cluster",)
+)
+INTERCEPTOR_WORKERS_LOST: Final = MetricDefinition(
+    "kafka_mesh_interceptor_workers_lost_total",
+    "Processes that ended, or were killed, with work in their hands.",
+    ("virtual_cluster",),
+)
 ROUTE_REQUESTS: Final = MetricDefinition(
     "kafka_mesh_route_requests_total",
     "Requests that a cluster behind a router answered: those that passed, and its parts of those that were divided.",
@@ -154,6 +177,11 @@ FAMILIES: Final = (
     RELAY_ERRORS,
     RELAY_LEGS,
     RELAY_LEGS_LOST,
+    INTERCEPTOR_RECORDS,
+    INTERCEPTOR_SECONDS,
+    INTERCEPTOR_TIMEOUTS,
+    INTERCEPTOR_WORKERS,
+    INTERCEPTOR_WORKERS_LOST,
     RELAY_REQUESTS,
     RELAY_REQUEST_SECONDS,
     RELAY_REQUEST_BYTES,

@@ -85,6 +85,12 @@ WORDS: Final[Mapping[UpstreamProblem, _Words]] = {
         "clients see neither that node nor its partitions' leaders; all other nodes go on",
         "clients can reach every node of an upstream cluster",
     ),
+    UpstreamProblem.GROUP_ELSEWHERE: _Words(
+        "a group has members in a cluster that is not its home",
+        "those consume there directly, and what is committed to that cluster through its union is answered with "
+        "COORDINATOR_LOAD_IN_PROGRESS, which members retry",
+        "a group has no members any more in a cluster that is not its home",
+    ),
 }
 
 

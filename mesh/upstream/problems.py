@@ -23,6 +23,7 @@ class UpstreamProblem(Enum):
     UNREADABLE = "unreadable"
     ENGINE_FAILED = "engine_failed"
     NODE_WITHOUT_ADDRESS = "node_without_address"
+    GROUP_ELSEWHERE = "group_elsewhere"
 
 
 CONNECTION = frozenset(

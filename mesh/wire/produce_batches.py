@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from mesh.wire.apis import ApiKey, is_flexible
 from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import Buffer
 from mesh.wire.spans import Spans
 
 FRAME_HEADER: Final = 12
@@ -33,6 +34,13 @@ def body_of(api_key: ApiKey, version: int, frame: memoryview) -> int:
     if is_flexible(api_key, version):
         spans.skip_tagged_fields()
     return spans.position
+
+
+def client_id_in(frame: Buffer) -> str | None:
+    """Of a request whose header has been read. frame: with its length."""
+    spans = Spans(memoryview(frame), FRAME_HEADER)
+    length = spans.int16()
+    return None if length < 0 else spans.text(length)
 
 
 def parts_of(version: int, frame: memoryview, body: int) -> ProduceParts:

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from mesh.apis.authorization import GUARDS, Refusal
+from mesh.apis.authorization import GUARDS
 from mesh.security.principals import user
-from mesh.security.rules import Access, Operation, PatternType, ResourceType, Rule, Rules
+from mesh.security.rules import Access, Operation, PatternType, Refusal, ResourceType, Rule, Rules
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from tests.pool.apis.harness import APIS_SERVED, Client, Mesh, fetch_values, join_values, versions

@@ -18,6 +18,7 @@ class Script:
     """group: None for a consumer without one. partitions: to assign itself so many instead of subscribing.
     Times in milliseconds, seconds where the name says so.
 
+    topic: several may be separated by commas (confluent-kafka, kafka-clients, franz-go, kafka-python, aiokafka).
     pattern: a regular expression of what it subscribes to, in place of `topic`; "" for none (confluent-kafka,
     kafka-clients).
     assignor: the only one it offers to its group (confluent-kafka, kafka-python, kafka-clients); "" for its own choice.

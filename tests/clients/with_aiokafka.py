@@ -43,7 +43,7 @@ class AiokafkaConsumer(Consumer):
             max_poll_interval_ms=script.max_poll_interval,
         )
         if not script.partitions:
-            consumer.subscribe([script.topic], listener=_Listener())
+            consumer.subscribe(script.topic.split(","), listener=_Listener())
         await consumer.start()
         if script.partitions:
             consumer.assign([TopicPartition(script.topic, partition) for partition in range(script.partitions)])

@@ -34,7 +34,7 @@ class ConfluentConsumer(Consumer):
         self._consumer = Librdkafka(properties)
         if not script.partitions:
             self._consumer.subscribe(
-                [script.pattern or script.topic],
+                [script.pattern] if script.pattern else script.topic.split(","),
                 on_assign=self._report("assigned"),
                 on_revoke=self._report("revoked"),
                 on_lost=self._report("lost"),

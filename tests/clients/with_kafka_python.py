@@ -51,10 +51,10 @@ class KafkaPythonConsumer(Consumer):
         if script.assignor:
             # One that leads its group on a cluster and does not know the topic yet assigns nothing, and may not see for
             # the five minutes to its next look that it might: seen on Kafka itself, without a mesh.
-            while not self._consumer.partitions_for_topic(script.topic):
+            while not all(map(self._consumer.partitions_for_topic, script.topic.split(","))):
                 time.sleep(0.1)
         if not script.partitions:
-            self._consumer.subscribe([script.topic], listener=_Listener())
+            self._consumer.subscribe(script.topic.split(","), listener=_Listener())
         else:
             self._consumer.assign([TopicPartition(script.topic, partition) for partition in range(script.partitions)])
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import yaml
 
 from mesh.app.from_config import refused_apis
-from mesh.commands.served_apis import of_a_relay
+from mesh.commands.served_apis import limited_by, of_a_relay, of_a_router
 from mesh.config.relay import RelayConfig
 from mesh.records.spans import ClusterName
+from mesh.routing.names import RouterName
+from mesh.wire.apis import ApiKey
 from mesh.wire.client.messages import VersionRange
 from tests.app.running import MockCluster
 from tests.integration.processes import free_port
@@ -32,6 +34,28 @@ def test_every_reason_has_its_words() -> None:
     assert rows["LIST_OFFSETS"][:2] == ["99-100", "-"]
     assert rows["999"] == ["0-1", "-", "this version of kafka-mesh does not know it"]
     assert rows["METADATA"] == ["-", "-", "the cluster does not serve it"]
+
+
+def test_a_relay_under_rules_serves_what_a_union_does() -> None:
+    theirs = {ApiKey.PRODUCE: (0, 13), ApiKey.CREATE_ACLS: (1, 3), ApiKey.CREATE_TOPICS: (2, 7)}
+    served = {ClusterName("eu"): {int(key): VersionRange(*each) for key, each in theirs.items()}}
+    rows = {name: rest for name, *rest in of_a_router(served, {ApiKey.CREATE_TOPICS: "refuse"})}
+    assert rows["PRODUCE"] == ["0-13", "0-13", ""]
+    assert rows["CREATE_TOPICS"] == ["2-7", "-", "refuse"]
+    assert rows["CREATE_ACLS"][1:] == ["-", "the patterns of an ACL hold for names of several clusters"]
+
+
+def test_what_routers_leave_out_is_said_of_them() -> None:
+    rows = [("PRODUCE", "0-13", "0-13", ""), ("FETCH", "4-18", "4-18", ""), ("API_VERSIONS", "0-4", "0-4", "")]
+    limits = {
+        RouterName("readers"): {ApiKey.FETCH: (0, 16), ApiKey.LIST_OFFSETS: (0, 99)},
+        RouterName("old"): {ApiKey.FETCH: (0, 12), ApiKey.PRODUCE: (0, 99)},
+    }
+    assert list(limited_by(rows, limits)) == [
+        ("PRODUCE", "0-13", "-", "the router readers serves no more"),
+        ("FETCH", "4-18", "4-12", "the router old serves no more"),
+        ("API_VERSIONS", "0-4", "0-4", ""),
+    ]
 
 
 def check(folder: Path, address: str) -> subprocess.CompletedProcess[str]:

@@ -185,3 +185,35 @@ def test_the_fingerprint_tells_configurations_apart_but_not_secrets(tmp_path: Pa
     assert of(CONFIG) == of(changed(("budget",), "512MiB"))
     assert of(CONFIG) != of(changed(("budget",), "1GiB"))
     assert of(CONFIG) == of(changed(("clusters", 0, "properties", "sasl.password"), "other"))
+
+
+RULES = {"super_users": ["User:operator"]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_renewed"),
+    [
+        ({"authorization": RULES}, {"authorization": {"super_users": ["User:other"]}}, False),
+        ({"authorization": RULES}, {}, True),
+        ({}, {"authorization": RULES}, True),
+        ({"authorization": RULES}, {"authorization": RULES, "refuse": ["CREATE_TOPICS"]}, True),
+        ({}, {"refuse": ["CREATE_TOPICS"]}, False),
+    ],
+)
+def test_a_relay_that_comes_under_rules_begins_anew(
+    before: dict[str, Any], after: dict[str, Any], is_renewed: bool
+) -> None:
+    (change,) = compare(_relay(**before), _relay(**after)).changes
+    assert isinstance(change, VirtualClusterRenewed) is is_renewed
+
+
+def _relay(authorization: Any = None, refuse: Any = ()) -> Config:
+    front = {
+        "name": "front",
+        "listen": "127.0.0.1:19092",
+        "nodes": {"ports": "19100-19102"},
+        "target": {"relay": {"cluster": "eu", "refuse": refuse}},
+        "authorization": authorization,
+    }
+    clusters = [{"name": "eu", "bootstrap_servers": "eu:9092"}]
+    return Config.model_validate({"clusters": clusters, "virtual_clusters": [front]})

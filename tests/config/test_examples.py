@@ -12,12 +12,14 @@ from mesh.config.base import Model
 
 FOLDER = Path(__file__).parents[2] / "config"
 VARIABLES = {"EU_USERNAME": "mesh-user", "EU_PASSWORD": "hunter2"} | dict.fromkeys(
-    ("ADMIN_TOKEN", "BILLING_PASSWORD", "OPERATOR_PASSWORD"), "hunter2-hunter2-hunter2"
+    ("ADMIN_TOKEN", "BILLING_PASSWORD", "OPERATOR_PASSWORD", "SHOP_PASSWORD"), "hunter2-hunter2-hunter2"
 )
 
 
 @pytest.mark.parametrize(
-    "file", sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("routers/*.yaml")]), ids=lambda file: file.name
+    "file",
+    sorted(file for folder in (".", "routers", "interceptors") for file in FOLDER.glob(f"{folder}/*.yaml")),
+    ids=lambda file: file.name,
 )
 def test_it_loads(file: Path) -> None:
     config = load(file, VARIABLES)
@@ -33,6 +35,10 @@ def test_what_is_printed_is_a_configuration(tmp_path: Path) -> None:
     assert load(file, {}) == config
 
 
+OF_OTHERS = ("nodes", "listeners", "interceptors")
+"""Keys of a virtual cluster with another target than a pool."""
+
+
 def test_the_full_one_has_every_key() -> None:
     config = load(FOLDER / "full.yaml", {})
 
@@ -45,7 +51,7 @@ def test_the_full_one_has_every_key() -> None:
                     here |= missing(each, f"{path}.{name}")
         return here
 
-    others = {".routers", ".virtual_clusters.nodes", ".virtual_clusters.listeners"}
+    others = {f".{each}" for each in ("routers", *(f"virtual_clusters.{key}" for key in OF_OTHERS))}
     assert missing(config, "") == others, "which do not belong to a pool"
 
 

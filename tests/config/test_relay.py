@@ -74,11 +74,25 @@ def test_nodes_by_name_share_one_address(tmp_path: Path) -> None:
             "virtual_clusters[0].target.relay.refuse[0]: 'METADATA': an API that clients can do without",
         ),
         (relay(coordinator="127.0.0.1:5"), "virtual_clusters[0].coordinator: '127.0.0.1:5': left out"),
-        (relay(authorization={}), "virtual_clusters[0].authorization"),
+        (
+            relay(relay={"cluster": "eu", "authentication": "upstream"}, authorization={}),
+            "virtual_clusters[0].target.relay.authentication: 'upstream': mesh, with rules of kafka-mesh",
+        ),
+        (
+            relay(authorization={"rules": [{"principals": ["User:a"], "transactional_ids": ["*"]}]}),
+            "virtual_clusters[0].authorization.rules[0].operations: (a list): at least one that there is of",
+        ),
     ],
 )
 def test_what_does_not_go_together(tmp_path: Path, tree: dict[str, Any], expected: str) -> None:
     assert any(each.startswith(expected) for each in mistakes(tmp_path, tree)), mistakes(tmp_path, tree)
+
+
+def test_a_relay_with_rules_has_one_listener(tmp_path: Path) -> None:
+    inside = {"name": "inside", "listen": "127.0.0.1:29092", "nodes": {"ports": "29100-29102"}}
+    assert not mistakes(tmp_path, relay(authorization={}))
+    (found,) = mistakes(tmp_path, relay(authorization={}, listeners=[inside]))
+    assert found.startswith("virtual_clusters[0].listeners: (a mapping): left out with authorization")
 
 
 def test_a_relay_needs_nodes_and_a_pool_has_none(tmp_path: Path) -> None:

@@ -232,7 +232,6 @@ def test_how_long_a_route_may_take(tmp_path: Path) -> None:
             "127.0.0.1:5",
             "virtual_clusters[0].coordinator: '127.0.0.1:5': left out: onl",
         ),
-        ("virtual_clusters.0.authorization", {}, "virtual_clusters[0].authorization: (a mapping): left out: a router"),
         (
             "clusters.1.properties",
             {"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER"},

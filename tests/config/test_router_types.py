@@ -28,15 +28,23 @@ class TenantsFactory(RouterFactory[TenantsConfig, None]):
     def initialize(self, context, config): return None
     def create_router(self, context, shared): raise NotImplementedError
 
+class AskedFactory(TenantsFactory):
+    decides = Decides.REQUESTS
+    def shares_clusters(self, config): return True
+
 NOT_A_FACTORY = int
 """
 ENTRY_POINTS = """\
 tenants = tenant_router:TenantsFactory
+asked = tenant_router:AskedFactory
 number = tenant_router:NOT_A_FACTORY
 gone = tenant_router:Gone
 missing = no_such_module:Factory
 topics = tenant_router:TenantsFactory
 """
+
+
+INSTALLED = "asked, gone, missing, number, tenants, topics"
 
 
 @pytest.fixture
@@ -61,7 +69,7 @@ def test_one_of_another_package() -> None:
 @pytest.mark.parametrize(
     ("type", "allowed"),
     [
-        ("tenant", "clients, topics, or an entry point of kafka_mesh.routers: gone, missing, number, tenants, topics"),
+        ("tenant", f"clients, topics, or an entry point of kafka_mesh.routers: {INSTALLED}"),
         ("number", "the type of a router; tenant_router:NOT_A_FACTORY is no RouterFactory"),
         ("gone", "a router that can be loaded; tenant_router:Gone cannot: AttributeError: "),
         ("missing", "a router that can be loaded; no_such_module:Factory cannot: ModuleNotFoundError: "),
@@ -81,3 +89,14 @@ def test_its_config_is_checked_by_its_model(tmp_path: Path) -> None:
     assert found.startswith("routers[1].config.tenants.a: 'many': a valid integer")
     tree["routers"][1]["config"] = {"tenants": {"a": 1}}
     assert mistakes(tmp_path, tree) == []
+
+
+@pytest.mark.usefixtures("installed")
+def test_one_that_answers_each_request_decides_itself_who_may_what(tmp_path: Path) -> None:
+    tree = changed("routers.0.type", "asked")
+    tree["routers"][0]["config"] = {"tenants": {}}
+    assert not mistakes(tmp_path, tree)
+    tree["virtual_clusters"][0]["authorization"] = {"super_users": ["User:admin"]}
+    (found,) = mistakes(tmp_path, tree)
+    allowed = "left out: a router that answers each request decides itself what a principal may do"
+    assert found == f"virtual_clusters[0].authorization: (a mapping): {allowed}"

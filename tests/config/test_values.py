@@ -11,10 +11,9 @@ from mesh.config.values import (
     format_send_buffer,
     format_size,
     parse_address,
-    parse_duration,
     parse_send_buffer,
-    parse_size,
 )
+from mesh.quantities import parse_duration, parse_size
 
 
 @pytest.mark.parametrize(

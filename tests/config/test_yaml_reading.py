@@ -58,6 +58,8 @@ def test_keys_twice_at_any_depth() -> None:
 
 
 def test_keys_that_are_no_text() -> None:
+    assert mistakes("{yes: a}") == ["yes: line 1: keys are texts"]
+    assert mistakes("{on: a}") == []
     assert mistakes("{1: a, ? [x] : b}") == ["1: line 1: keys are texts", "?: line 1: keys are texts"]
 
 

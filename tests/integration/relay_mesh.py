@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from tests.integration.mesh_process import MeshProcess
 from tests.integration.processes import free_port, free_ports
@@ -23,14 +24,17 @@ class RelayMesh(MeshProcess):
         upstream: Mapping[str, object] = MappingProxyType({}),
         name: str = "relay",
         room: int = 4,
+        interceptors: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """cluster: its bootstrap servers. nodes: ids that are declared. relay, listener, upstream: further keys of the
-        target, the virtual cluster and the cluster. room: how many more nodes may be declared later."""
+        target, the virtual cluster and the cluster. room: how many more nodes may be declared later.
+        interceptors: all of them see the records of its clients."""
         self._cluster = {"name": "eu", "bootstrap_servers": cluster, **upstream}
         self._ports = free_ports(len(nodes) + room)
         self.bootstrap_servers = f"127.0.0.1:{free_port()}"
         self._relay = relay
         self._listener = listener
+        self._interceptors = interceptors
         self.nodes: list[int] = list(nodes)
         super().__init__(folder, name, self._configuration(nodes))
 
@@ -45,11 +49,15 @@ class RelayMesh(MeshProcess):
 
     def _configuration(self, nodes: Sequence[int]) -> Mapping[str, object]:
         ports = {"ports": f"{self._ports[0]}-{self._ports[-1]}", "ids": list(nodes)}
-        virtual_cluster = {
+        virtual_cluster: dict[str, Any] = {
             "name": "front",
             "listen": self.bootstrap_servers,
             "nodes": ports,
             "target": {"relay": {"cluster": "eu", **self._relay}},
             **self._listener,
         }
-        return {"clusters": [self._cluster], "virtual_clusters": [virtual_cluster]}
+        configuration: dict[str, Any] = {"clusters": [self._cluster], "virtual_clusters": [virtual_cluster]}
+        if self._interceptors:
+            virtual_cluster["interceptors"] = [each["name"] for each in self._interceptors]
+            configuration["interceptors"] = list(self._interceptors)
+        return configuration

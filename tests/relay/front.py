@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.integration.raw import Endpoint
 from tests.integration.relay import Relay
@@ -50,10 +51,10 @@ def tcp_front(cluster: SeveralBrokers, _folder: Path) -> Iterator[Front]:
 
 
 @contextmanager
-def relayed(cluster: SeveralBrokers, folder: Path) -> Iterator[Front]:
-    """kafka-mesh with a relay of the cluster."""
+def relayed(cluster: SeveralBrokers, folder: Path, interceptors: Sequence[Mapping[str, Any]] = ()) -> Iterator[Front]:
+    """kafka-mesh with a relay of the cluster, and these interceptors."""
     nodes = list(cluster.addresses)
-    mesh = RelayMesh(folder, ",".join(map(str, cluster.addresses.values())), nodes)
+    mesh = RelayMesh(folder, ",".join(map(str, cluster.addresses.values())), nodes, interceptors=interceptors)
     try:
         doors = {node: Endpoint.of(mesh.address_of(node)) for node in nodes}
         advertised = {own: doors[node] for node, own in cluster.addresses.items()}

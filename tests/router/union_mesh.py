@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.integration.kafka import KafkaCluster
@@ -31,20 +32,21 @@ class UnionMesh(MeshProcess):
         us: KafkaCluster,
         config: Mapping[str, Any] = STRIPPED,
         name: str = "union",
+        listener: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """config: of the router `topics`, with the routes eu and us."""
+        """config: of the router `topics`, with the routes eu and us. listener: further keys of the virtual cluster."""
         self.bootstrap_servers = f"127.0.0.1:{free_port()}"
         ports = free_ports(2 * NODES)
         routes = [{"name": each, "id": id, "target": {"cluster": each}} for id, each in enumerate(("eu", "us"))]
         nodes = {"ports": f"{ports[0]}-{ports[-1]}", "ids": {key: [f"0-{NODES - 1}"] for key in ("eu", "us")}}
+        target = {"router": "regions"}
+        front = {"name": "all", "listen": self.bootstrap_servers, "nodes": nodes, "target": target, **listener}
         configuration: Mapping[str, Any] = {
             "clusters": [
                 {"name": "eu", "bootstrap_servers": eu.bootstrap_servers},
                 {"name": "us", "bootstrap_servers": us.bootstrap_servers},
             ],
             "routers": [{"name": "regions", "type": "topics", "config": config, "routes": routes}],
-            "virtual_clusters": [
-                {"name": "all", "listen": self.bootstrap_servers, "nodes": nodes, "target": {"router": "regions"}}
-            ],
+            "virtual_clusters": [front],
         }
         super().__init__(folder, name, configuration)

@@ -48,7 +48,14 @@ def tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("tenants")
 def test_the_router_and_its_test() -> None:
     there: dict[str, Any] = {}
-    exec(shown("python", "def test_my_router"), there)
+    exec(shown("python", "from tenants import"), there)
+    there["test_my_router"]()
+
+
+def test_the_router_that_answers_each_request_and_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "read_only", shown("python", "class ReadOnlyFactory"), "read-only = read_only:X\n", monkeypatch)
+    there: dict[str, Any] = {}
+    exec(shown("python", "from read_only import"), there)
     there["test_my_router"]()
 
 

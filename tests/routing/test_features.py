@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.routing.features import common_features
+from mesh.routing.features import SECOND_PROTOCOL, common_features, with_apis
+from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.features import NO_FEATURES, Features, Levels
 
 
@@ -54,3 +55,21 @@ def test_supported_is_what_all_can_have() -> None:
     left = Features({"a": Levels(0, 2), "b": Levels(3, 4), "c": Levels(1, 1)}, {}, 1)
     right = Features({"a": Levels(1, 3), "b": Levels(1, 2)}, {}, 1)
     assert common_features([left, right]).supported == {"a": Levels(1, 2)}
+
+
+@pytest.mark.parametrize("lacks", [None, *SECOND_PROTOCOL])
+def test_transactions_have_the_second_protocol_only_where_its_versions_are_served(lacks: ApiKey | None) -> None:
+    served = {key: Versions(0, first - (key is lacks), 9) for key, first in SECOND_PROTOCOL.items()}
+    told = with_apis(finalized(3, transaction_version=2, group_version=1), served)
+    level = 2 if lacks is None else 1
+    assert told == Features(
+        finalized(3, transaction_version=2, group_version=1).supported,
+        {"transaction.version": Levels(level, level), "group.version": Levels(1, 1)},
+        3,
+    )
+
+
+def test_an_api_that_is_not_served_has_no_version() -> None:
+    assert with_apis(finalized(3, transaction_version=2), {}).finalized == {"transaction.version": Levels(1, 1)}
+    assert with_apis(finalized(3, transaction_version=1), {}).finalized == {"transaction.version": Levels(1, 1)}
+    assert with_apis(NO_FEATURES, {}) == NO_FEATURES

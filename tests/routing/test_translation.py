@@ -222,11 +222,36 @@ def test_members_of_a_classic_group_subscribe_under_the_names_of_their_cluster()
     request = passed(translation(), ApiKey.JOIN_GROUP, 5, join("us.orders"))
     assert request is not None
     assert request["protocols"][0]["metadata"] == subscription("orders")
-    assert passed(translation(), ApiKey.JOIN_GROUP, 5, join("us.orders", "orders")) is None
-    told = answered(
-        translation(), ApiKey.JOIN_GROUP, 5, {"members": [{"member_id": "m", "metadata": subscription("orders")}]}
-    )
-    assert told["members"][0]["metadata"] == subscription("us.orders")
+    both = passed(translation(), ApiKey.JOIN_GROUP, 5, join("us.orders", "orders", "x" * 250))
+    assert both is not None
+    at_home = both["protocols"][0]["metadata"]
+    assert at_home == subscription("orders", "another-cluster/orders")
+    told = answered(translation(), ApiKey.JOIN_GROUP, 5, {"members": [{"member_id": "m", "metadata": at_home}]})
+    assert told["members"][0]["metadata"] == subscription("us.orders", "orders")
+
+
+@pytest.mark.parametrize("version", [2, 7, 8, 9])
+def test_offsets_pass_if_all_are_of_one_cluster(version: int) -> None:
+    def fetch(topics: list[Tree] | None) -> Tree:
+        asked: Tree = {"group_id": "us-one", "topics": topics}
+        return {"groups": [asked]} if version >= 8 else asked
+
+    def of(*names: str) -> list[Tree]:
+        return [{"name": name, "partition_indexes": [0]} for name in names]
+
+    request = passed(translation(), ApiKey.OFFSET_FETCH, version, fetch(of("us.orders")))
+    assert request is not None
+    told = request["groups"][0] if version >= 8 else request
+    assert [each["name"] for each in told["topics"]] == ["orders"]
+    assert passed(translation(), ApiKey.OFFSET_FETCH, version, fetch(of("us.orders", "orders"))) is None
+    assert passed(translation(), ApiKey.OFFSET_FETCH, version, fetch(None)) is None
+
+
+def test_offsets_of_topics_that_are_named_by_their_ids_do_not_pass() -> None:
+    """Nothing in them says which cluster it is."""
+    assert passed(translation(), ApiKey.OFFSET_COMMIT, 10, {"group_id": "us-one", "topics": []}) is None
+    assert passed(translation(), ApiKey.OFFSET_COMMIT, 9, {"group_id": "us-one", "topics": []}) is not None
+    assert passed(translation(), ApiKey.OFFSET_FETCH, 10, {"groups": [{"group_id": "us-one", "topics": []}]}) is None
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,8 @@ def _model(rules: list[Rule], principal: Principal, host: str, operation: Operat
         wanted = {operation, Operation.ALL}
         if operation is Operation.DESCRIBE and each.permission is Permission.ALLOW:
             wanted |= {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+        if operation is Operation.DESCRIBE_CONFIGS and each.permission is Permission.ALLOW:
+            wanted.add(Operation.ALTER_CONFIGS)
         if is_named and wanted & each.operations:
             if each.permission is Permission.DENY:
                 return False
@@ -188,3 +190,67 @@ def test_decides_as_the_words_of_the_proposal(
     expected = _model(rules, principal, HOST, operation, name)
     assert access.allows(operation, TOPIC, name) is expected
     assert access.allows(operation, TOPIC, name) is expected
+
+
+@given(st.lists(_RULES, max_size=5), st.sampled_from(Operation), st.text("abc", max_size=4))
+def test_what_is_allowed_for_all_names_is_allowed_for_each(rules: list[Rule], operation: Operation, name: str) -> None:
+    access = Rules(tuple(rules)).access(ALICE, HOST)
+    if access.allows_all(operation, TOPIC):
+        assert access.allows(operation, TOPIC, name)
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ([], False),
+        ([rule("a")], False),
+        ([rule("a", operations={Operation.WRITE})], True),
+        ([rule("a", operations={Operation.ALL}, prefixed=True)], True),
+        ([rule("a", operations={Operation.WRITE}, resource_type=GROUP)], False),
+        ([rule("a", operations={Operation.WRITE}, principals={BOB})], False),
+    ],
+)
+def test_whether_it_is_allowed_for_any_name(rules: list[Rule], expected: bool) -> None:
+    assert Rules(tuple(rules)).access(ALICE, HOST).allows_any(Operation.WRITE, TOPIC) is expected
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_prefix", "denied", "denies_prefix", "expected"),
+    [
+        ("orders", False, "orders", False, False),
+        ("orders", False, "ord", True, False),
+        ("orders", False, "ord", False, True),
+        ("orders", True, "orders", False, True),
+        ("orders", True, "ord", True, False),
+        ("orders", True, "orders.", True, True),
+        ("*", False, "orders", True, True),
+        ("*", False, "*", False, False),
+        ("orders", False, "*", False, False),
+    ],
+)
+def test_what_is_denied_of_all_that_is_allowed(
+    allowed: str, is_prefix: bool, denied: str, denies_prefix: bool, expected: bool
+) -> None:
+    write = {Operation.WRITE}
+    deny = rule(denied, operations=write, prefixed=denies_prefix, permission=Permission.DENY)
+    access = Rules((rule(allowed, operations=write, prefixed=is_prefix), deny)).access(ALICE, HOST)
+    assert access.allows_any(Operation.WRITE, TOPIC) is expected
+
+
+def test_for_any_name_where_what_no_rule_names_is_open() -> None:
+    write = {Operation.WRITE}
+    rules = Rules((rule("orders", operations=write, permission=Permission.DENY),), allow_everyone_if_no_rule=True)
+    assert rules.access(ALICE, HOST).allows_any(Operation.WRITE, TOPIC)
+
+
+def test_operations_as_a_bit_field() -> None:
+    access = Rules((rule("orders", operations={Operation.READ, Operation.ALTER_CONFIGS}),)).access(ALICE, HOST)
+    assert access.operations(TOPIC, "orders") == 1 << 3 | 1 << 8 | 1 << 10 | 1 << 11
+    assert access.operations(TOPIC, "others") == 0
+    everything = {
+        ResourceType.TOPIC: 0b1101_1111_1000,
+        ResourceType.GROUP: 0b1101_0100_1000,
+        ResourceType.CLUSTER: 0b1_1111_1010_0000,
+        ResourceType.TRANSACTIONAL_ID: 0b1_0001_0000,
+    }
+    assert {each: UNLIMITED.operations(each, "x") for each in ResourceType} == everything, "a broker says the same"

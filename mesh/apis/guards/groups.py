@@ -13,13 +13,12 @@ from mesh.apis.guards.result import (
     Denied,
     Guard,
     Partial,
-    Refusal,
     groups_refused,
     may_group,
     may_topic,
     topics_refused,
 )
-from mesh.security.rules import CLUSTER_NAME, Operation, ResourceType
+from mesh.security.rules import CLUSTER_NAME, Operation, Refusal, ResourceType
 from mesh.wire import messages as m
 
 GROUP_KEY_TYPE: Final = 0

@@ -12,12 +12,11 @@ from mesh.apis.guards.result import (
     AuthorizationResult,
     Denied,
     Partial,
-    Refusal,
     may_group,
     may_topic,
     topics_refused,
 )
-from mesh.security.rules import Operation, ResourceType
+from mesh.security.rules import Operation, Refusal, ResourceType
 from mesh.wire import messages as m
 from mesh.wire.errors import ErrorCode
 

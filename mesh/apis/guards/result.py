@@ -7,21 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from mesh.apis.api import RequestContext
-from mesh.security.rules import Operation, ResourceType
+from mesh.security.rules import Operation, Refusal, ResourceType
 from mesh.wire import messages as m
 from mesh.wire.errors import ErrorCode
 
 TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP_REFUSED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """What a client asked for and may not have; for the audit log."""
-
-    operation: Operation
-    resource_type: ResourceType
-    name: str
 
 
 @dataclass(frozen=True, slots=True)

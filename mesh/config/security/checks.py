@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from mesh.config.finding import Finding
 from mesh.config.mistakes import KeyPath, format_path
 from mesh.config.security.model import AccessRule, Authorization, ListenerTls, OAuthBearer, SaslConfig, SaslUser
+from mesh.security.rules import OF_TRANSACTIONS
 from mesh.security.sasl import Mechanism
 
 _PASSWORDS = frozenset(Mechanism) - {Mechanism.OAUTHBEARER}
@@ -50,8 +51,12 @@ def check_authorization(authorization: Authorization, path: KeyPath) -> Iterator
 def check_rules(rules: tuple[AccessRule, ...], path: KeyPath) -> Iterator[Finding]:
     for index, rule in enumerate(rules):
         at: KeyPath = (*path, index)
-        if not (rule.topics or rule.groups or rule.cluster):
-            yield Finding(at, "(a mapping)", "a rule about some topics, groups, or the cluster")
+        if not (rule.topics or rule.groups or rule.transactional_ids or rule.cluster):
+            yield Finding(at, "(a mapping)", "a rule about some topics, groups, transactional_ids, or the cluster")
+        if rule.transactional_ids and OF_TRANSACTIONS.isdisjoint(rule.operations):
+            given = tuple(each.value for each in rule.operations)
+            allowed = "at least one that there is of transactional ids: write, describe, all"
+            yield Finding((*at, "operations"), given, allowed, ((*at, "transactional_ids"),))
         for key in ("principals", "operations", "hosts"):
             if not getattr(rule, key):
                 yield Finding((*at, key), (), "at least one")

@@ -17,7 +17,7 @@ from mesh.config.security.model import AccessRule, Authorization, RulesFile, Sas
 from mesh.config.yaml_reading import Document, read
 from mesh.security.credentials import StoredUser
 from mesh.security.principals import Principal
-from mesh.security.rules import CLUSTER_NAME, ResourceType, Rule, Rules
+from mesh.security.rules import CLUSTER_NAME, OF_TRANSACTIONS, ResourceType, Rule, Rules
 from mesh.security.scram import ScramCredential, ScramHash
 
 File = TypeVar("File", bound=Model)
@@ -50,13 +50,21 @@ def rules_of(authorization: Authorization, more: Iterable[AccessRule] = ()) -> R
 
 def _rules(rule: AccessRule) -> Iterator[Rule]:
     cluster = (CLUSTER_NAME,) if rule.cluster else ()
-    kinds = ((ResourceType.TOPIC, rule.topics), (ResourceType.GROUP, rule.groups), (ResourceType.CLUSTER, cluster))
+    kinds = (
+        (ResourceType.TOPIC, rule.topics),
+        (ResourceType.GROUP, rule.groups),
+        (ResourceType.TRANSACTIONAL_ID, rule.transactional_ids),
+        (ResourceType.CLUSTER, cluster),
+    )
     for resource_type, names in kinds:
-        if names:
+        operations = frozenset(rule.operations)
+        if resource_type is ResourceType.TRANSACTIONAL_ID:
+            operations &= OF_TRANSACTIONS
+        if names and operations:
             yield Rule(
                 principals=frozenset(map(Principal, rule.principals)),
                 permission=rule.permission,
-                operations=frozenset(rule.operations),
+                operations=operations,
                 resource_type=resource_type,
                 names=names,
                 pattern_type=rule.pattern_type,

@@ -127,6 +127,7 @@ class AccessRule(Model):
     operations: tuple[Operation, ...] = Field(default=(Operation.READ,), description="Kafka's operations.")
     topics: tuple[str, ...] = Field(default=(), description="Names of topics, or `*`.")
     groups: tuple[str, ...] = Field(default=(), description="Group ids, or `*`.")
+    transactional_ids: tuple[str, ...] = Field(default=(), description="Of producers, or `*`.")
     cluster: bool = Field(default=False, description="Whether it is about the cluster as a whole, too.")
     pattern_type: PatternType = Field(default=PatternType.LITERAL, description="Whether names are meant as prefixes.")
     hosts: tuple[HostText, ...] = Field(default=("*",), description="IP addresses of clients, or `*`.")

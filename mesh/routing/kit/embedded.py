@@ -2,6 +2,9 @@
 
 Consumers' subscriptions and assignments have names of topics in them. What others write there stays as it is: Kafka
 Connect, for one. Older versions of SyncGroup do not say who writes; what has the form of an assignment is one there.
+
+A group may have topics of several clusters. Where names differ, its home is told those of others with `ELSEWHERE` in
+front, so that no two are the same.
 """
 
 from __future__ import annotations
@@ -22,8 +25,30 @@ CONSUMER: Final = "consumer"
 Rename: TypeAlias = Callable[[str], str | None]
 """The other name of a topic. None: it has none there, and is left out."""
 
+ELSEWHERE: Final = "another-cluster/"
+"""No topic can be called so."""
+
 _HIGHEST_VERSION: Final = 3
 """Of both."""
+_LONGEST: Final = 249
+"""Characters of the name of a topic."""
+
+
+def at_home(topic: Rename) -> Rename:
+    """What the home of a group calls all topics, also those that are not its own. topic: None for these."""
+
+    def called(name: str) -> str | None:
+        own = topic(name)
+        if own is not None:
+            return own
+        return f"{ELSEWHERE}{name}" if len(name) <= _LONGEST else None
+
+    return called
+
+
+def from_home(topic: Rename) -> Rename:
+    """What clients call them. topic: of those that are the home's own."""
+    return lambda name: name.removeprefix(ELSEWHERE) if name.startswith(ELSEWHERE) else topic(name)
 
 
 def with_other_topics(api_key: ApiKey, side: Side, message: Tree, protocol_type: str | None, rename: Rename) -> Tree:

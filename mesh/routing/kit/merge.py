@@ -21,7 +21,7 @@ from mesh.wire.entities.kinds import Kind
 from mesh.wire.entities.layouts import layout
 from mesh.wire.trees import ZERO_ID, Tree
 
-__all__ = ["merge"]
+__all__ = ["joined", "merge"]
 
 
 def merge(division: Division, answers: Mapping[LeafNumber, Tree | int]) -> Tree:
@@ -31,6 +31,12 @@ def merge(division: Division, answers: Mapping[LeafNumber, Tree | int]) -> Tree:
     Hosts and ports in it are the clusters' own, beside node ids that clients are told.
     """
     return _Merging(division, answers).merged()
+
+
+def joined(division: Division, parts: Sequence[Tree]) -> Tree:
+    """One answer of several in the names of the client, in the order in which it has asked; what is not in an array is
+    the first one's. division: of its request, without pieces."""
+    return _Merging(division, {}).joined(parts)
 
 
 class _Merging:
@@ -56,6 +62,9 @@ class _Merging:
         throttled = [part["throttle_time_ms"] for part in parts if "throttle_time_ms" in part]
         return merged | {"throttle_time_ms": max(throttled)} if throttled else merged
 
+    def joined(self, parts: Sequence[Tree]) -> Tree:
+        return dict(parts[0]) | self._arrays(parts)
+
     def _page(self) -> Tree:
         division = self._division
         answered = division.answered or {"topics": []}
@@ -74,7 +83,9 @@ class _Merging:
         told = translation.translated(api_key, version, Side.RESPONSE, answer, names)
         if union.renames(leaf):
             type_of_group = piece.asked.get("protocol_type")
-            told = embedded.with_other_topics(api_key, Side.RESPONSE, told, type_of_group, names.topic)
+            told = embedded.with_other_topics(
+                api_key, Side.RESPONSE, told, type_of_group, embedded.from_home(names.topic)
+            )
         if (only_at_home := _AT_HOME.get(api_key)) is not None:
             told = only_at_home(told, union, leaf)
         if self._has_errors and self._code_of(told) and not self._is_alone:

@@ -36,6 +36,7 @@ _DOWN: Final[Mapping[ApiKey, ErrorCode]] = MappingProxyType(
 _DOWN_BY_WAY: Final[Mapping[Way, ErrorCode]] = MappingProxyType(
     {
         Way.COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        Way.OFFSETS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
         Way.OWN_NODE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from mesh.routing.kit import embedded, refusals, topic_pages, translation
@@ -55,6 +55,8 @@ class _Splitting:
         self._request = request
         self._union = union
         self._own = own
+        self._otherwise: LeafNumber | None = None
+        """Where ids of topics are asked about that nobody knows."""
 
     def division(self) -> Division:
         if UNION_APIS[self._api_key].way is Way.DEFAULT:
@@ -69,6 +71,8 @@ class _Splitting:
         if self._api_key is ApiKey.ALTER_REPLICA_LOG_DIRS:
             return self._replicas_moved()
         lists = entity_lists(self._api_key, self._version)
+        if UNION_APIS[self._api_key].way is Way.OFFSETS:
+            return self._offsets(lists[0])
         if lists and self._request[lists[0].asked] is not None:
             return self._by_element(lists[0], home)
         leaves = self._union.leaves if home is None else [home]
@@ -126,6 +130,39 @@ class _Splitting:
         if self._union.renames(home) and any(_values(fields, self._request, Kind.TOPIC_PATTERN)):
             return refusals.pattern_of_other_names(self._api_key)
         return None
+
+    def _offsets(self, entities: EntityList) -> Division:
+        """Each leaf is asked about its topics; all of them about all topics of a group."""
+        if entities.keys[0].kind is Kind.GROUP:
+            return self._offsets_of_groups(entities)
+        topics = self._request[entities.asked]
+        kept, answered = self._offsets_by_owner(entities, topics, self._union.group_home(self._request["group_id"]))
+        asked = {leaf: {**self._request, entities.asked: each} for leaf, each in kept.items()}
+        return self._divided(asked, {entities.answered: answered} if answered else None)
+
+    def _offsets_of_groups(self, entities: EntityList) -> Division:
+        (inner,) = entities.inner
+        asked: _Kept = {}
+        answered: list[Tree] = []
+        for group in self._request[entities.asked]:
+            home = self._union.group_home(group["group_id"])
+            kept, refused = self._offsets_by_owner(inner, group[inner.asked], home)
+            for leaf, each in kept.items():
+                asked.setdefault(leaf, []).append({**group, inner.asked: each})
+            if refused:
+                answered.append({"group_id": group["group_id"], inner.answered: refused})
+        requests = {leaf: {**self._request, entities.asked: each} for leaf, each in asked.items()}
+        return self._divided(requests, {entities.answered: answered} if answered else None)
+
+    def _offsets_by_owner(
+        self, entities: EntityList, topics: Sequence[Any] | None, home: LeafNumber
+    ) -> tuple[Mapping[LeafNumber, list[Any] | None], list[Tree]]:
+        """What of the topics each leaf is asked, None for all; and what is answered of the others."""
+        if topics is None:
+            return dict.fromkeys(self._union.leaves), []
+        self._otherwise = home
+        kept, answered = self._sorted(entities, topics, None)
+        return (kept if topics else {home: []}), answered
 
     def _by_element(self, entities: EntityList, home: LeafNumber | None) -> Division:
         elements = self._request[entities.asked]
@@ -202,7 +239,8 @@ class _Splitting:
             case Kind.TOPIC_ID if value != ZERO_ID:
                 leaf = self._union.leaf_of_topic_id(value)
                 if leaf is None:  # may be as new as that its cluster alone knows it
-                    return home if home is not None else refusals.no_such_topic_id()
+                    leaf = home if home is not None else self._otherwise
+                    return leaf if leaf is not None else refusals.no_such_topic_id()
                 if home is not None and leaf != home:
                     return refusals.topic_elsewhere(self._api_key, self._version, str(value))
                 return leaf
@@ -266,7 +304,9 @@ class _Splitting:
         request = translation.translated(self._api_key, self._version, Side.REQUEST, asked, names)
         if self._union.renames(leaf):
             type_of_group = asked.get("protocol_type")
-            request = embedded.with_other_topics(self._api_key, Side.REQUEST, request, type_of_group, names.topic)
+            request = embedded.with_other_topics(
+                self._api_key, Side.REQUEST, request, type_of_group, embedded.at_home(names.topic)
+            )
         return Piece(request, asked, names.topics)
 
 

@@ -21,12 +21,14 @@ class Way(Enum):
     """Which leaves a request goes to.
 
     OWN_NODE: that of the node which the client has connected to. COORDINATOR: the home of each group or transaction.
-    OWNER: that of each topic or resource. ALL: every one. DEFAULT: that of what has no name. TERMINATED: none, the mesh
-    answers. NOT_SERVED: none, it is not advertised.
+    OFFSETS: the home of each group, and the owners of the topics whose offsets it is about. OWNER: that of each topic
+    or resource. ALL: every one. DEFAULT: that of what has no name. TERMINATED: none, the mesh answers. NOT_SERVED:
+    none, it is not advertised.
     """
 
     OWN_NODE = auto()
     COORDINATOR = auto()
+    OFFSETS = auto()
     OWNER = auto()
     ALL = auto()
     DEFAULT = auto()
@@ -52,6 +54,7 @@ def _not_served(reason: str) -> UnionApi:
 
 _OWN_NODE: Final = UnionApi(Way.OWN_NODE)
 _COORDINATOR: Final = UnionApi(Way.COORDINATOR)
+_OFFSETS: Final = UnionApi(Way.OFFSETS)
 _OWNER: Final = UnionApi(Way.OWNER)
 _ALL: Final = UnionApi(Way.ALL)
 _TERMINATED: Final = UnionApi(Way.TERMINATED)
@@ -67,8 +70,8 @@ UNION_APIS: Final[Mapping[ApiKey, UnionApi]] = MappingProxyType(
         ApiKey.FETCH: _OWN_NODE,
         ApiKey.LIST_OFFSETS: _OWN_NODE,
         ApiKey.METADATA: _ALL,
-        ApiKey.OFFSET_COMMIT: _COORDINATOR,
-        ApiKey.OFFSET_FETCH: _COORDINATOR,
+        ApiKey.OFFSET_COMMIT: _OFFSETS,
+        ApiKey.OFFSET_FETCH: _OFFSETS,
         ApiKey.FIND_COORDINATOR: _COORDINATOR,
         ApiKey.JOIN_GROUP: _COORDINATOR,
         ApiKey.HEARTBEAT: _COORDINATOR,
@@ -110,7 +113,7 @@ UNION_APIS: Final[Mapping[ApiKey, UnionApi]] = MappingProxyType(
         ApiKey.INCREMENTAL_ALTER_CONFIGS: _OWNER,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: _OWNER,
         ApiKey.LIST_PARTITION_REASSIGNMENTS: _OWNER,
-        ApiKey.OFFSET_DELETE: _COORDINATOR,
+        ApiKey.OFFSET_DELETE: _OFFSETS,
         ApiKey.DESCRIBE_CLIENT_QUOTAS: _QUOTAS,
         ApiKey.ALTER_CLIENT_QUOTAS: _QUOTAS,
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _SCRAM,

@@ -10,15 +10,18 @@ Nothing is read from an end while the other one does not take what has come; so 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.listener.client_transport import AUTHENTICATION_TIMEOUT, ClientTransport
 from mesh.listener.requests import PendingRequest
+from mesh.runtime.interception.stage import Interception
 from mesh.runtime.relay.leg_opener import LINGER, LegOpener
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.traffic import NodeTraffic
+from mesh.security.principals import Principal
+from mesh.security.rules import Operation, ResourceType
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import Request, ServerConnection
@@ -52,6 +55,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._unauthenticated: asyncio.TimerHandle | None = None
         self._has_sasl = services.listener.security.sasl is not None
         self._wire = self._make_wire()
+        self._interception = self._make_interception()
         self._door: ServerConnection | None = None
         self._is_going_on = False
         self._is_named = False
@@ -64,6 +68,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._unsent: list[Buffer] = []
         """What is to be passed on when there is a leg."""
         self._is_leg_full = False
+        self._is_leg_paused = False
 
     def _make_wire(self) -> RelayedConnection:
         services = self._services
@@ -77,6 +82,12 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._guard if self._has_sasl else None,
             self._authentication,
         )
+
+    def _make_interception(self) -> Interception | None:
+        if (interceptors := self._services.interceptors) is None:
+            return None
+        limit = self._services.limit
+        return Interception(self, interceptors, self._principal, self._may_write, self._may_be_intercepted, limit)
 
     # Called by the event loop
 
@@ -94,10 +105,13 @@ class RelayConnection(asyncio.BufferedProtocol):
         chunk, wire = self._services.chunks.read(nbytes), self._wire
         if not self.client.is_open or wire.problem is not None:
             return
-        self._send(wire.receive_requests(chunk, self._listener.now()))
-        self._go_on()
+        if self._interception is None:
+            self._send(wire.receive_requests(chunk, self._listener.now()))
+            self._go_on()
+        else:
+            self._interception.requests(chunk)
         # Nothing is kept of a frame that is unfinished; so it may take its time, as long as something comes.
-        self.client.received(whole=True, unfinished=wire.has_unfinished_frame)
+        self.client.received(whole=True, unfinished=self.has_unfinished_frame)
         self._pace()
         if self._opener.is_session_over:
             self._check_settled()  # the last request may be one without an answer
@@ -107,13 +121,11 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self.client.pause_writing()
-        if self._leg is not None:
-            self._leg.pause(is_paused=True)
+        self._pace_leg()
 
     def resume_writing(self) -> None:
         self.client.resume_writing()
-        if self._leg is not None:
-            self._leg.pause(is_paused=False)
+        self._pace_leg()
 
     # Called by its transport
 
@@ -145,16 +157,20 @@ class RelayConnection(asyncio.BufferedProtocol):
                 waiting.cancel()
         self._release_leg(is_orderly=True)
         self._wire.end()
+        if self._interception is not None:
+            self._interception.close()
+            self._interception = None
         if self._services.is_stopping:
             self._services.settled(self.client)
 
     @property
     def is_busy(self) -> bool:
-        return self._wire.in_flight > 0
+        return self._wire.in_flight > 0 or self._is_intercepting
 
     @property
     def has_unfinished_frame(self) -> bool:
-        return self._wire.has_unfinished_frame
+        interception = self._interception
+        return self._wire.has_unfinished_frame or (interception is not None and interception.has_unfinished_frame)
 
     # Called for its requests that are answered here
 
@@ -165,7 +181,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._answered_here(door.data_to_send())
 
     def _answered_here(self, answer: list[Buffer]) -> None:
-        self.client.write(self._wire.answer(answer))
+        self._tell(self._wire.answer(answer))
         if self._is_going_on or self.client.is_ending:
             return
         self._send(self._wire.pass_on(self._listener.now()))
@@ -188,14 +204,13 @@ class RelayConnection(asyncio.BufferedProtocol):
         assert leg is not None
         unsent, self._unsent = self._unsent, []
         leg.send(unsent)
-        if self.client.is_writing_paused:
-            leg.pause(is_paused=True)
+        self._pace_leg()
         self._check_problem()
         self._pace()
 
     def leg_received(self, chunk: memoryview) -> None:
         try:
-            self.client.write(self._wire.receive_answers(chunk))
+            self._tell(self._wire.receive_answers(chunk))
         except ProtocolError as problem:
             self._opener.answered_badly(problem)
             self._release_leg(is_orderly=False)
@@ -207,6 +222,8 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._send(self._wire.pass_on(self._listener.now()))
             self._go_on()
         self._pace()
+        if self._interception is not None:
+            self._pace_leg()
         self._check_settled()
 
     def leg_paused(self, *, is_paused: bool) -> None:
@@ -233,15 +250,70 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._pace()
         self._check_settled()
 
+    # Called by its interceptors
+
+    def pass_on(self, requests: Sequence[Buffer]) -> None:
+        for each in requests:
+            self._send(self._wire.receive_requests(memoryview(each), self._listener.now()))
+            self._go_on()
+
+    def send(self, answers: Sequence[Buffer]) -> None:
+        self.client.write(list(answers))
+
+    def decided(self) -> None:
+        self._pace()
+        self._pace_leg()
+        self._check_settled()
+
+    def interception_ended(self, problem: ProtocolError | None) -> None:
+        if problem is not None:
+            self.client.refuse(problem)
+        else:
+            self.client.abort()
+
     # How
 
+    @property
+    def _has_intercepted_requests(self) -> bool:
+        return self._interception is not None and self._interception.has_waiting_requests
+
+    @property
+    def _is_intercepting(self) -> bool:
+        return self._interception is not None and self._interception.is_holding
+
+    def _may_be_intercepted(self) -> bool:
+        """Whether the client is authenticated, as far as it has to be."""
+        if self._authentication is not None:
+            return self._authentication.is_done
+        return not self._has_sasl or self.client.session.refusal(self._listener.now()) is None
+
+    def _principal(self) -> Principal | None:
+        return self.client.session.principal
+
+    def _may_write(self, topic: str) -> bool:
+        return self.client.access.allows(Operation.WRITE, ResourceType.TOPIC, topic)
+
+    def _tell(self, answers: list[Buffer]) -> None:
+        if self._interception is None:
+            self.client.write(answers)
+        else:
+            self._interception.answers(answers)
+
+    def _pace_leg(self) -> None:
+        """Its broker's answers wait for those before them, too."""
+        is_held_up = self._interception is not None and self._interception.is_holding_answer
+        is_paused = self.client.is_writing_paused or is_held_up
+        if self._leg is not None and self._leg.is_open and is_paused is not self._is_leg_paused:
+            self._is_leg_paused = is_paused
+            self._leg.pause(is_paused=is_paused)
+
     def _check_settled(self) -> None:
-        if not self._wire.in_flight:
+        if not self.is_busy:
             if self._wire.problem is not None:
                 self._check_problem()
             if self._services.is_stopping:
                 self._services.settled(self.client)
-            if self._opener.is_session_over and not self._wire.has_unfinished_frame:
+            if self._opener.is_session_over and not self.has_unfinished_frame:
                 self.client.close()
 
     async def _look(self) -> None:
@@ -310,7 +382,7 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _check_problem(self) -> None:
         """What a client sent before that is answered first, as by a broker."""
-        is_settled = not self._wire.in_flight and not self._unsent
+        is_settled = not self.is_busy and not self._unsent
         if self._wire.problem is not None and is_settled and self.client.is_open:
             self.client.refuse(self._wire.problem)
 
@@ -319,13 +391,13 @@ class RelayConnection(asyncio.BufferedProtocol):
         for request in door.receive_data(frame):
             self._services.requests.handle(self, request)
         if refusal := door.data_to_send():  # of an ApiVersions in a version that is not known
-            self.client.write(self._wire.answer(refusal))
+            self._tell(self._wire.answer(refusal))
             self.client.rest(self._listener.admission.take(self.client))
 
     def _pace(self) -> None:
         wire = self._wire
-        is_full = self._is_leg_full or bool(self._unsent) or wire.is_blocked
-        is_last = (self._services.is_stopping or self._opener.is_session_over) and not wire.has_unfinished_frame
+        is_full = self._is_leg_full or bool(self._unsent) or wire.is_blocked or self._has_intercepted_requests
+        is_last = (self._services.is_stopping or self._opener.is_session_over) and not self.has_unfinished_frame
         self.client.pace(has_read_ahead=is_full or is_last or wire.problem is not None)
 
     def _answered(self, request: RelayedRequest) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
+from mesh.runtime.interception.stage import Interceptors
 from mesh.runtime.relay.connection import RelayConnection
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import ListenerAddresses, NodeOf, PlaceOf
@@ -30,7 +31,7 @@ class RelayRuntime:
     """One virtual cluster with a relay behind it. Implements `mesh.listener.target.Target`.
 
     refused: APIs that are not served. is_bare: clients authenticate at the cluster itself. node_of: the node that a
-    client named in its TLS handshake.
+    client named in its TLS handshake. interceptors: None if the virtual cluster has none.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class RelayRuntime:
         node_of: Callable[[asyncio.BaseTransport], int | None],
         *,
         is_bare: bool,
+        interceptors: Interceptors | None = None,
     ) -> None:
         self.name = listener.name
         self.listener = listener
         self.nodes = nodes
         self.traffic = Traffic()
+        self.interceptors = interceptors
         self._ending = Ending(listener)
         self._services = RelayServices(
             listener,
@@ -60,6 +63,7 @@ class RelayRuntime:
             node_of,
             self._ending,
             nodes,
+            interceptors=interceptors,
         )
         self._listeners = {FIRST: self._services}
         """Also those that have ended: a handshake may still bring a client to one."""
@@ -115,6 +119,8 @@ class RelayRuntime:
         self.listener.close()
 
     async def closed(self) -> None:
+        if self.interceptors is not None:
+            self.interceptors.judges.close()
         self._watching.cancel()
         await asyncio.wait([self._watching])
 

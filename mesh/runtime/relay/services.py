@@ -10,6 +10,7 @@ from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
+from mesh.runtime.interception.stage import Interceptors
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.traffic import Traffic
@@ -25,7 +26,7 @@ class RelayServices:
     served: the versions of each API that pass; advertised: those that ApiVersions lists at most. Both may be replaced.
     limit: bytes of the largest request. is_bare: clients authenticate at the cluster itself. node_of: the node that a
     client named in its TLS handshake. addresses: where clients reach the nodes. name: of the listener. has_ended: the
-    listener, and not all of the target.
+    listener, and not all of the target. interceptors: those of the virtual cluster, None if it has none.
     """
 
     listener: Listener
@@ -42,6 +43,7 @@ class RelayServices:
     addresses: NodeAddresses
     name: ListenerName = FIRST
     has_ended: bool = False
+    interceptors: Interceptors | None = None
 
     @property
     def is_stopping(self) -> bool:

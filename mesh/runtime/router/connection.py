@@ -7,22 +7,27 @@ What a request asks of other leaves is asked over connections of the client's ow
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.routing.features import with_apis
+from mesh.routing.guards.judge import Judge
+from mesh.routing.guards.translation import GuardedTranslation
 from mesh.runtime.relay.connection import BEFORE_AUTHENTICATION, UNCOUNTED, RelayConnection
 from mesh.runtime.relay.leg_opener import LegOpener
 from mesh.runtime.router.leaves import RouterLeaf
 from mesh.runtime.router.services import RouterServices
 from mesh.runtime.router.side_links import SideLinks
+from mesh.security.rules import Refusal
 from mesh.telemetry.logs import get_logger
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.errors import ProtocolError
 from mesh.wire.features import Features
+from mesh.wire.produce_batches import client_id_in
 from mesh.wire.relaying import LARGEST_LOCAL
-from mesh.wire.routed import RoutedConnection
+from mesh.wire.routed import RoutedConnection, Translation
 
 log = get_logger(__name__)
 
@@ -42,6 +47,7 @@ class RouterConnection(RelayConnection):
         self._router = router
         self._leaf, known = self._place(node)
         self._side = SideLinks()
+        self.judge: Judge | None = None
         self._serving: asyncio.Task[None] | None = None
         super().__init__(self._leaf.services, known)
         self._is_named = known == _NOWHERE  # so that it is not counted as a node
@@ -57,11 +63,15 @@ class RouterConnection(RelayConnection):
 
     def _make_wire(self) -> RoutedConnection:
         services = self._services
+        translation: Translation = self._router.leaves.translation(self._leaf)
+        if services.listener.security.rules is not None:
+            self.judge = Judge(self.client, self._router.requests.topic_names)
+            translation = GuardedTranslation(translation, self.judge)
         return RoutedConnection(
             services.served,
             BEFORE_AUTHENTICATION,
             services.nodes,
-            self._router.leaves.translation(self._leaf),
+            translation,
             self._answered,
             LARGEST_LOCAL,
             self._guard if self._has_sasl else None,
@@ -103,7 +113,8 @@ class RouterConnection(RelayConnection):
         return self._services.nodes.served_at(self._node, {key: (v.lowest, v.highest) for key, v in served.items()})
 
     def features(self) -> Features:
-        return self._router.leaves.features()
+        leaves = self._router.leaves
+        return with_apis(leaves.features(), leaves.served(self._services.advertised))
 
     # How
 
@@ -113,6 +124,8 @@ class RouterConnection(RelayConnection):
     def _may_answer_here(self) -> bool:
         if not super()._may_answer_here() or self._serving is not None:
             return False
+        if self.judge is not None and self._wire.in_flight > 1:
+            return False  # a broker takes up one after the other, and what is left of a Produce has its place
         # Behind its address a broker that is down looks down: to one that says its versions, Java comes back at once.
         return self._node is None or self._leg is None or self._leg.is_open
 
@@ -143,6 +156,10 @@ class RouterConnection(RelayConnection):
         if api_key not in UNCOUNTED and (rest := self._listener.admission.take(self.client)) > 0:
             self._listener.metrics.throttled(self._listener.name, api_key.name)
             self.client.rest(rest)
+
+    def refused(self, api_key: ApiKey, frame: bytes, refusals: Sequence[Refusal]) -> None:
+        for each in refusals:
+            self._listener.audit.refused(self.client, api_key, client_id_in(frame), each, self._listener.now())
 
     @property
     def node(self) -> int | None:

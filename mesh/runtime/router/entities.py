@@ -10,16 +10,25 @@ from mesh.routing.names import LeafNumber
 from mesh.routing.union import Owner
 from mesh.runtime.router.leaves import Leaves
 from mesh.runtime.router.metadata import RouterMetadata
+from mesh.security.rules import Access, Operation, ResourceType
 
 
 class RouterEntities:
     """Implements `mesh.routing.kit.entities.Entities`, and `mesh.wire.addresses.NodeAddresses` by the ids of nodes that
-    clients know. cluster_id: what clients are told."""
+    clients know. access: of the client that is to see them; None: all."""
 
-    def __init__(self, leaves: Leaves, metadata: RouterMetadata) -> None:
+    def __init__(self, leaves: Leaves, metadata: RouterMetadata, access: Access | None = None) -> None:
         self._leaves: Final = leaves
         self._metadata: Final = metadata
-        self.cluster_id: Final = metadata.cluster_id
+        self._access: Final = access
+
+    @property
+    def cluster_id(self) -> str:
+        return self._metadata.cluster_id
+
+    def seen_with(self, access: Access) -> RouterEntities:
+        """Those that a client sees who may do so much."""
+        return RouterEntities(self._leaves, self._metadata, access)
 
     @property
     def leaves(self) -> Collection[LeafNumber]:
@@ -30,7 +39,10 @@ class RouterEntities:
         return self._leaves.default.number
 
     def topics(self) -> Collection[str]:
-        return self._metadata.topics()
+        topics, access = self._metadata.topics(), self._access
+        if access is None:
+            return topics
+        return [each for each in topics if access.allows(Operation.DESCRIBE, ResourceType.TOPIC, each)]
 
     def owner(self, topic: str, /) -> Owner | None:
         return self._leaves.names.owner(topic)
@@ -43,6 +55,10 @@ class RouterEntities:
 
     def leaf_of_topic_id(self, topic_id: UUID, /) -> LeafNumber | None:
         return self._metadata.leaf_of_topic_id(topic_id)
+
+    def topic_of_id(self, topic_id: UUID) -> str | None:
+        """What clients call it; None: no topic that is shown has this id, as far as is known."""
+        return self._metadata.topic_of_id(topic_id)
 
     def group_home(self, group_id: str, /) -> LeafNumber:
         return self._leaves.names.group_home(group_id)

@@ -29,7 +29,9 @@ ADVERTISED: Final[Mapping[ApiKey, tuple[int, int]]] = {
     key: (min(lowest, ADVERTISED_APIS[key][0]), highest) for key, (lowest, highest) in SERVED.items()
 }
 """What ApiVersions says of these: Produce from v0 on, as a relay does."""
-_OF_SEVERAL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way in (Way.ALL, Way.OWNER))
+_OF_SEVERAL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way in (Way.ALL, Way.OWNER)) | {
+    ApiKey.DELETE_GROUPS
+}
 """Requests that may be for several leaves, also by naming nothing."""
 _OF_DEFAULT: Final = {key for key, row in UNION_APIS.items() if row.way is Way.DEFAULT} | {ApiKey.INIT_PRODUCER_ID}
 """Requests of these may be for the default leaf, although nothing in them says so."""

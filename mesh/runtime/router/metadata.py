@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -23,17 +23,19 @@ from mesh.wire.trees import Tree, read_tree, write_tree
 
 PATIENCE: Final = 1.0
 """Seconds that an answer waits for a leaf, the first time that it is late. All that follows on the connection waits."""
+MOST_IDS: Final = 100_000
+"""Names that are remembered by the ids of their topics."""
 log = get_logger(__name__)
 
 _OURS: Final = RELAYED_APIS[ApiKey.METADATA]
 
 
 class RouterMetadata:
-    """The Metadata of a router. cluster_id: what clients are told."""
+    """The Metadata of a router. cluster_id: what clients are told; None: what the default leaf says."""
 
-    def __init__(self, leaves: Leaves, cluster_id: str) -> None:
+    def __init__(self, leaves: Leaves, cluster_id: str | None) -> None:
         self._leaves = leaves
-        self.cluster_id = cluster_id
+        self._cluster_id = cluster_id
         self._known: dict[LeafNumber, KnownLeaf] = {leaf.number: KnownLeaf() for leaf in leaves}
         self._late: set[LeafNumber] = set()
         """Those that were waited for in vain, and have not answered since."""
@@ -41,21 +43,55 @@ class RouterMetadata:
         """Answers about all topics, which are read once as long as nothing changes: the version, its body, and that
         as a tree."""
         self._asking: set[asyncio.Task[Tree]] = set()
+        self._names_of_ids: dict[UUID, str] = {}
+        """What clients call topics, as rules need it; a topic keeps its name as long as it has its id."""
 
-    async def answer(self, request: Tree, version: int) -> Tree:
-        """request: as it was read in this version."""
+    @property
+    def cluster_id(self) -> str:
+        """What clients are told; empty as long as that is not known."""
+        return self._cluster_id or self._leaves.default.nodes.cluster_id or ""
+
+    async def answer(self, request: Tree, version: int, sees: Callable[[str], bool] | None = None) -> Tree:
+        """request: as it was read in this version. sees: which of all topics its client does; None: each."""
         asked = asked_topics(request, version, self._leaves.names)
         answers = await self._ask(asked, request)
         leaves = self._leaves
         merged = MergedMetadata(leaves.names, leaves.ids, self._place_of, self.cluster_id, leaves.default.number)
         brokers = {leaf.number: self._brokers(leaf) for leaf in leaves}
-        return merged.answer(asked, version, answers, self._known, brokers)
+        as_trees = sees is not None and bool(request.get("include_topic_authorized_operations"))
+        return merged.answer(asked, version, answers, self._known, brokers, sees, as_trees=as_trees)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """What clients call the topic that has this id; None for one that they do not see, or of which has not been
+        heard."""
+        name = self._names_of_ids.get(topic_id)
+        if name is None and (name := self._look_up(topic_id)) is not None:
+            if len(self._names_of_ids) >= MOST_IDS:
+                self._names_of_ids.clear()
+            self._names_of_ids[topic_id] = name
+        return name
+
+    def _look_up(self, topic_id: UUID) -> str | None:
+        for leaf, known in self._known.items():
+            for topic in known.of_ids((topic_id,)):
+                if (shown := self._leaves.names.shown(leaf, topic)) is not None:
+                    return shown
+        return None
 
     def leaf_of_topic_id(self, topic_id: UUID) -> LeafNumber | None:
         """As far as it has been heard of; None for one that clients do not see."""
         for leaf, known in self._known.items():
             if any(self._leaves.names.shown(leaf, topic) for topic in known.of_ids((topic_id,))):
                 return leaf
+        return None
+
+    def topic_of_id(self, topic_id: UUID) -> str | None:
+        """What clients call it, as far as it has been heard of; None for one that they do not see."""
+        names = self._leaves.names
+        for leaf, known in self._known.items():
+            for topic in known.of_ids((topic_id,)):
+                if (shown := names.shown(leaf, topic)) is not None:
+                    return shown
         return None
 
     def topics(self) -> list[str]:

@@ -4,24 +4,28 @@ together."""
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol, assert_never
+from contextlib import suppress
+from typing import Final
 
-from mesh.routing.kit.errors import error_answer
-from mesh.routing.kit.merge import merge
+from mesh.routing.guards.judge import Judge
+from mesh.routing.kit.division import Division
+from mesh.routing.kit.errors import error_answer, top_level_error
+from mesh.routing.kit.merge import joined, merge
 from mesh.routing.kit.split import split
 from mesh.routing.kit.union_apis import UNION_APIS, Way
 from mesh.routing.names import LeafNumber
-from mesh.runtime.relay.traffic import Unanswered
+from mesh.routing.translation import HomeUnknown
+from mesh.runtime.router.asking import Asker, ask
 from mesh.runtime.router.entities import RouterEntities
+from mesh.runtime.router.groups.requests import GroupRequests
+from mesh.runtime.router.groups.services import GroupTrouble
+from mesh.runtime.router.judged_metadata import answer as answer_judged
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
-from mesh.runtime.router.side_links import SideLinks
-from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.addresses import carries_addresses, with_addresses
-from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
-from mesh.wire.client.connection import ClientRequest
+from mesh.wire.apis import ApiKey, has_tagged_response_header
 from mesh.wire.entities import Side
-from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import REQUEST_HEAD, RequestHead
 from mesh.wire.produce_batches import body_of
@@ -33,27 +37,19 @@ _FIRST_ABORTABLE: Final = 11
 """The first version of Produce with TRANSACTION_ABORTABLE (KIP-890)."""
 
 
-class Asker(Protocol):
-    """The connection of a client. node: of the leaf that it leads to, by the id that its cluster gave it; None: any."""
-
-    @property
-    def leaf(self) -> RouterLeaf: ...
-
-    @property
-    def node(self) -> int | None: ...
-
-    @property
-    def side_links(self) -> SideLinks: ...
-
-
 class RouterRequests:
-    """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait."""
+    """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait.
+    trouble: told of groups."""
 
-    def __init__(self, leaves: Leaves, metadata: RouterMetadata, timeout: float) -> None:
+    def __init__(self, leaves: Leaves, metadata: RouterMetadata, timeout: float, trouble: GroupTrouble) -> None:
         self._leaves = leaves
         self._metadata = metadata
         self._entities = RouterEntities(leaves, metadata)
         self.timeout = timeout
+        self._groups = GroupRequests(leaves, self._entities, lambda: self.timeout, trouble)
+
+    def close(self) -> None:
+        self._groups.close()
 
     async def answer(self, asker: Asker, frame: bytes) -> list[Buffer]:
         """The answer with its length in front. frame: a request with its length. Raises ProtocolError."""
@@ -62,17 +58,72 @@ class RouterRequests:
         body = body_of(api_key, version, memoryview(frame))
         request = read_tree(api_key, version, Side.REQUEST, memoryview(frame)[body:])
         if api_key is ApiKey.METADATA:
-            return _framed(head, await self._metadata.answer(request, version))
-        answer = _framed(head, await self._divided(asker, api_key, version, request))
+            return _framed(head, await self._answered_metadata(asker, frame, request, version))
+        if asker.judge is None:
+            answer = _framed(head, await self._divided(asker, api_key, version, request))
+        else:
+            answer = _framed(head, await self._judged(asker, asker.judge, frame, request, api_key, version))
         if carries_addresses(api_key, version):
             return with_addresses(api_key, version, memoryview(b"".join(answer))[INT32.size :], self._entities)
         return answer
 
-    async def _divided(self, asker: Asker, api_key: ApiKey, version: int, request: Tree) -> Tree:
-        if (code := _refused_whole(api_key, version, request, self._entities, asker.leaf.number)) is not None:
+    @property
+    def topic_names(self) -> RouterMetadata:
+        """Names by ids."""
+        return self._metadata
+
+    async def _answered_metadata(self, asker: Asker, frame: bytes, request: Tree, version: int) -> Tree:
+        if asker.judge is None:
+            return await self._metadata.answer(request, version)
+        judged = asker.judge.metadata(request, version)
+        asker.refused(ApiKey.METADATA, frame, judged.refusals)
+        return await answer_judged(judged, self._metadata, version)
+
+    async def _judged(
+        self, asker: Asker, judge: Judge, frame: bytes, request: Tree, api_key: ApiKey, version: int
+    ) -> Tree:
+        if api_key is ApiKey.PRODUCE:
+            request = self._tagged(asker, version, frame)
+        judgement = judge.judgement(api_key, version, request)
+        if judgement is None:
+            return await self._divided(asker, api_key, version, request)
+        asker.refused(api_key, frame, judgement.refusals)
+        if judgement.request is None:
+            assert judgement.refused is not None, "nothing is left of it"
+            return judgement.refused
+        seen = self._entities.seen_with(judge.access)
+        is_left = judgement.refused is not None
+        answer = await self._divided(asker, api_key, version, judgement.request, seen, is_left=is_left)
+        if judgement.refused is not None:
+            answer = _with_refused(Division(api_key, version, request, seen, {}, None), answer, judgement.refused)
+        return answer if judgement.complete is None else judgement.complete(answer)
+
+    def _tagged(self, asker: Asker, version: int, frame: bytes) -> Tree:
+        """A Produce request with the producer ids that its leaf is to know."""
+        copy = memoryview(bytearray(frame))
+        body = body_of(ApiKey.PRODUCE, version, copy)
+        with suppress(HomeUnknown):
+            self._leaves.translation(asker.leaf).tag(version, copy, body)
+        return read_tree(ApiKey.PRODUCE, version, Side.REQUEST, copy[body:])
+
+    async def _divided(
+        self,
+        asker: Asker,
+        api_key: ApiKey,
+        version: int,
+        request: Tree,
+        seen: RouterEntities | None = None,
+        *,
+        is_left: bool = False,
+    ) -> Tree:
+        """seen: what its client sees; None: everything. is_left: it is what rules have left of a request."""
+        if (of_group := await self._groups.answer(asker, api_key, version, request)) is not None:
+            return of_group
+        own, entities = asker.leaf.number, seen or self._entities
+        if (code := _refused_whole(api_key, version, request, entities, own, is_left=is_left)) is not None:
             return error_answer(api_key, version, request, code)
-        division = split(api_key, version, request, self._entities, asker.leaf.number)
-        waits = max(request.get("timeout_ms", 0), 0) / 1_000
+        division = split(api_key, version, request, entities, own)
+        waits = max(request.get("timeout_ms", 0), request.get("max_wait_ms", 0), 0) / 1_000
         asked = {
             number: self._ask(asker, self._leaves.by_number[number], api_key, version, piece.request, waits)
             for number, piece in division.pieces.items()
@@ -90,27 +141,7 @@ class RouterRequests:
             if leaf is not asker.leaf:
                 return ErrorCode.NOT_COORDINATOR
             node = asker.node
-        body = write_tree(api_key, version, Side.REQUEST, request)
-        sent = ClientRequest(api_key, version, is_flexible(api_key, version), (body,))
-        try:
-            async with asyncio.timeout(self.timeout + waits):
-                response = await asker.side_links.ask(leaf, sent, waits, node)
-            return read_tree(api_key, version, Side.RESPONSE, response.frame[response.body :])
-        except (Unreachable, ProtocolError, TimeoutError) as problem:
-            leaf.services.traffic.not_answered(api_key, _reason_of(problem))
-            return None
-
-
-def _reason_of(problem: Unreachable | ProtocolError | TimeoutError) -> Unanswered:
-    match problem:
-        case Unreachable():
-            return "unreachable"
-        case ProtocolError():
-            return "bad_answer"
-        case TimeoutError():
-            return "timeout"
-        case _:
-            assert_never(problem)
+        return await ask(asker.side_links, leaf, node, api_key, version, request, self.timeout, waits)
 
 
 def _is_anywhere(api_key: ApiKey, request: Tree) -> bool:
@@ -121,24 +152,33 @@ def _is_anywhere(api_key: ApiKey, request: Tree) -> bool:
 
 
 def _refused_whole(
-    api_key: ApiKey, version: int, request: Tree, union: RouterEntities, own: LeafNumber
+    api_key: ApiKey, version: int, request: Tree, union: RouterEntities, own: LeafNumber, *, is_left: bool
 ) -> ErrorCode | None:
     """The error of everything in a request that did not pass and is not taken apart: the order of what one connection
-    asks of one broker counts. None: it is taken apart."""
+    asks of one broker counts. None: it is taken apart. is_left: it is what rules have left of one; nothing is in work
+    before it then."""
     match api_key:
         case ApiKey.PRODUCE:
             name = request.get("transactional_id")
             if name is None or union.transaction_home(name) == own:
-                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+                return None if is_left else ErrorCode.NOT_LEADER_OR_FOLLOWER
             is_abortable = version >= _FIRST_ABORTABLE
             return ErrorCode.TRANSACTION_ABORTABLE if is_abortable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         case ApiKey.FETCH:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return None if is_left else ErrorCode.NOT_LEADER_OR_FOLLOWER
         case ApiKey.JOIN_GROUP | ApiKey.SYNC_GROUP:
-            is_here = union.group_home(request["group_id"]) == own
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_here else ErrorCode.NOT_COORDINATOR
+            return ErrorCode.NOT_COORDINATOR
         case _:
             return None
+
+
+def _with_refused(division: Division, answer: Tree, refused: Tree) -> Tree:
+    """division: of the whole request. answer: to what rules have left of it. Where that has failed as a whole, brokers
+    say nothing else."""
+    error = top_level_error(division.api_key, division.version)
+    if error is not None and answer.get(error):
+        return answer
+    return joined(division, [answer, refused])
 
 
 def _framed(head: RequestHead, answer: Tree) -> list[Buffer]:

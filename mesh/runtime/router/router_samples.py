@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from mesh.listener.samples import samples_of as listener_samples
+from mesh.runtime.interception.interception_samples import samples_of as samples_of_interceptors
 from mesh.runtime.relay.relay_samples import error_name, samples_of_nodes
 from mesh.runtime.relay.traffic import Passed, Traffic
+from mesh.runtime.router.leaves import Leaves
 from mesh.runtime.router.runtime import RouterRuntime
 from mesh.telemetry.metric_definitions import (
     ROUTE_ERRORS,
@@ -23,10 +25,17 @@ def samples_of(router: RouterRuntime) -> Iterator[Sample]:
     """Those of a relay for each leaf, with the node ids that clients see. What is without a node is the default
     leaf's."""
     yield from listener_samples(router.listener)
-    for leaf in router.leaves:
-        told = partial(router.leaves.ids.virtual, leaf.number)
-        yield from samples_of_nodes(router.name, leaf.nodes, leaf.services.traffic, told)
-        yield from _samples_of_route(router.name, leaf.path, leaf.services.traffic)
+    yield from samples_of_leaves(router.name, router.leaves)
+    if router.interceptors is not None:
+        yield from samples_of_interceptors(router.interceptors.judges)
+
+
+def samples_of_leaves(name: str, leaves: Leaves) -> Iterator[Sample]:
+    """name: of the virtual cluster."""
+    for leaf in leaves:
+        told = partial(leaves.ids.virtual, leaf.number)
+        yield from samples_of_nodes(name, leaf.nodes, leaf.services.traffic, told)
+        yield from _samples_of_route(name, leaf.path, leaf.services.traffic)
 
 
 def _samples_of_route(name: str, path: str, traffic: Traffic) -> Iterator[Sample]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.listener import Listener
+from mesh.runtime.interception.stage import Interceptors
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.router.connection import RouterConnection
 from mesh.runtime.router.leaves import Leaves
@@ -26,10 +27,13 @@ class RouterRuntime:
         requests: RouterRequests,
         ending: Ending,
         node_of: Callable[[asyncio.BaseTransport], int | None],
+        interceptors: Interceptors | None = None,
     ) -> None:
         self.name = listener.name
         self.listener = listener
         self.leaves = leaves
+        self.interceptors = interceptors
+        self.requests = requests
         self._ending = ending
         self._services = RouterServices(leaves, requests, node_of)
 
@@ -54,6 +58,9 @@ class RouterRuntime:
         self.listener.close()
 
     async def closed(self) -> None:
+        if self.interceptors is not None:
+            self.interceptors.judges.close()
+        self._services.requests.close()
         watching = [leaf.watching for leaf in self.leaves]
         for task in watching:
             task.cancel()

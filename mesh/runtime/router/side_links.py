@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, assert_never
 
 from mesh.routing.names import LeafNumber
 from mesh.runtime.relay.nodes import RelayNode
+from mesh.runtime.relay.traffic import Unanswered
 from mesh.runtime.router.leaves import RouterLeaf
 from mesh.upstream.links.connection import BrokerLink
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.apis import ApiKey
 from mesh.wire.client.connection import ClientRequest, ClientResponse
+from mesh.wire.errors import ProtocolError
 from mesh.wire.first_errors import first_error
 from mesh.wire.reader import INT32
 
@@ -68,6 +70,19 @@ async def _asked(leaf: RouterLeaf, node: int, link: BrokerLink, request: ClientR
     response = await link.request(request, waits)
     beginning = memoryview(bytes(INT32.size) + response.frame[:_LOOKED_AT])
     error = first_error(key, request.api_version, beginning)
-    sizes = sum(map(len, request.body)), len(response.frame) + INT32.size
+    sizes = sum(map(len, request.body)), len(response.frame) + INT32.size if response.frame else 0
     leaf.services.traffic.of(node).answered(key, *sizes, loop.time() - began, error)
     return response
+
+
+def reason_of(problem: Unreachable | ProtocolError | TimeoutError) -> Unanswered:
+    """Why a leaf has not answered."""
+    match problem:
+        case Unreachable():
+            return "unreachable"
+        case ProtocolError():
+            return "bad_answer"
+        case TimeoutError():
+            return "timeout"
+        case _:
+            assert_never(problem)

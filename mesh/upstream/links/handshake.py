@@ -46,11 +46,15 @@ class RequestConnection(asyncio.BufferedProtocol):
         return self._transport is not None and self._failure is None
 
     def send(self, request: ClientRequest) -> asyncio.Future[ClientResponse]:
+        """The response of a request without one is empty, and there at once."""
         future: asyncio.Future[ClientResponse] = asyncio.get_running_loop().create_future()
         if self._transport is None or self._failure is not None:
             future.set_exception(self._failure or Unreachable("the connection is closed"))
             return future
-        self._waiting[request] = future
+        if request.has_response:
+            self._waiting[request] = future
+        else:
+            future.set_result(ClientResponse(request, memoryview(b""), 0))
         self._transport.writelines(self._wire.send(request))
         return future
 

@@ -109,7 +109,7 @@ public final class Member {
         if (!text("pattern").isEmpty()) {
             consumer.subscribe(new SubscriptionPattern(text("pattern")), new Reporter());
         } else if (script.get("partitions").asInt() == 0) {
-            consumer.subscribe(List.of(text("topic")), new Reporter());
+            consumer.subscribe(List.of(text("topic").split(",")), new Reporter());
         } else {
             consumer.assign(IntStream.range(0, script.get("partitions").asInt())
                 .mapToObj(each -> new TopicPartition(text("topic"), each)).collect(Collectors.toList()));

@@ -27,7 +27,7 @@ async function start() {
   })
   consumer.on('consumer:group:rebalance', () => report('revoked'))
   const stream = await consumer.consume({
-    topics: [script.topic],
+    topics: script.topic.split(','),
     mode: 'committed',
     fallbackMode: script.reset === 'none' ? 'fail' : script.reset,
     autocommit: script.commit === 'auto' ? script.commit_interval : false

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from mesh.apis.answers import ConnectionId
 from mesh.apis.api import Authentication
-from mesh.apis.authorization import Refusal
 from mesh.apis.dispatch import Work, begin
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.pool.apis.context import Endpoint, HostAndPort, PoolContext
@@ -18,7 +17,7 @@ from mesh.pool.common.ids import MemberId
 from mesh.pool.common.settings import PoolSettings
 from mesh.records.decode import decode_records
 from mesh.security.principals import ANONYMOUS
-from mesh.security.rules import UNLIMITED, Access
+from mesh.security.rules import UNLIMITED, Access, Refusal
 from mesh.security.sasl import Slow
 from mesh.security.session import AuthenticationResult as AuthenticationStep
 from mesh.security.session import Handshake, Session

@@ -232,18 +232,56 @@ def test_a_fetch_goes_on_also_when_nothing_in_it_is_here() -> None:
     assert produced.answered["responses"][0]["partition_responses"][0]["error_code"] == 6
 
 
-def test_a_group_whose_topics_are_elsewhere_is_asked_all_the_same() -> None:
+def test_offsets_are_asked_of_the_owners_of_their_topics() -> None:
     groups = [
-        {"group_id": "us.group", "topics": [{"name": "eu.a", "partition_indexes": [1]}]},
+        {
+            "group_id": "us.group",
+            "topics": [
+                {"name": "eu.a", "partition_indexes": [1]},
+                {"name": "us.a", "partition_indexes": [2, 3]},
+                {"name": "no.a", "partition_indexes": [4]},
+            ],
+        },
         {"group_id": "ap.group", "topics": None},
+        {"group_id": "eu.group", "topics": []},
     ]
     division = divided(ApiKey.OFFSET_FETCH, 8, groups=groups)
-    assert [each["topics"] for each in asked(division)[US]["groups"]] == [[]]
-    assert [each["topics"] for each in asked(division)[AP]["groups"]] == [None]
+    everything = {"group_id": "ap.group", "topics": None}
+    told = {
+        leaf: [{"group_id": each["group_id"], "topics": each["topics"]} for each in request["groups"]]
+        for leaf, request in asked(division).items()
+    }
+    assert told == {
+        EU: [
+            {"group_id": "us.group", "topics": [{"name": "eu.a", "partition_indexes": [1]}]},
+            everything,
+            {"group_id": "eu.group", "topics": []},
+        ],
+        US: [{"group_id": "us.group", "topics": [{"name": "a", "partition_indexes": [2, 3]}]}, everything],
+        AP: [everything],
+    }
     assert division.answered is not None
     (group,) = division.answered["groups"]
-    assert "error_code" not in group
-    assert group["topics"][0]["partitions"][0]["error_code"] == 29
+    assert group["topics"][0]["partitions"][0] == {
+        "partition_index": 4,
+        "error_code": 0,
+        "error_message": None,
+        "committed_offset": -1,
+    }
+
+
+def test_a_commit_goes_to_the_owners_and_one_of_nothing_to_the_home() -> None:
+    topics = [
+        {"name": "eu.a", "partitions": [{"partition_index": 1}]},
+        {"name": "us.a", "partitions": [{"partition_index": 2}]},
+    ]
+    for api_key, version in ((ApiKey.OFFSET_COMMIT, 9), (ApiKey.OFFSET_DELETE, 0)):
+        division = divided(api_key, version, group_id="ap.group", topics=topics)
+        assert {leaf: [each["name"] for each in request["topics"]] for leaf, request in asked(division).items()} == {
+            EU: ["eu.a"],
+            US: ["a"],
+        }
+    assert list(asked(divided(ApiKey.OFFSET_COMMIT, 9, group_id="ap.group", topics=[]))) == [AP]
 
 
 def test_what_is_not_told_apart_goes_to_all() -> None:

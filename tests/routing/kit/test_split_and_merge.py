@@ -71,7 +71,7 @@ def code_of(api_key: ApiKey, version: int, kind: Kind | None, value: Any, home: 
     if kind is Kind.TOPIC_ID and value.int:
         leaf, unknown = WORLD.leaf_of_topic_id(value), 100
         if leaf is None:
-            return unknown if home is None else None
+            return unknown if home is None and UNION_APIS[api_key].way is not Way.OFFSETS else None
     elif kind is Kind.TOPIC and value is not None:
         owner, unknown = WORLD.owner(value), {ApiKey.CREATE_TOPICS: 44, ApiKey.OFFSET_FETCH: 0}.get(api_key, 3)
         if owner is None:
@@ -103,7 +103,7 @@ def with_refusals(
             code = next((code for code in codes if code is not None), None)
             if code is None:
                 inner_home = home
-                if entities.keys[0].kind is Kind.GROUP:
+                if entities.keys[0].kind is Kind.GROUP and UNION_APIS[each[0]].way is not Way.OFFSETS:
                     inner_home = WORLD.group_home(entities.keys[0].value_of(one))
                 is_any |= with_refusals(each, entities.inner, one, said, inner_home) if entities.inner else False
                 elements.append(said)

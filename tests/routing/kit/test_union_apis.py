@@ -38,6 +38,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "unions.md"
 TO = {
     "the node that the client has connected to": Way.OWN_NODE,
     "the home of each group or transaction": Way.COORDINATOR,
+    "the home of each group, and the owners of its topics": Way.OFFSETS,
     "the owner of each topic or resource": Way.OWNER,
     "all clusters": Way.ALL,
     "the cluster of `default`": Way.DEFAULT,

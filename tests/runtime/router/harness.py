@@ -122,6 +122,19 @@ class LeafCluster(FakeCluster):
         return {"brokers": brokers, "cluster_id": f"id of {self.name}", "controller_id": 0, "topics": topics}
 
 
+class Troubles:
+    """What operators are told of groups. open: reasons, by the group and the leaf."""
+
+    def __init__(self) -> None:
+        self.open: dict[tuple[str, int], str] = {}
+
+    def begin(self, group: str, leaf: LeafNumber, reason: str) -> None:
+        self.open[group, leaf] = reason
+
+    def end(self, group: str, leaf: LeafNumber) -> None:
+        del self.open[group, leaf]
+
+
 def at_work(
     names: Union | OneCluster,
     clusters: Mapping[str, LeafCluster],
@@ -130,6 +143,7 @@ def at_work(
     ports: Mapping[int | None, int],
     ending: Ending,
     node_of: Callable[[asyncio.BaseTransport], int | None] = lambda _: None,
+    troubles: Troubles | None = None,
     interval: float = PATIENCE,
 ) -> tuple[Leaves, RouterMetadata, RouterRuntime]:
     """A union of some of these clusters, or one of them in its place. ports: of nodes, by the ids that clients see.
@@ -159,7 +173,7 @@ def at_work(
         made.append(RouterLeaf(leaf.number, str(leaf), services, nodes, watching))
     leaves = Leaves(made, names.default, names, ids)
     metadata = RouterMetadata(leaves, "id of the union")
-    requests = RouterRequests(leaves, metadata, 5.0)
+    requests = RouterRequests(leaves, metadata, 5.0, troubles or Troubles())
     return leaves, metadata, RouterRuntime(listener, leaves, requests, ending, node_of)
 
 
@@ -179,6 +193,7 @@ class UnionWorld:
         self.eu, self.us = clusters["eu"], clusters["us"]
         self.metrics = Metrics()
         self.ports: dict[int | None, int] = {}
+        self.troubles = Troubles()
         self.named: int | None = None
         """The node that clients name in their TLS handshakes."""
         self.listener = Listener("front", self.metrics, None, Gate(UNRATIONED, Descriptors(1 << 20)))
@@ -186,7 +201,15 @@ class UnionWorld:
         ids = NodeIds(leaf.number for leaf in self.union.leaves)
         ending = Ending(self.listener)
         self.leaves, self.metadata, self.runtime = at_work(
-            self.union, clusters, self.listener, ids, self.ports, ending, lambda _: self.named, interval
+            self.union,
+            clusters,
+            self.listener,
+            ids,
+            self.ports,
+            ending,
+            lambda _: self.named,
+            self.troubles,
+            interval,
         )
         self.metrics.add_collector(lambda: samples_of(self.runtime))
         self._servers: list[asyncio.Server] = []

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"kafka-mesh/tests/clients/member"
@@ -54,7 +55,7 @@ func (s script) options() []kgo.Opt {
 		return append(options, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.Topic: partitions}))
 	}
 	options = append(options,
-		kgo.ConsumerGroup(*s.Group), kgo.ConsumeTopics(s.Topic),
+		kgo.ConsumerGroup(*s.Group), kgo.ConsumeTopics(strings.Split(s.Topic, ",")...),
 		kgo.SessionTimeout(member.Milliseconds(s.Session)), kgo.RebalanceTimeout(member.Milliseconds(s.Rebalance)),
 		kgo.OnPartitionsAssigned(reports("assigned")), kgo.OnPartitionsLost(reports("lost")),
 	)

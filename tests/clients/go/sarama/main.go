@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -130,7 +131,7 @@ func consumeGroup(s member.Script, stop context.Context) error {
 	h := &handler{Script: s, group: group, acted: s.Act == ""}
 	for stop.Err() == nil {
 		// It ends with every session; an application calls it again.
-		if err := group.Consume(stop, []string{s.Topic}, h); err != nil {
+		if err := group.Consume(stop, strings.Split(s.Topic, ","), h); err != nil {
 			member.Report("complaint", err.Error())
 			time.Sleep(100 * time.Millisecond)
 		}

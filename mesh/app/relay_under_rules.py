@@ -1,0 +1,61 @@
+"""A relay whose clients are under rules, as it is configured: a union of one cluster, whose requests are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from mesh.app.configured_target import Services
+from mesh.app.from_config import has_credentials, refused_apis
+from mesh.app.unions import Unions
+from mesh.config.model import VirtualClusterConfig
+from mesh.config.relay import RelayConfig
+from mesh.listener.listener import Listener
+from mesh.records.spans import ClusterName, TopicName
+from mesh.routing.graph import Graph, Route, Router, ToCluster, compile_graph
+from mesh.routing.names import RouteName, RouterName
+from mesh.routing.one_cluster import OneCluster
+from mesh.runtime.router.router_samples import samples_of
+from mesh.telemetry.metric_definitions import Sample
+
+REQUEST_TIMEOUT: Final = 30.0
+"""Seconds that the cluster has for what does not pass, above what the request itself may wait."""
+
+
+class RelayUnderRules:
+    """Implements `mesh.app.configured_target.ConfiguredTarget`."""
+
+    def __init__(
+        self, configured: VirtualClusterConfig, relay: RelayConfig, listener: Listener, services: Services
+    ) -> None:
+        self._clusters = services.clusters
+        self._cluster = relay.cluster
+        cluster, access = services.clusters.access(relay.cluster)
+        refused = refused_apis(relay, has_credentials=has_credentials(cluster, access))
+        graph = _graph_of(relay.cluster)
+        self._unions = Unions(configured, graph, listener, services, refused)
+        self.target = self._unions.make(OneCluster(graph.leaves[0]), REQUEST_TIMEOUT, None)
+
+    def samples(self) -> Iterator[Sample]:
+        return samples_of(self.target)
+
+    def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
+        """It asks its cluster itself which topics there are."""
+
+    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+        return None if self._cluster in anew else frozenset()
+
+    async def leave(self, cluster: ClusterName, grace: float) -> None:
+        raise AssertionError("a relay that leaves its cluster begins anew")
+
+    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+        self._unions.change(configured, REQUEST_TIMEOUT, self._clusters.interval)
+
+    def close(self) -> None:
+        """Nothing is kept here that has to be told."""
+
+
+def _graph_of(cluster: ClusterName) -> Graph:
+    """It alone, as leaf 0: its nodes keep their ids."""
+    root = RouterName(cluster)
+    return compile_graph([Router(root, (Route(RouteName(cluster), 0, ToCluster(cluster)),))], root)

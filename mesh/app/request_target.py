@@ -1,0 +1,76 @@
+"""A router that decides for each request, as it is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from mesh.app.configured_target import Services
+from mesh.app.router_making import Routers, graph_behind
+from mesh.app.unions import Unions
+from mesh.config.model import VirtualClusterConfig
+from mesh.config.routers import RouterReference, RouterTargetConfig
+from mesh.listener.listener import Listener
+from mesh.records.spans import ClusterName, TopicName
+from mesh.routing.graph import Leaf, ToCluster
+from mesh.routing.names import RouteName
+from mesh.routing.one_cluster import OneCluster
+from mesh.routing.union import Union
+from mesh.runtime.relay.ending import Ending
+from mesh.runtime.relay.runtime import LARGEST_REQUEST
+from mesh.runtime.request_router.request_samples import samples_of
+from mesh.runtime.request_router.runtime import RequestRouterRuntime
+from mesh.runtime.router.runtime import RouterRuntime
+from mesh.telemetry.metric_definitions import Sample
+
+
+class RequestTarget:
+    """A router that decides for each request, with all that its routes lead to. Implements
+    `mesh.app.configured_target.ConfiguredTarget`."""
+
+    def __init__(
+        self, configured: VirtualClusterConfig, router: RouterReference, listener: Listener, services: Services
+    ) -> None:
+        self._clusters = services.clusters
+        self._graph = graph = graph_behind(services.routers, router.name)
+        self._unions = unions = Unions(configured, graph, listener, services)
+        self._routers = routers = Routers(graph, services.routers, configured.name)
+        to_clusters = [route.name for route in graph.routers[graph.root].routes if isinstance(route.target, ToCluster)]
+        kind = routers.of_requests(graph.root, to_clusters)
+        routes: dict[RouteName, RouterRuntime] = {}
+        for route in graph.routers[graph.root].routes:
+            match graph.at((route.name,)):
+                case Leaf() as leaf:
+                    names: Union | OneCluster = OneCluster(leaf)
+                case _:
+                    names = Union(graph, routers.by_names, (route.name,))
+            serves = routers.serves(graph.behind((route.name,)))
+            routes[route.name] = unions.make(names, router.request_timeout, serves, lambda: ())
+        self.target = RequestRouterRuntime(
+            listener,
+            kind,
+            routes,
+            unions.ids,
+            Ending(listener),
+            lambda: listener.admission.limits.request or LARGEST_REQUEST,
+            unions.node_of,
+        )
+
+    def samples(self) -> Iterator[Sample]:
+        return samples_of(self.target)
+
+    def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
+        """A router asks its leaves itself which topics there are."""
+
+    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+        used = {leaf.cluster for leaf in self._graph.leaves}
+        return None if used & set(anew) else frozenset()
+
+    async def leave(self, cluster: ClusterName, grace: float) -> None:
+        raise AssertionError("a router that leaves a cluster begins anew")
+
+    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+        assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
+        self._unions.change(configured, configured.target.router.request_timeout, self._clusters.interval)
+
+    def close(self) -> None:
+        self._routers.close()

@@ -1,0 +1,52 @@
+"""`filter` keeps the records with a header that is equal to a text, or matches a pattern."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable
+from typing import Final
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from mesh.interceptors.spi import DROP, KEEP, Effect, Interceptor, NoConfig, On, Outcome, Reads, Record, Where
+
+
+class FilterConfig(NoConfig):
+    """header: of a record that is kept. equals, pattern: one of them; of its value."""
+
+    header: str = Field(description="Name of a header.")
+    equals: str | None = Field(default=None, description="The text that is its value.")
+    pattern: str | None = Field(default=None, description="A pattern that its value matches, in place of equals.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> FilterConfig:
+        if (self.equals is None) is (self.pattern is None):
+            raise PydanticCustomError("filter", "a mapping with header, and one of equals and pattern")
+        return self
+
+
+class Filter(Interceptor):
+    """Keeps what matches, and drops the rest. Of several headers with that name the last one counts."""
+
+    reads = Reads.HEADERS
+    effect = Effect.FILTER
+    on = frozenset({On.FETCH})
+    config = FilterConfig
+
+    def __init__(self, config: FilterConfig) -> None:
+        self._header: Final = config.header
+        self._matches: Final = _matching(config)
+
+    def intercept(self, record: Record, where: Where) -> Outcome:
+        values = [value for name, value in record.headers if name == self._header]
+        return KEEP if values and values[-1] is not None and self._matches(values[-1]) else DROP
+
+
+def _matching(config: FilterConfig) -> Callable[[bytes], bool]:
+    if config.equals is not None:
+        wanted = config.equals.encode()
+        return lambda value: value == wanted
+    match = re.compile(fnmatch.translate(config.pattern or "")).match
+    return lambda value: match(value.decode(errors="replace")) is not None

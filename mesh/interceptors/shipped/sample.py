@@ -1,0 +1,36 @@
+"""`sample` keeps the records of some of all keys: the same ones each time."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from mesh.interceptors.spi import DROP, KEEP, Effect, Interceptor, NoConfig, On, Outcome, Reads, Record, Where
+
+_WHOLE: Final = 1 << 32
+
+
+class SampleConfig(NoConfig):
+    """part: of all keys, above 0 and up to 1."""
+
+    part: Annotated[float, Field(gt=0, le=1)] = Field(description="The part of all keys whose records are kept.")
+
+
+class Sample(Interceptor):
+    """Keeps a record if the hash of its key is in the lowest part; those without a key are dropped."""
+
+    reads = Reads.KEY
+    effect = Effect.FILTER
+    on = frozenset({On.FETCH})
+    config = SampleConfig
+
+    def __init__(self, config: SampleConfig) -> None:
+        self._below: Final = config.part * _WHOLE
+
+    def intercept(self, record: Record, where: Where) -> Outcome:
+        if record.key is None:
+            return DROP
+        found = int.from_bytes(hashlib.blake2b(record.key, digest_size=4).digest(), "big")
+        return KEEP if found < self._below else DROP

@@ -1,0 +1,206 @@
+"""Fetch requests, and their answers on their way through interceptors.
+
+A Fetch of a topic that an interceptor wants to see has no session: each one says from which offsets on. So those of
+which everything was dropped can be passed over: their consumer asks for them again, and the cluster is asked for what
+comes behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mesh.interceptors.chain import Judged
+from mesh.interceptors.selection import Chosen
+from mesh.interceptors.spi import On
+from mesh.runtime.interception.client import InterceptedClient
+from mesh.runtime.interception.judging import NotJudged, Result, Work
+from mesh.runtime.interception.messages import ReadRequest, TopicKey, key_of, read_answer, written_answer
+from mesh.wire.errors import ErrorCode
+from mesh.wire.interception import Decision
+from mesh.wire.messages import Buffer
+from mesh.wire.passing import RequestHead
+from mesh.wire.trees import Tree
+
+LARGEST_FETCH: Final = 16 << 20
+"""Bytes that a Fetch whose answer is collected may ask for."""
+MOST_REMEMBERED: Final = 10_000
+"""Partitions of a connection of which it is remembered where to go on."""
+_NO_SESSION: Final = -1
+_NEW_SESSION: Final = 0
+
+_ERRORS: Final = {
+    NotJudged.TIMED_OUT: ErrorCode.KAFKA_STORAGE_ERROR,
+    NotJudged.CORRUPT: ErrorCode.CORRUPT_MESSAGE,
+    NotJudged.OLD_FORMAT: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+}
+
+
+class FetchRequests:
+    """The Fetch requests of one client's connection. clock: in seconds."""
+
+    def __init__(self, client: InterceptedClient, clock: Callable[[], float]) -> None:
+        self.client: Final = client
+        self.clock: Final = clock
+        self._has_session = False
+        """Whether the broker keeps what the client asks for, of which no interceptor wants to see anything."""
+        self._go_on: dict[tuple[TopicKey, int], tuple[int, int]] = {}
+        """By partition: what its consumer will ask for, and where to go on in place of it."""
+
+    def decide(self, head: RequestHead, frame: memoryview) -> Decision | None:
+        """None: the names of topics have to be learnt first. Raises ProtocolError."""
+        request = ReadRequest.of(head, frame)
+        if self.client.unknown([key_of(topic) for topic in request.tree["topics"]]):
+            return None
+        return self._decide(request)
+
+    async def judged(self, head: RequestHead, frame: memoryview) -> Decision:
+        """Raises ProtocolError."""
+        request = ReadRequest.of(head, frame)
+        await self.client.names.learn(self.client.unknown([key_of(topic) for topic in request.tree["topics"]]))
+        return self._decide(request)
+
+    def _decide(self, request: ReadRequest) -> Decision:
+        tree = request.tree
+        epoch = tree.get("session_epoch", _NO_SESSION)
+        # A topic whose name is not known may be one that an interceptor wants to see.
+        keys = [key_of(topic) for topic in tree["topics"]]
+        is_wanted = any(self.client.name_of(key) is None or self.client.chosen(key, On.FETCH) for key in keys)
+        if epoch not in (_NO_SESSION, _NEW_SESSION):
+            if is_wanted or not self._has_session:
+                self._has_session = False
+                return Decision(None, request.answered(_session_unknown()))
+            return Decision([request.frame])
+        self._has_session = epoch == _NEW_SESSION and not is_wanted
+        if not is_wanted:
+            return Decision([request.frame])
+        return self._without_session(request)
+
+    def _without_session(self, request: ReadRequest) -> Decision:
+        tree = request.tree
+        if "session_epoch" in tree:
+            tree["session_epoch"] = _NO_SESSION
+        tree["max_bytes"] = min(tree["max_bytes"], LARGEST_FETCH)
+        asked: dict[tuple[TopicKey, int], int] = {}
+        passed_over: set[tuple[TopicKey, int]] = set()
+        for topic in tree["topics"]:
+            for partition in topic["partitions"]:
+                place = key_of(topic), partition["partition"]
+                asked[place] = partition["fetch_offset"]
+                known = self._go_on.get(place)
+                if known is None:
+                    continue
+                if known[0] == partition["fetch_offset"]:
+                    partition["fetch_offset"] = known[1]
+                    passed_over.add(place)
+                else:
+                    del self._go_on[place]
+        change = FetchAnswer(self, request, asked, passed_over, self.clock() + max(tree["max_wait_ms"], 0) / 1_000)
+        return Decision(request.with_tree(tree), change=change)
+
+    def go_on_at(self, place: tuple[TopicKey, int], asked: int, offset: int) -> None:
+        """The next Fetch of a partition at `asked` is one at `offset`."""
+        if len(self._go_on) >= MOST_REMEMBERED:
+            self._go_on.clear()
+        self._go_on[place] = asked, offset
+
+    def forget(self, place: tuple[TopicKey, int]) -> None:
+        self._go_on.pop(place, None)
+
+
+class FetchAnswer:
+    """An answer as its client is to have it. Implements `mesh.wire.interception.AnswerChange`.
+
+    asked: offsets, as the client asks for them. passed_over: partitions of which the cluster was asked for later ones.
+    until: how long the client waits for the answer at least, by the clock.
+    """
+
+    def __init__(
+        self,
+        requests: FetchRequests,
+        request: ReadRequest,
+        asked: dict[tuple[TopicKey, int], int],
+        passed_over: set[tuple[TopicKey, int]],
+        until: float,
+    ) -> None:
+        self._requests: Final = requests
+        self._request: Final = request
+        self._asked: Final = asked
+        self._passed_over: Final = passed_over
+        self._until: Final = until
+
+    async def changed(self, answer: memoryview) -> Sequence[Buffer]:
+        head, client = self._request.head, self._requests.client
+        start, tree = read_answer(head, answer)
+        await client.names.learn(client.unknown([key_of(topic) for topic in tree["responses"]]))
+        works: list[Work] = []
+        places: list[tuple[TopicKey, Tree]] = []
+        is_changed = has_failed = False
+        for topic in tree["responses"]:
+            key = key_of(topic)
+            for partition in topic["partitions"]:
+                if partition["error_code"]:
+                    is_changed |= self._lost(key, partition)
+                elif not partition["records"]:
+                    continue
+                elif client.name_of(key) is None:
+                    _fail(partition, ErrorCode.UNKNOWN_TOPIC_ID)
+                    is_changed = True
+                elif (chosen := client.chosen(key, On.FETCH)) is not None:
+                    works.append(self._work(chosen, key, partition))
+                    places.append((key, partition))
+        for (key, partition), result in zip(places, await client.judges.judged(works), strict=True):
+            is_changed |= self._take(key, partition, result)
+            has_failed |= bool(partition["error_code"])
+        if has_failed:
+            # Clients ask again at once, and the interceptors would be asked with them.
+            await asyncio.sleep(max(self._until - self._requests.clock(), 0.0))
+        return written_answer(head, answer, start, tree) if is_changed else [answer]
+
+    def _work(self, chosen: Chosen, key: TopicKey, partition: Tree) -> Work:
+        aborted = tuple((each["producer_id"], each["first_offset"]) for each in partition["aborted_transactions"] or ())
+        client, request = self._requests.client, self._request
+        index, records = partition["partition_index"], partition["records"]
+        return client.work(chosen, key, index, On.FETCH, records, request.client_id, aborted)
+
+    def _take(self, key: TopicKey, partition: Tree, result: Result) -> bool:
+        """Whether the answer has changed."""
+        place = key, partition["partition_index"]
+        if isinstance(result, NotJudged):
+            _fail(partition, _ERRORS[result])
+            return True
+        if result.is_failed:
+            _fail(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            return True
+        self._remember(place, result)
+        if result.records is None:
+            return False
+        partition["records"] = result.records
+        return True
+
+    def _remember(self, place: tuple[TopicKey, int], judged: Judged) -> None:
+        asked = self._asked.get(place)
+        if judged.next_offset <= judged.kept_until or asked is None:
+            self._requests.forget(place)
+        else:
+            self._requests.go_on_at(place, max(judged.kept_until, asked), judged.next_offset)
+
+    def _lost(self, key: TopicKey, partition: Tree) -> bool:
+        """Of a partition that the cluster has answered with an error. Whether the answer has changed."""
+        place = key, partition["partition_index"]
+        self._requests.forget(place)
+        if place in self._passed_over and partition["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # What the client has asked for is there, or it will hear otherwise when it asks again.
+            _fail(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return True
+        return False
+
+
+def _fail(partition: Tree, code: ErrorCode) -> None:
+    nothing = {"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1, "aborted_transactions": None}
+    partition.update({**nothing, "error_code": int(code), "records": b""})
+
+
+def _session_unknown() -> Tree:
+    return {"error_code": int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), "session_id": 0, "responses": []}

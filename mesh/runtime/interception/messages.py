@@ -1,0 +1,123 @@
+"""Produce and Fetch, as interceptors have to do with them: taken apart, and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
+from mesh.wire.entities import Side
+from mesh.wire.messages import Buffer
+from mesh.wire.passing import RequestHead
+from mesh.wire.produce_batches import body_of
+from mesh.wire.reader import INT16, INT32
+from mesh.wire.spans import Spans
+from mesh.wire.trees import Tree, read_tree, write_tree
+
+TopicKey: TypeAlias = str | UUID
+"""How a message calls a topic: by its name, or by its id."""
+
+_CLIENT_ID_AT: Final = 12
+_LARGEST_LENGTH: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """A request that was read. body: where it begins in the frame, which has its length in front."""
+
+    head: RequestHead
+    frame: memoryview
+    body: int
+    tree: Tree
+
+    @classmethod
+    def of(cls, head: RequestHead, frame: memoryview) -> ReadRequest:
+        """Raises ProtocolError."""
+        api_key = ApiKey(head.api_key)
+        body = body_of(api_key, head.api_version, frame)
+        return cls(head, frame, body, read_tree(api_key, head.api_version, Side.REQUEST, frame[body:]))
+
+    @property
+    def client_id(self) -> str | None:
+        (length,) = INT16.unpack_from(self.frame, _CLIENT_ID_AT)
+        start = _CLIENT_ID_AT + INT16.size
+        return None if length < 0 else bytes(self.frame[start : start + length]).decode(errors="replace")
+
+    def with_tree(self, tree: Tree) -> list[Buffer]:
+        """The frame with another body. Raises ValueError if it becomes too long."""
+        body = write_tree(ApiKey(self.head.api_key), self.head.api_version, Side.REQUEST, tree)
+        header = self.frame[INT32.size : self.body]
+        return [_length(len(header) + len(body)), header, body]
+
+    def answered(self, tree: Tree) -> list[Buffer]:
+        """An answer that is made here."""
+        api_key, version = ApiKey(self.head.api_key), self.head.api_version
+        body = write_tree(api_key, version, Side.RESPONSE, tree)
+        tags = b"\0" if has_tagged_response_header(api_key, version) else b""
+        header = INT32.pack(self.head.correlation_id) + tags
+        return [_length(len(header) + len(body)), header, body]
+
+
+def read_answer(head: RequestHead, answer: memoryview) -> tuple[int, Tree]:
+    """Where the body begins in an answer with its length in front, and what it says. Raises ProtocolError."""
+    spans = Spans(answer, 2 * INT32.size)
+    api_key = ApiKey(head.api_key)
+    if has_tagged_response_header(api_key, head.api_version):
+        spans.skip_tagged_fields()
+    start = spans.position
+    return start, read_tree(api_key, head.api_version, Side.RESPONSE, answer[start:])
+
+
+def written_answer(head: RequestHead, answer: memoryview, start: int, tree: Tree) -> list[Buffer]:
+    """The answer with another body. start: of its body. Raises ValueError if it becomes too long."""
+    body = write_tree(ApiKey(head.api_key), head.api_version, Side.RESPONSE, tree)
+    header = answer[INT32.size : start]
+    return [_length(len(header) + len(body)), header, body]
+
+
+def key_of(topic: Tree) -> TopicKey:
+    """Of a topic in any of the messages, in any version."""
+    if "topic_id" in topic:
+        key: TopicKey = topic["topic_id"]
+        return key
+    name: str = topic["name"] if "name" in topic else topic["topic"]
+    return name
+
+
+def topics_of_produce(head: RequestHead, frame: memoryview) -> Iterator[TopicKey]:
+    """The topics of a Produce request, without copying its records. Raises ProtocolError."""
+    flexible = is_flexible(ApiKey.PRODUCE, head.api_version)
+    spans = Spans(frame, body_of(ApiKey.PRODUCE, head.api_version, frame))
+    _text(spans, flexible)
+    spans.skip(INT16.size + INT32.size)
+    for _ in range(max(spans.count(3, flexible), 0)):
+        if head.api_version >= _FIRST_PRODUCE_BY_ID:
+            spans.skip(16)
+            yield UUID(bytes=bytes(frame[spans.position - 16 : spans.position]))
+        else:
+            yield _text(spans, flexible)
+        for _ in range(max(spans.count(5, flexible), 0)):
+            spans.int32()
+            length = spans.compact_length() if flexible else spans.int32()
+            spans.skip(max(length, 0))
+            if flexible:
+                spans.skip_tagged_fields()
+        if flexible:
+            spans.skip_tagged_fields()
+
+
+_FIRST_PRODUCE_BY_ID: Final = 13
+
+
+def _text(spans: Spans, flexible: bool) -> str:
+    length = max(spans.compact_length() if flexible else spans.int16(), 0)
+    spans.skip(length)
+    return bytes(spans.frame[spans.position - length : spans.position]).decode(errors="replace")
+
+
+def _length(size: int) -> bytes:
+    if size > _LARGEST_LENGTH:
+        raise ValueError(f"a frame of {size} bytes")
+    return INT32.pack(size)

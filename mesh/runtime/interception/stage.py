@@ -1,0 +1,212 @@
+"""Interceptors on the way of a client's connection: they stand between its transport and what carries its requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from mesh.interceptors.spi import On
+from mesh.runtime.interception.client import InterceptedClient
+from mesh.runtime.interception.fetches import FetchRequests
+from mesh.runtime.interception.judging import Judges
+from mesh.runtime.interception.produces import ProduceRequests
+from mesh.runtime.interception.topic_names import TopicNames
+from mesh.security.principals import Principal
+from mesh.telemetry.logs import get_logger
+from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ProtocolError
+from mesh.wire.interception import AnswerChange, Decision, InterceptedFrames
+from mesh.wire.messages import Buffer
+from mesh.wire.passing import RequestHead
+from mesh.wire.relayed_apis import RELAYED_APIS
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Interceptors:
+    """Those of a virtual cluster, and the names of the topics that its clients see."""
+
+    judges: Judges
+    names: TopicNames
+
+
+class InterceptedConnection(Protocol):
+    """What carries a client's requests."""
+
+    def pass_on(self, requests: Sequence[Buffer]) -> None: ...
+
+    def send(self, answers: Sequence[Buffer]) -> None: ...
+
+    def decided(self) -> None:
+        """Something goes on that was held up."""
+
+    def interception_ended(self, problem: ProtocolError | None) -> None:
+        """The connection has to be closed. problem: of what its client sent; None: of something else."""
+
+
+class Interception:
+    """The interceptors of a virtual cluster, on the way of one client's connection.
+
+    may_write: whether the client may write to a topic. may_look: whether it is authenticated; nothing is kept before.
+    limit: bytes of the largest request.
+    """
+
+    def __init__(
+        self,
+        connection: InterceptedConnection,
+        interceptors: Interceptors,
+        principal: Callable[[], Principal | None],
+        may_write: Callable[[str], bool],
+        may_look: Callable[[], bool],
+        limit: Callable[[], int],
+    ) -> None:
+        clock = asyncio.get_running_loop().time
+        client = InterceptedClient(interceptors.judges, interceptors.names, principal, may_write)
+        self._connection: InterceptedConnection | None = connection
+        self._sides: Final = interceptors.judges.selection.sides
+        self._produces: Final = ProduceRequests(client)
+        self._fetches: Final = FetchRequests(client, clock)
+        self._may_look: Final = may_look
+        self._frames: Final = InterceptedFrames(self._is_taken, limit)
+        self._deciding: asyncio.Task[None] | None = None
+        self._seeing: asyncio.Task[None] | None = None
+        self._is_carrying_out = False
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether a request or an answer waits for an interceptor."""
+        return self._frames.is_holding
+
+    @property
+    def is_holding_answer(self) -> bool:
+        return self._frames.unseen is not None
+
+    @property
+    def has_waiting_requests(self) -> bool:
+        return self._frames.has_waiting_requests
+
+    @property
+    def has_unfinished_frame(self) -> bool:
+        return self._frames.has_unfinished_frame
+
+    def requests(self, chunk: memoryview) -> None:
+        """Bytes that the client has sent."""
+        self._frames.receive_requests(chunk)
+        self._carry_out()
+
+    def answers(self, buffers: Sequence[Buffer]) -> None:
+        """What the client would be sent. Raises ProtocolError for what is no answer to anything."""
+        self._frames.receive_answers(buffers)
+        self._carry_out()
+
+    def close(self) -> None:
+        self._connection = None
+        for task in (self._deciding, self._seeing):
+            if task is not None:
+                task.cancel()
+        self._deciding = self._seeing = None
+
+    # How
+
+    def _is_taken(self, head: RequestHead) -> bool:
+        match head.api_key:
+            case ApiKey.PRODUCE:
+                on = On.PRODUCE
+            case ApiKey.FETCH:
+                on = On.FETCH
+            case _:
+                return False
+        versions = RELAYED_APIS[ApiKey(head.api_key)]
+        is_known = versions.lowest <= head.api_version <= versions.highest
+        return on in self._sides and is_known and self._may_look()
+
+    def _carry_out(self) -> None:
+        if self._is_carrying_out:
+            return  # the call that is at work goes on with it
+        self._is_carrying_out = True
+        try:
+            while (connection := self._connection) is not None and self._step(connection):
+                pass
+            if (connection := self._connection) is not None and self._frames.problem is not None:
+                connection.interception_ended(self._frames.problem)
+        finally:
+            self._is_carrying_out = False
+
+    def _step(self, connection: InterceptedConnection) -> bool:
+        """Whether something has gone on."""
+        frames = self._frames
+        sent, frames.sent = frames.sent, []
+        passed, frames.passed = frames.passed, []
+        if sent:
+            connection.send(sent)
+        if passed:
+            connection.pass_on(passed)
+        is_moving = bool(sent or passed)
+        if frames.undecided is not None and self._deciding is None:
+            is_moving |= self._decide(connection, *frames.undecided)
+        if frames.unseen is not None and self._seeing is None and self._connection is not None:
+            seeing = self._see(*frames.unseen)
+            self._seeing = asyncio.get_running_loop().create_task(seeing, name="intercept an answer")
+        return is_moving
+
+    def _decide(self, connection: InterceptedConnection, head: RequestHead, frame: memoryview) -> bool:
+        requests = self._produces if head.api_key == ApiKey.PRODUCE else self._fetches
+        try:
+            decision = requests.decide(head, frame)
+        except ProtocolError as problem:
+            connection.interception_ended(problem)
+            return False
+        if decision is None:
+            deciding = self._decide_later(requests, head, frame)
+            self._deciding = asyncio.get_running_loop().create_task(deciding, name="intercept a request")
+            return False
+        self._frames.decide(decision)
+        self._frames.go_on()
+        return True
+
+    async def _decide_later(
+        self, requests: ProduceRequests | FetchRequests, head: RequestHead, frame: memoryview
+    ) -> None:
+        decision: Decision | None = None
+        try:
+            decision = await requests.judged(head, frame)
+        except ProtocolError as problem:
+            self._end(problem)
+        except Exception:
+            log.exception("a connection was closed: kafka-mesh has a bug")
+            self._end(None)
+        self._deciding = None
+        if decision is not None and self._connection is not None:
+            self._frames.decide(decision)
+            self._frames.go_on()
+            self._went_on()
+
+    async def _see(self, change: AnswerChange, answer: memoryview) -> None:
+        changed: Sequence[Buffer] | None = None
+        try:
+            changed = await change.changed(answer)
+        except Exception:
+            log.exception("a connection was closed: an answer could not be read, or kafka-mesh has a bug")
+            self._end(None)
+        self._seeing = None
+        if changed is None or self._connection is None:
+            return
+        try:
+            self._frames.see(changed)
+        except ProtocolError:
+            log.exception("a connection was closed: an answer could not be read, or kafka-mesh has a bug")
+            self._end(None)
+            return
+        self._went_on()
+
+    def _went_on(self) -> None:
+        self._carry_out()
+        if self._connection is not None:
+            self._connection.decided()
+
+    def _end(self, problem: ProtocolError | None) -> None:
+        if self._connection is not None:
+            self._connection.interception_ended(problem)

@@ -1,0 +1,1 @@
+"""Routers that answer each request themselves (`mesh.routing.spi.Router`), at work."""

@@ -1,0 +1,404 @@
+"""One client's connection to a router that decides for each request.
+
+The router is asked about each request, several at a time, and answers leave in the order of the requests. Requests of
+static routes pass to a broker as they come. Authentication and versions are the mesh's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.listener.client_transport import ClientTransport
+from mesh.listener.requests import PendingRequest
+from mesh.routing.features import with_apis
+from mesh.routing.names import RouteName
+from mesh.routing.spi import Disconnect, Node, Respond, RespondWithoutReply, Router, RouterResult
+from mesh.routing.spi import Request as RoutedRequest
+from mesh.runtime.request_router.context import ConnectionContext
+from mesh.runtime.request_router.services import RequestRouterServices
+from mesh.runtime.request_router.static_legs import StaticLeg
+from mesh.runtime.router.leaves import ADVERTISED, SERVED
+from mesh.telemetry.logs import get_logger
+from mesh.wire.answer_queue import AnswerQueue, Ticket
+from mesh.wire.apis import ApiKey, Versions, has_tagged_response_header
+from mesh.wire.connection import Request, ServerConnection
+from mesh.wire.entities import Side
+from mesh.wire.errors import ProtocolError
+from mesh.wire.features import Features
+from mesh.wire.messages import Buffer, ResponseMessage
+from mesh.wire.passing import REQUEST_HEAD, Piece, RequestCutter, RequestHead
+from mesh.wire.produce_batches import body_of
+from mesh.wire.reader import INT16, INT32
+from mesh.wire.relayed_apis import RELAYED_APIS
+from mesh.wire.relaying import LARGEST_LOCAL
+from mesh.wire.routed import LARGEST_TAKEN
+from mesh.wire.trees import read_tree, write_tree
+
+log = get_logger(__name__)
+
+MOST_AT_WORK: Final = 64
+"""Requests of one connection that its router has; until one of them is answered no more is taken up."""
+MOST_UNANSWERED: Final = 500
+"""Requests of one connection that wait for their answers, those of static routes too."""
+_SERVED_HERE: Final = {key: (each.versions.lowest, each.versions.highest) for key, each in LISTENER_TABLE.items()}
+_UNCOUNTED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
+
+
+class RequestRouterConnection(asyncio.BufferedProtocol):
+    """One client's connection. node: whose address the client came to, as clients call it; None for one that is no
+    node's."""
+
+    def __init__(self, services: RequestRouterServices, node: int | None) -> None:
+        self.client = ClientTransport(services.listener, self)
+        self.in_work: PendingRequest | None = None
+        self._services = services
+        self._listener = services.listener
+        self._node = node
+        self._cutter = RequestCutter(LARGEST_LOCAL)
+        self._waiting: deque[Piece[RequestHead]] = deque()
+        """What came and is not taken up."""
+        self._answers = AnswerQueue()
+        self._head: RequestHead | None = None
+        """Of the request that is being taken as a whole."""
+        self._frame = bytearray()
+        self._static: StaticLeg | None = None
+        """Where the request passes that is being received."""
+        self._legs: dict[RouteName, StaticLeg] = {}
+        self._door: ServerConnection | None = None
+        self._local: Ticket | None = None
+        self._router: Router | None = None
+        self._context: ConnectionContext | None = None
+        self._at_work: set[asyncio.Task[None]] = set()
+        self._bytes_at_work = 0
+        self._looking: asyncio.Task[None] | None = None
+        self._problem: ProtocolError | None = None
+        """What ended the stream of requests. Those before it are answered first."""
+
+    # Called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._node is None:
+            self._node = self._services.node_of(transport)
+        if self._node is not None and self._services.place(self._node) is None:
+            transport.abort()  # type: ignore[attr-defined]  # a node of no route
+            return
+        self.client.open(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._services.chunks.take()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        chunk = self._services.chunks.read(nbytes)
+        if not self.client.is_open or self._problem is not None:
+            return
+        self._waiting += self._cutter.cut(chunk)
+        self._go_on()
+        self.client.received(whole=True, unfinished=self.has_unfinished_frame)
+        self._pace()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.client.end()
+
+    def pause_writing(self) -> None:
+        self.client.pause_writing()
+        for leg in self._legs.values():
+            leg.pause()
+
+    def resume_writing(self) -> None:
+        self.client.resume_writing()
+        for leg in self._legs.values():
+            leg.pause()
+
+    # Called by its transport
+
+    def opened(self) -> None:
+        if self._services.ending.has_begun:
+            asyncio.get_running_loop().call_soon(self.client.close)
+        if not all(behind.leaves.are_known for behind in self._services.routes.values()):
+            self._looking = asyncio.get_running_loop().create_task(self._first_look(), name="wait for nodes")
+
+    def established(self) -> None:
+        self._cutter.limit = self._services.limit()
+
+    def resumed(self) -> None:
+        if self.client.is_open:
+            self._go_on()
+            self._pace()
+
+    def closed(self) -> None:
+        if self.in_work is not None:
+            self.in_work.work = None  # it names the request: no cycle may stay
+            self.in_work = None
+        for task in (*self._at_work, *([self._looking] if self._looking is not None else [])):
+            task.cancel()
+        self._at_work.clear()
+        for leg in self._legs.values():
+            leg.close()
+        self._legs.clear()
+        self._static = None
+        self._waiting.clear()
+        self._answers.clear()
+        if self._context is not None:
+            self._context.close()
+        router, self._router = self._router, None
+        if router is not None:
+            self._close_router(router)
+        self._services.ending.settled(self.client)
+
+    @property
+    def is_busy(self) -> bool:
+        return len(self._answers) > 0 or bool(self._at_work)
+
+    @property
+    def has_unfinished_frame(self) -> bool:
+        return self._cutter.is_unfinished or bool(self._waiting)
+
+    # Called for its requests that are answered here
+
+    def answer(self, request: Request, response: ResponseMessage | None) -> None:
+        door, ticket = self._door, self._local
+        assert door is not None and ticket is not None and response is not None
+        door.answer(request, response)
+        self._local = None
+        self._leave(ticket, door.data_to_send())
+        asyncio.get_running_loop().call_soon(self.resumed)
+
+    def served(self) -> Mapping[ApiKey, Versions]:
+        limits = self._services.served(ADVERTISED)
+        versions = {key: Versions(*each, RELAYED_APIS[key].first_flexible) for key, each in limits.items()}
+        return {**versions, **self._services.requests.served}
+
+    def features(self) -> Features:
+        return with_apis(self._services.features(), self.served())
+
+    # Called by legs of static routes
+
+    def expect(self) -> Ticket:
+        return self._answers.expect()
+
+    def answered(self, ticket: Ticket, parts: Sequence[Buffer], *, is_last: bool) -> bool:
+        is_next = self._answers.is_next(ticket)
+        self.client.write(self._answers.add(ticket, parts, is_last=is_last))
+        if is_last:
+            self._check_settled()
+        return is_next
+
+    def leg_changed(self) -> None:
+        self.resumed()
+
+    def leg_ended(self, *, is_within_answer: bool) -> None:
+        """The connection ends with the broker's, as a relay's does."""
+        if is_within_answer:
+            self.client.reset()
+        else:
+            self.client.close()
+
+    # Taking up
+
+    def _go_on(self) -> None:
+        try:
+            while self._waiting and self._may_take_up():
+                piece = self._waiting.popleft()
+                if piece.head is not None:
+                    self._begin(piece.head)
+                self._take(piece)
+            if not self._waiting and self._cutter.problem is not None:
+                raise self._cutter.problem
+        except ProtocolError as problem:
+            self._problem = problem
+            self._waiting.clear()
+            self._check_settled()
+
+    def _may_take_up(self) -> bool:
+        client = self.client
+        if not client.may_be_served or self.in_work is not None or self._looking is not None:
+            return False
+        if self._static is not None:
+            return not self._static.is_full
+        is_too_much = len(self._at_work) >= MOST_AT_WORK or self._bytes_at_work > self._services.limit()
+        return not is_too_much and len(self._answers) < MOST_UNANSWERED
+
+    def _begin(self, head: RequestHead) -> None:
+        if head.api_key not in _SERVED_HERE:
+            if (reason := self.client.session.refusal(self._listener.now())) is not None:
+                raise ProtocolError(reason, f"API {head.api_key} needs an authentication first")
+            api_key = self._checked(head)
+            if (route := self._services.kind.static_routes.get(api_key)) is not None:
+                self._static = self._leg(route)
+                return
+            if api_key is not ApiKey.PRODUCE and head.length > LARGEST_TAKEN:
+                raise ProtocolError("frame_size", f"a frame of {head.length} bytes; up to {LARGEST_TAKEN} are allowed")
+        elif head.length > LARGEST_LOCAL:
+            raise ProtocolError("frame_size", f"a frame of {head.length} bytes; up to {LARGEST_LOCAL} are allowed")
+        self._head, self._frame = head, bytearray()
+
+    def _checked(self, head: RequestHead) -> ApiKey:
+        """Its API, if it is served in this version."""
+        served = SERVED.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals its number
+        own = self._services.kind.serves
+        if served is not None and own is not None:
+            served = own.get(ApiKey(head.api_key))
+        if served is None:
+            raise ProtocolError("unknown_api", f"API {head.api_key} is not served here")
+        api_key = ApiKey(head.api_key)
+        if not served[0] <= head.api_version <= served[1]:
+            detail = f"{api_key.name} v{head.api_version} is not in v{served[0]}-{served[1]}"
+            raise ProtocolError("unsupported_version", detail)
+        return api_key
+
+    def _take(self, piece: Piece[RequestHead]) -> None:
+        if (static := self._static) is not None:
+            if piece.is_last:
+                self._static = None
+            static.request(piece)
+            return
+        self._frame += piece.buffer
+        if piece.is_last:
+            head, frame, self._head, self._frame = self._head, bytes(self._frame), None, bytearray()
+            assert head is not None
+            if head.api_key in _SERVED_HERE:
+                self._serve_here(frame)
+            else:
+                self._route(head, frame)
+
+    def _serve_here(self, frame: bytes) -> None:
+        door = self._door = self._door or ServerConnection(_SERVED_HERE, LARGEST_LOCAL)
+        self._local = ticket = self._answers.expect()
+        for request in door.receive_data(frame):
+            self._services.requests.handle(self, request)
+        if refusal := door.data_to_send():  # of an ApiVersions in a version that is not known
+            self._local = None
+            self._leave(ticket, refusal)
+            self.client.rest(self._listener.admission.take(self.client))
+
+    def _route(self, head: RequestHead, frame: bytes) -> None:
+        api_key, version = ApiKey(head.api_key), head.api_version
+        body = body_of(api_key, version, memoryview(frame))
+        tree = read_tree(api_key, version, Side.REQUEST, memoryview(frame)[body:])
+        wants_answer = api_key is not ApiKey.PRODUCE or tree["acks"] != 0
+        request = RoutedRequest(api_key, version, tree, wants_answer)
+        context = self._context_of(_client_id(frame))
+        ticket = self._answers.expect() if wants_answer else None
+        self._bytes_at_work += len(frame)
+        work = self._work(head, request, context, ticket, len(frame))
+        task = asyncio.get_running_loop().create_task(work, name="a request of a router")
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+
+    def _context_of(self, client_id: str | None) -> ConnectionContext:
+        if self._context is None:
+            node = None
+            if self._node is not None and (place := self._services.place(self._node)) is not None:
+                node = Node(place[0], self._node)
+            self._context = ConnectionContext(self._services, self.client, node)
+            self._router = self._services.kind.make()
+        self._context.client_id = client_id
+        return self._context
+
+    async def _work(
+        self, head: RequestHead, request: RoutedRequest, context: ConnectionContext, ticket: Ticket | None, size: int
+    ) -> None:
+        assert self._router is not None
+        try:
+            result: RouterResult = await self._router.on_request(request, context)
+            self._done(head, request, result, ticket)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception(
+                "a connection was closed: its router failed",
+                virtual_cluster=self._listener.name,
+                api=request.api.name,
+                connection=self.client.id,
+            )
+            self.client.abort()
+            return
+        self._bytes_at_work -= size
+        asyncio.get_running_loop().call_soon(self._after_work)
+
+    def _after_work(self) -> None:
+        self.resumed()
+        self._check_settled()
+
+    def _done(self, head: RequestHead, request: RoutedRequest, result: RouterResult, ticket: Ticket | None) -> None:
+        match result:
+            case Respond(body=body) if ticket is not None:
+                self._leave(ticket, _answer(head, request, body))
+            case RespondWithoutReply() if ticket is None:
+                pass
+            case Disconnect(reason=reason):
+                log.info("a router closed a connection", virtual_cluster=self._listener.name, reason=reason)
+                self.client.close()
+                return
+            case _:
+                wanted = "an answer" if ticket is not None else "none"
+                raise TypeError(f"{request.api.name} wants {wanted}, and the router returned {result!r}")
+        if request.api not in _UNCOUNTED and (rest := self._listener.admission.take(self.client)) > 0:
+            self._listener.metrics.throttled(self._listener.name, request.api.name)
+            self.client.rest(rest)
+
+    def _leave(self, ticket: Ticket, parts: Sequence[Buffer]) -> None:
+        self.client.write(self._answers.add(ticket, parts, is_last=True))
+        for leg in self._legs.values():
+            leg.resume()
+        self._check_settled()
+
+    # How
+
+    def _leg(self, route: RouteName) -> StaticLeg:
+        leg = self._legs.get(route)
+        if leg is None:
+            leaves = self._services.routes[route].leaves
+            leaf, known = leaves.default, None
+            if self._node is not None and (place := self._services.place(self._node)) is not None and place[0] == route:
+                leaf, known = place[1], place[2]
+            leg = self._legs[route] = StaticLeg(self, leaves, leaf, known, self.client.id)
+        return leg
+
+    def _pace(self) -> None:
+        is_last = self._services.ending.has_begun or any(leg.is_session_over for leg in self._legs.values())
+        is_full = bool(self._waiting) or (self._static is not None and self._static.is_full)
+        is_over = is_last and not self._cutter.is_unfinished
+        self.client.pace(has_read_ahead=is_full or is_over or self._problem is not None)
+
+    def _check_settled(self) -> None:
+        if self.is_busy or not self.client.is_open:
+            return
+        if self._problem is not None:
+            self.client.refuse(self._problem)
+        elif any(leg.is_session_over for leg in self._legs.values()) and not self.has_unfinished_frame:
+            self.client.close()
+        else:
+            self._services.ending.settled(self.client)
+
+    async def _first_look(self) -> None:
+        for behind in self._services.routes.values():
+            try:
+                await behind.leaves.first_look()
+            except Exception as problem:  # noqa: BLE001 - a route that is down is no reason to serve no other
+                log.debug("a route was not reached", virtual_cluster=self._listener.name, reason=str(problem))
+        self._looking = None
+        self.resumed()
+
+    def _close_router(self, router: Router) -> None:
+        try:
+            router.close()
+        except Exception:
+            log.exception("a router failed to close", virtual_cluster=self._listener.name)
+
+
+def _client_id(frame: bytes) -> str | None:
+    (length,) = INT16.unpack_from(frame, REQUEST_HEAD.size)
+    begin = REQUEST_HEAD.size + INT16.size
+    return frame[begin : begin + length].decode(errors="replace") if length >= 0 else None
+
+
+def _answer(head: RequestHead, request: RoutedRequest, body: Mapping[str, object]) -> list[Buffer]:
+    told = write_tree(request.api, request.version, Side.RESPONSE, dict(body))
+    tags = b"\0" if has_tagged_response_header(request.api, request.version) else b""
+    length = INT32.size + len(tags) + len(told)
+    return [INT32.pack(length) + INT32.pack(head.correlation_id) + tags, told]

@@ -1,0 +1,1 @@
+"""Groups of a router's clients whose topics are in several clusters."""

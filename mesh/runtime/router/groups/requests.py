@@ -1,0 +1,50 @@
+"""The requests about groups that are for several clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mesh.runtime.router.asking import Asker
+from mesh.runtime.router.entities import RouterEntities
+from mesh.runtime.router.groups.deletion import GroupDeletion
+from mesh.runtime.router.groups.elsewhere import MembersElsewhere
+from mesh.runtime.router.groups.homes import GroupHomes
+from mesh.runtime.router.groups.keeper import GroupKeeper
+from mesh.runtime.router.groups.offsets import GroupOffsets
+from mesh.runtime.router.groups.services import GroupServices, GroupTrouble
+from mesh.runtime.router.leaves import Leaves
+from mesh.wire.apis import ApiKey
+from mesh.wire.trees import Tree
+
+
+class GroupRequests:
+    """Answers them. timeout: seconds that a cluster has for each request."""
+
+    def __init__(
+        self, leaves: Leaves, entities: RouterEntities, timeout: Callable[[], float], trouble: GroupTrouble
+    ) -> None:
+        services = GroupServices(leaves, entities, timeout, trouble)
+        homes = GroupHomes(services)
+        self._keeper: Final = GroupKeeper(services, homes)
+        self._elsewhere: Final = MembersElsewhere(services)
+        self._offsets: Final = GroupOffsets(services, homes, self._keeper, self._elsewhere)
+        self._deletion: Final = GroupDeletion(services, homes, self._keeper)
+
+    def close(self) -> None:
+        self._keeper.close()
+        self._elsewhere.close()
+
+    async def answer(self, asker: Asker, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
+        """None for a request that is not answered here."""
+        match api_key:
+            case ApiKey.OFFSET_COMMIT:
+                return await self._offsets.commit(asker, version, request)
+            case ApiKey.OFFSET_FETCH:
+                return await self._offsets.fetch(asker, version, request)
+            case ApiKey.DELETE_GROUPS:
+                return await self._deletion.groups(asker, version, request)
+            case ApiKey.OFFSET_DELETE:
+                return await self._deletion.offsets(asker, version, request)
+            case _:
+                return None

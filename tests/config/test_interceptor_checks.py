@@ -1,0 +1,126 @@
+"""What is wrong with interceptors, in the words of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesh.config import ConfigurationError
+from mesh.config.interceptors_shown import interceptors_of
+from tests.config.files import load_tree
+from tests.runtime.interception.installing import install
+
+MASK = {"name": "cards", "type": "mask", "topics": ["*"], "on": ["fetch"], "config": {"paths": ["card"]}}
+
+
+def tree(*interceptors: Mapping[str, Any], **front: Any) -> dict[str, Any]:
+    return {
+        "clusters": [{"name": "eu", "bootstrap_servers": "127.0.0.1:9092"}],
+        "interceptors": list(interceptors),
+        "virtual_clusters": [
+            {
+                "name": "front",
+                "listen": "127.0.0.1:19092",
+                "nodes": {"ports": "19100-19119"},
+                "interceptors": [each["name"] for each in interceptors],
+                "target": {"relay": {"cluster": "eu"}},
+                **front,
+            }
+        ],
+    }
+
+
+def mistakes(folder: Path, configured: dict[str, Any]) -> list[str]:
+    try:
+        load_tree(folder, configured)
+    except ConfigurationError as error:
+        return [str(each) for each in error.mistakes]
+    return []
+
+
+def test_what_runs_where_is_listed(tmp_path: Path) -> None:
+    small = {"name": "small", "type": "size", "topics": ["a*", "b"], "on": ["produce"], "config": {"maximum": "1KiB"}}
+    config = load_tree(tmp_path, tree(MASK, small))
+    assert list(interceptors_of(config)) == [
+        "virtual cluster front: cards (mask) runs in 2 workers, on fetch, topics *",
+        "virtual cluster front: small (size) runs inline, on produce, topics a*, b",
+    ]
+
+
+def of_type(type: str, **more: Any) -> dict[str, Any]:
+    config = {"filter": {"header": "a", "equals": "b"}, "size": {"maximum": 1}, "mask": {"paths": ["a"]}}
+    return {"name": "it", "type": type, "topics": ["*"], "on": ["fetch"], "config": config.get(type, {}), **more}
+
+
+@pytest.mark.parametrize(
+    ("interceptor", "expected"),
+    [
+        (
+            of_type("filter", on=["produce"]),
+            "interceptors[0].on: 'produce': [fetch]: an interceptor with effect FILTER",
+        ),
+        (of_type("size"), "interceptors[0].on: 'fetch': [produce] for the type size"),
+        (of_type("mask", on=[]), "interceptors[0].on: (an empty list): at least one"),
+        (of_type("mask", topics=[]), "interceptors[0].topics: (an empty list): at least one"),
+        (of_type("mask", on=["both"]), "interceptors[0].on[0]: 'both': 'produce' or 'fetch'"),
+        (
+            of_type("mask", on=["produce"], on_failure="drop"),
+            "interceptors[0].on_failure: 'drop': fail, reject or pass",
+        ),
+        (of_type("mask", on_failure="reject"), "interceptors[0].on_failure: 'reject': fail, pass or drop"),
+        (of_type("mask", config={}), "interceptors[0].config.paths: (missing): required"),
+        (
+            of_type("mask", config={"paths": ["a"], "keep": 1}),
+            "interceptors[0].config.keep: 1: unknown key; the keys here",
+        ),
+        (
+            of_type("size", on=["produce"], config={"maximum": "much"}),
+            "interceptors[0].config.maximum: 'much': a size like",
+        ),
+        (of_type("unknown"), "interceptors[0].type: 'unknown': drop_headers, encrypt, filter, mask, sample, schema_id"),
+        (of_type("mask", timeout="0s"), "interceptors[0].timeout: '0s': greater than 0"),
+        (of_type("mask", retries=11), "interceptors[0].retries: 11: less than or equal to 10"),
+    ],
+)
+def test_mistakes(tmp_path: Path, interceptor: dict[str, Any], expected: str) -> None:
+    (found,) = mistakes(tmp_path, tree(interceptor))
+    assert found.startswith(expected)
+
+
+def test_asynchronous_ones_do_not_run_inline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "tests.interceptors.test_chain:Later", monkeypatch, "later")
+    (found,) = mistakes(tmp_path, tree(of_type("later", isolation="inline")))
+    assert found.startswith("interceptors[0].isolation: 'inline': process, or left out: an asynchronous interceptor")
+    assert not mistakes(tmp_path, tree(of_type("later")))
+
+
+def test_what_is_no_interceptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "pathlib:Path", monkeypatch, "path")
+    (found,) = mistakes(tmp_path, tree(of_type("path")))
+    assert "pathlib:Path is no class that extends Interceptor" in found
+
+
+def test_names(tmp_path: Path) -> None:
+    found = mistakes(tmp_path, tree(MASK, MASK))
+    assert found[0].startswith("interceptors[1].name: 'cards': a name of its own; interceptors[0].name is the same")
+    (found_unknown,) = mistakes(tmp_path, tree(MASK, interceptors=["cords"]))
+    assert found_unknown == "virtual_clusters[0].interceptors[0]: 'cords': one of the interceptors: cards"
+    (twice,) = mistakes(tmp_path, tree(MASK, interceptors=["cards", "cards"]))
+    assert twice == "virtual_clusters[0].interceptors[1]: 'cards': named once"
+
+
+def test_pools_have_none_yet(tmp_path: Path) -> None:
+    pool = {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"], "start": "earliest"}
+    (found,) = mistakes(tmp_path, tree(MASK, nodes=None, target={"pool": pool}))
+    assert found.startswith("virtual_clusters[0].interceptors: (a list): left out: interceptors run in relays")
+
+
+def test_routers_of_connections_have_none_yet(tmp_path: Path) -> None:
+    configured = tree(MASK, target={"router": "all"})
+    route = {"name": "eu", "id": 0, "target": {"cluster": "eu"}}
+    configured["routers"] = [{"name": "all", "type": "clients", "config": {"default": "eu"}, "routes": [route]}]
+    (found,) = mistakes(tmp_path, configured)
+    assert found.startswith("virtual_clusters[0].interceptors: (a list): left out: interceptors run behind routers")

@@ -1,0 +1,88 @@
+"""What docs/interceptors.md shows works as it stands there; the interceptor of the page in a wheel of its own."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mesh.config import load
+from mesh.interceptors.shipped import SHIPPED
+from mesh.interceptors.types import class_of
+from tests.documents import blocks
+
+PAGE = "docs/interceptors.md"
+
+
+def shown(language: str, holding: str) -> str:
+    """The one block with this text in it."""
+    (found,) = (each.text for each in blocks(PAGE) if each.language == language and holding in each.text)
+    return found
+
+
+def wheel(folder: Path) -> Path:
+    """As any build backend makes one of the page's pyproject.toml."""
+    project = tomllib.loads(shown("toml", "entry-points"))["project"]
+    ((group, points),) = project["entry-points"].items()
+    metadata = f"{project['name']}-{project['version']}.dist-info"
+    files = {
+        "shout.py": shown("python", "class Shout"),
+        f"{metadata}/METADATA": f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n",
+        f"{metadata}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{metadata}/entry_points.txt": "\n".join([f"[{group}]", *(f"{key} = {at}" for key, at in points.items())]),
+    }
+    files[f"{metadata}/RECORD"] = "".join(f"{file},,\n" for file in [*files, f"{metadata}/RECORD"])
+    made = folder / f"{project['name']}-{project['version']}-py3-none-any.whl"
+    with zipfile.ZipFile(made, "w") as archive:
+        for file, text in files.items():
+            archive.writestr(file, text)
+    return made
+
+
+@pytest.fixture
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site"
+    words = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(site)]
+    subprocess.run([sys.executable, *words, str(wheel(tmp_path))], check=True)
+    monkeypatch.syspath_prepend(str(site))
+    importlib.invalidate_caches()
+
+
+@pytest.mark.usefixtures("_installed")
+def test_the_interceptor_and_its_test() -> None:
+    assert class_of("shout").__name__ == "Shout"
+    there: dict[str, object] = {}
+    exec(shown("python", "def test_shout"), there)
+    test = there["test_shout"]
+    assert callable(test)
+    test()
+
+
+def test_the_configuration_loads(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text(shown("yaml", "only-eu"))
+    config = load(file)
+    assert [each.name for each in config.interceptors] == ["cards", "only-eu", "small"]
+    assert load_again(tmp_path, config.redacted()) == config
+
+
+def load_again(folder: Path, redacted: object) -> object:
+    file = folder / "again.yaml"
+    file.write_text(yaml.safe_dump(redacted))
+    return load(file)
+
+
+def test_what_ships_is_in_the_table() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \| ([A-Z]+) \|", Path(PAGE).read_text(), re.MULTILINE)
+    assert {name: (reads, effect) for name, _, reads, effect in rows} == {
+        name: (kind.reads.name.lower(), kind.effect.name) for name, kind in SHIPPED.items()
+    }
+    for name, on, _, _ in rows:
+        assert {side.value for side in SHIPPED[name].on} == ({"produce", "fetch"} if on == "both" else {on})

@@ -1,0 +1,94 @@
+"""Real clients whose records interceptors see: what is stored is what they make of it, gaps and dropped batches stop
+nobody, and what is kept comes once and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesh.interceptors.shipped.sample import Sample, SampleConfig
+from mesh.interceptors.spi import KEEP, Record
+from tests.clients.bench import Client
+from tests.clients.producing import Feed
+from tests.clients.script import Script
+from tests.clients.selection import clients
+from tests.integration.feeding import stored_upstream
+from tests.integration.jars import missing_programs
+from tests.integration.records import Stored, account
+from tests.interceptors.fakes import FETCH
+from tests.relay.cluster import NODES, SeveralBrokers
+from tests.relay.front import Front, relayed
+from tests.relay.matrix import in_partitions, number_of, ordered, produced, started
+
+pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
+
+COUNT = 500
+PART = 0.4
+PRODUCERS = [client for client in Client if client is not Client.KCAT]
+
+
+@pytest.fixture(scope="module")
+def front(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    interceptors = [
+        {
+            "name": "who",
+            "type": "stamp",
+            "topics": ["test-produced*"],
+            "on": ["produce"],
+            "config": {"headers": {"by": "{client_id}"}},
+            "isolation": "process",
+        },
+        {"name": "some", "type": "sample", "topics": ["test-consumed*"], "on": ["fetch"], "config": {"part": PART}},
+    ]
+    with relayed(cluster, tmp_path_factory.mktemp("relay"), interceptors) as front:
+        yield front
+
+
+@pytest.fixture
+def topic(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> str:
+    """A partition for each node to lead; every node has all of it."""
+    name = "".join(each if each.isalnum() else "-" for each in request.node.name).strip("-")
+    cluster.create_topic(name, len(NODES), places=[[*NODES[at:], *NODES[:at]] for at in range(len(NODES))])
+    return name
+
+
+@pytest.mark.parametrize("client", clients(PRODUCERS, quick=True))
+def test_produced(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
+    feed = Feed(bootstrap_servers=str(front.bootstrap), client_id="producer", topic=topic, count=COUNT)
+    acknowledged = produced(client, feed, tmp_path)
+    stored = list(stored_upstream(cluster, topic))
+    assert sorted(number_of(each) for each in stored) == sorted(acknowledged) == list(range(COUNT))
+    for each in stored:
+        assert acknowledged[number_of(each)] in {(each.partition, each.offset), (-1, -1)}
+        assert ("by", b"producer") in [(name, bytes(value or b"")) for name, value in each.record.headers]
+
+
+@pytest.mark.parametrize("client", clients(quick=True))
+def test_consumed(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
+    direct = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
+    produced(Client.CONFLUENT, direct, tmp_path)
+    kept = [each for each in stored_upstream(cluster, topic) if is_kept(each)]
+    assert 0 < len(kept) < COUNT
+    script = Script(
+        bootstrap_servers=str(front.bootstrap),
+        client_id="member",
+        group=f"{topic}-group",
+        topic=topic,
+        assignor="range" if client is Client.KAFKA_PYTHON else "",
+    )
+    member = started(client, script, tmp_path)
+    try:
+        member.until_delivered(len(kept))
+        member.assert_running()
+        member.close()
+    finally:
+        member.kill()
+    account({each.record.id: each for each in kept}, member.deliveries).assert_each_once()
+    assert ordered(member) == in_partitions(kept)
+
+
+def is_kept(stored: Stored) -> bool:
+    record = Record(stored.record.key, b"")
+    return Sample(SampleConfig(part=PART)).intercept(record, FETCH) is KEEP

@@ -1,0 +1,52 @@
+"""Interceptors in front of a union of two real clusters: topics have the names that clients call them by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.jars import missing_programs
+from tests.integration.kafka import KafkaCluster
+from tests.integration.mesh_process import MeshProcess
+from tests.integration.processes import free_port, free_ports
+from tests.integration.test_interceptors import cards, produce, read
+from tests.router.union_mesh import STRIPPED
+
+pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
+
+
+@pytest.fixture
+def address(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path: Path) -> Iterator[str]:
+    eu, us = kafka_pair
+    listen, ports = f"127.0.0.1:{free_port()}", free_ports(6)
+    nodes = {"ports": f"{ports[0]}-{ports[-1]}", "ids": {key: ["0-2"] for key in ("eu", "us")}}
+    mask = {"name": "cards", "type": "mask", "topics": ["us.cards"], "on": ["fetch"], "config": {"paths": ["card"]}}
+    routes = [{"name": each, "id": id, "target": {"cluster": each}} for id, each in enumerate(("eu", "us"))]
+    front = {"name": "all", "listen": listen, "nodes": nodes, "interceptors": ["cards"], "target": {"router": "all"}}
+    configuration = {
+        "clusters": [
+            {"name": "eu", "bootstrap_servers": eu.bootstrap_servers},
+            {"name": "us", "bootstrap_servers": us.bootstrap_servers},
+        ],
+        "interceptors": [mask],
+        "routers": [{"name": "all", "type": "topics", "config": STRIPPED, "routes": routes}],
+        "virtual_clusters": [front],
+    }
+    mesh = MeshProcess(tmp_path, "union", configuration)
+    yield listen
+    mesh.kill()
+
+
+def test_a_topic_is_masked_in_one_cluster(kafka_pair: tuple[KafkaCluster, KafkaCluster], address: str) -> None:
+    eu, us = kafka_pair
+    for cluster in (eu, us):
+        cluster.create_topic("cards", 1)
+    for topic in ("cards", "us.cards"):
+        assert set(produce(address, topic, cards(10))) == {None}
+    stored = [value for value, _ in cards(10)]
+    assert [value for _, value, _ in read(us.bootstrap_servers, "cards", 9)] == stored
+    assert [value for _, value, _ in read(address, "cards", 9)] == stored
+    masked = [b'{"id":%d,"card":"****"}' % number for number in range(10)]
+    assert [value for _, value, _ in read(address, "us.cards", 9)] == masked

@@ -1,0 +1,73 @@
+"""What share sessions go on with is judged with each ShareFetch."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from mesh.routing.guards.share_sessions import MOST_SESSIONS, ShareSessions
+from mesh.security.rules import Operation, ResourceType
+from mesh.wire.trees import Tree
+from tests.routing.guards.test_judging import Names, access, allow
+
+ORDERS, SECRET, UNKNOWN = (UUID(int=number) for number in (1, 2, 3))
+READS = access(allow(ResourceType.TOPIC, "orders", Operation.READ))
+NOTHING = access()
+
+
+def fetch(epoch: int, *topics: UUID, member: str = "m", forgotten: UUID | None = None) -> Tree:
+    return {
+        "group_id": "g",
+        "member_id": member,
+        "share_session_epoch": epoch,
+        "topics": [{"topic_id": each, "partitions": [{"partition_index": 0}]} for each in topics],
+        "forgotten_topics_data": [{"topic_id": forgotten}] if forgotten is not None else [],
+    }
+
+
+def asked(request: Tree | None) -> list[UUID]:
+    assert request is not None, "there is a session"
+    return [each["topic_id"] for each in request["topics"]]
+
+
+def test_what_was_refused_is_asked_about_each_time() -> None:
+    sessions = ShareSessions()
+    for _ in range(2):  # it may be told of the same twice
+        assert asked(sessions.fetched(fetch(0, ORDERS, SECRET, UNKNOWN), READS, Names())) == [ORDERS, SECRET, UNKNOWN]
+    assert asked(sessions.fetched(fetch(1), READS, Names())) == [SECRET]
+    assert asked(sessions.fetched(fetch(2, SECRET), READS, Names())) == [SECRET]
+    assert asked(sessions.fetched(fetch(3, forgotten=SECRET), READS, Names())) == []
+
+
+def test_what_is_not_allowed_any_more_ends_the_session() -> None:
+    sessions = ShareSessions()
+    sessions.fetched(fetch(0, ORDERS), READS, Names())
+    assert asked(sessions.fetched(fetch(1), READS, Names())) == []
+    for _ in range(2):
+        assert sessions.fetched(fetch(2), NOTHING, Names()) is None
+    assert sessions.fetched(fetch(2), READS, Names()) is None, "it has ended"
+    assert asked(sessions.fetched(fetch(0, ORDERS), READS, Names())) == [ORDERS]
+
+
+def test_what_is_allowed_now_is_asked_for() -> None:
+    sessions = ShareSessions()
+    sessions.fetched(fetch(0, ORDERS), NOTHING, Names())
+    assert asked(sessions.fetched(fetch(1), READS, Names())) == [ORDERS]
+    assert asked(sessions.fetched(fetch(2), READS, Names())) == [], "the broker goes on with it"
+    assert sessions.fetched(fetch(3), NOTHING, Names()) is None
+
+
+def test_a_session_that_began_elsewhere_is_not_known() -> None:
+    sessions = ShareSessions()
+    assert sessions.fetched(fetch(1), READS, Names()) is None
+    assert asked(sessions.fetched(fetch(-1), READS, Names())) == [], "it may be ended"
+    sessions.fetched(fetch(0, ORDERS), READS, Names())
+    sessions.fetched(fetch(-1), READS, Names())
+    assert sessions.fetched(fetch(1), READS, Names()) is None
+
+
+def test_sessions_are_bounded() -> None:
+    sessions = ShareSessions()
+    for number in range(MOST_SESSIONS + 1):
+        sessions.fetched(fetch(0, ORDERS, member=f"m{number}"), READS, Names())
+    assert sessions.fetched(fetch(1, member="m0"), READS, Names()) is None
+    assert sessions.fetched(fetch(1, member="m1"), READS, Names()) is not None

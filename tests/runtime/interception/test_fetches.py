@@ -1,0 +1,299 @@
+"""Fetch through interceptors: sessions, offsets that are passed over, failures, and what is in an answer's bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from struct import Struct
+from typing import Any
+
+import pytest
+
+from mesh.interceptors.chain import OnFailure
+from mesh.interceptors.shipped.mask import Mask, MaskConfig
+from mesh.interceptors.spi import DROP, KEEP, Interceptor, Outcome, Record
+from mesh.records.batch import seal
+from mesh.records.compression import compress, decompress
+from mesh.records.rewrite import whole_batches
+from mesh.runtime.interception.fetches import LARGEST_FETCH, FetchRequests
+from mesh.runtime.interception.messages import ReadRequest
+from mesh.wire.apis import ApiKey
+from mesh.wire.interception import AnswerChange, Decision
+from mesh.wire.passing import RequestHead
+from mesh.wire.relayed_apis import RELAYED_APIS
+from mesh.wire.trees import Tree
+from tests.interceptors.fakes import Does, batch, values
+from tests.runtime.interception.requests import NOBODY, ORDERS, OTHERS, Cluster, answered, client_of, framed, read
+from tests.runtime.relay.loops import anyhow
+
+VERSIONS = list(RELAYED_APIS[ApiKey.FETCH].all())
+FIRST_WITH_SESSIONS, FIRST_BY_ID = 7, 13
+
+
+def judge(record: Record) -> Outcome:
+    match record.value:
+        case b"drop":
+            return DROP
+        case b"bug":
+            raise RuntimeError("a bug")
+        case b"change":
+            return record.with_value(b"changed")
+    return KEEP
+
+
+def requests(
+    interceptor: Interceptor | None = None,
+    on_failure: OnFailure = OnFailure.FAIL,
+    cluster: Cluster | None = None,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> FetchRequests:
+    return FetchRequests(client_of(interceptor or Does(judge), on_failure, cluster), clock)
+
+
+def topic(version: int, name: str) -> dict[str, object]:
+    return {"topic_id": {"orders": ORDERS, "others": OTHERS}[name]} if version >= FIRST_BY_ID else {"topic": name}
+
+
+def fetch(
+    version: int, offsets: dict[str, int], epoch: int = -1, max_bytes: int = 50 << 20, wait: int = 0
+) -> tuple[RequestHead, memoryview]:
+    """Of partition 0 of each topic."""
+    topics = [
+        {**topic(version, name), "partitions": [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": 9}]}
+        for name, offset in offsets.items()
+    ]
+    tree = {"max_wait_ms": wait, "max_bytes": max_bytes, "session_id": 5, "session_epoch": epoch, "topics": topics}
+    return framed(ApiKey.FETCH, version, tree)
+
+
+def answer(version: int, records: dict[str, bytes], code: int = 0, **more: Any) -> memoryview:
+    """Of partition 0 of each topic."""
+    responses = [
+        {
+            **topic(version, name),
+            "partitions": [{"partition_index": 0, "error_code": code, "high_watermark": 900, "records": each, **more}],
+        }
+        for name, each in records.items()
+    ]
+    return answered(ApiKey.FETCH, version, {"session_id": 0, "responses": responses})
+
+
+async def decided(fetches: FetchRequests, head: RequestHead, frame: memoryview) -> Decision:
+    return fetches.decide(head, frame) or await fetches.judged(head, frame)
+
+
+def upstream(head: RequestHead, decision: Decision) -> Tree:
+    """The request as the cluster has it."""
+    assert decision.frame is not None
+    frame = b"".join(decision.frame)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    return ReadRequest.of(head, memoryview(frame)).tree
+
+
+def change_of(decision: Decision) -> AnswerChange:
+    assert decision.change is not None
+    return decision.change
+
+
+def partition_of(tree: Tree) -> Tree:
+    ((found,),) = ([*each["partitions"]] for each in tree["responses"])
+    partition: Tree = found
+    return partition
+
+
+@anyhow
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_nobody_wants_to_see_passes_with_its_session(version: int) -> None:
+    fetches = requests()
+    for epoch, offsets in ((0, {"others": 7}), (1, {}), (2, {"others": 9}), (-1, {"others": 9})):
+        if version < FIRST_WITH_SESSIONS and epoch > 0:
+            continue
+        head, frame = fetch(version, offsets, epoch)
+        assert await decided(fetches, head, frame) == Decision([frame])
+
+
+@anyhow
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_somebody_wants_to_see_has_no_session_and_a_bound(version: int) -> None:
+    head, frame = fetch(version, {"others": 7, "orders": 8}, epoch=0)
+    decision = await decided(requests(), head, frame)
+    tree = upstream(head, decision)
+    assert tree.get("session_epoch", -1) == -1
+    assert tree["max_bytes"] == LARGEST_FETCH
+    assert [each["partitions"][0]["fetch_offset"] for each in tree["topics"]] == [7, 8]
+    change_of(decision)
+
+
+@anyhow
+@pytest.mark.parametrize("version", [each for each in VERSIONS if each >= FIRST_WITH_SESSIONS])
+async def test_a_session_ends_where_somebody_wants_to_see_what_it_gets(version: int) -> None:
+    fetches = requests()
+    head, frame = fetch(version, {"others": 7}, epoch=0)
+    await decided(fetches, head, frame)
+    for offsets, epoch in (({"orders": 1}, 1), ({}, 2)):
+        head, frame = fetch(version, offsets, epoch)
+        decision = await decided(fetches, head, frame)
+        assert decision.frame is None
+        assert read(head, decision.answer)["error_code"] == 70
+
+
+@anyhow
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_answers(version: int) -> None:
+    head, frame = fetch(version, {"orders": 0, "others": 0})
+    decision = await decided(requests(), head, frame)
+    other = batch(b"drop")
+    original = answer(version, {"orders": batch(b"drop", b"change", b"a"), "others": other})
+    tree = read(head, await change_of(decision).changed(original))
+    orders, others = (each["partitions"][0] for each in tree["responses"])
+    assert values(orders["records"]) == [(1, b"changed"), (2, b"a")]
+    assert others["records"] == other
+    same = answer(version, {"orders": batch(b"a"), "others": other})
+    assert await change_of(decision).changed(same) == [same]
+
+
+@anyhow
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_is_dropped_whole_is_passed_over_by_the_next_one(version: int) -> None:
+    fetches = requests()
+    head, frame = fetch(version, {"orders": 10})
+    decision = await decided(fetches, head, frame)
+    dropped = answer(version, {"orders": batch(b"drop", b"drop", base=10) + batch(b"drop", base=12)})
+    partition = partition_of(read(head, await change_of(decision).changed(dropped)))
+    assert (partition["error_code"], partition["records"], partition["high_watermark"]) == (0, b"", 900)
+    for _ in range(2):  # it stays so as long as the client asks for the same
+        again = await decided(fetches, *fetch(version, {"orders": 10}))
+        (of_topic,) = upstream(head, again)["topics"]
+        assert of_topic["partitions"][0]["fetch_offset"] == 13
+    nothing = answer(version, {"orders": b""})
+    assert await change_of(again).changed(nothing) == [nothing]
+    found = partition_of(
+        read(head, await change_of(again).changed(answer(version, {"orders": batch(b"drop", b"a", base=13)})))
+    )
+    assert values(found["records"]) == [(14, b"a")]
+    after = await decided(fetches, *fetch(version, {"orders": 15}))
+    assert upstream(head, after)["topics"][0]["partitions"][0]["fetch_offset"] == 15
+
+
+@anyhow
+async def test_the_end_of_an_answer_is_passed_over_too() -> None:
+    fetches = requests()
+    decision = await decided(fetches, *fetch(12, {"orders": 0}))
+    await change_of(decision).changed(answer(12, {"orders": batch(b"a") + batch(b"drop", base=1)}))
+    head, frame = fetch(12, {"orders": 1})
+    assert upstream(head, await decided(fetches, head, frame))["topics"][0]["partitions"][0]["fetch_offset"] == 2
+
+
+@anyhow
+async def test_a_seek_is_a_seek() -> None:
+    fetches = requests()
+    decision = await decided(fetches, *fetch(12, {"orders": 10}))
+    await change_of(decision).changed(answer(12, {"orders": batch(b"drop", base=10)}))
+    for offset in (3, 10):
+        head, frame = fetch(12, {"orders": offset})
+        assert (
+            upstream(head, await decided(fetches, head, frame))["topics"][0]["partitions"][0]["fetch_offset"] == offset
+        )
+
+
+@anyhow
+async def test_a_truncated_log_is_asked_for_again_where_the_client_is() -> None:
+    fetches = requests()
+    decision = await decided(fetches, *fetch(12, {"orders": 10}))
+    await change_of(decision).changed(answer(12, {"orders": batch(b"drop", base=10)}))
+    head, frame = fetch(12, {"orders": 10})
+    passed_over = await decided(fetches, head, frame)
+    out_of_range = answer(12, {"orders": b""}, code=1)
+    assert partition_of(read(head, await change_of(passed_over).changed(out_of_range)))["error_code"] == 6
+    again = await decided(fetches, head, frame)
+    assert upstream(head, again)["topics"][0]["partitions"][0]["fetch_offset"] == 10
+    assert await change_of(again).changed(out_of_range) == [out_of_range]
+
+
+@anyhow
+async def test_a_failure_holds_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    now = [100.0]
+    fetches = requests(clock=lambda: now[0])
+    head, frame = fetch(12, {"orders": 10}, wait=500)
+    decision = await decided(fetches, head, frame)
+    now[0] += 0.2
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "sleep", sleep)
+        tree = read(head, await change_of(decision).changed(answer(12, {"orders": batch(b"a", b"bug", base=10)})))
+    partition = partition_of(tree)
+    assert (partition["error_code"], partition["records"], partition["high_watermark"]) == (56, b"", -1)
+    assert slept[-1] == pytest.approx(0.3)
+    again = await decided(fetches, *fetch(12, {"orders": 10}))
+    assert upstream(head, again)["topics"][0]["partitions"][0]["fetch_offset"] == 10
+
+
+@anyhow
+@pytest.mark.parametrize(("on_failure", "kept"), [(OnFailure.PASS, [10, 11]), (OnFailure.DROP, [10])])
+async def test_what_fails_may_go_on_or_be_left_out(on_failure: OnFailure, kept: list[int]) -> None:
+    decision = await decided(requests(on_failure=on_failure), *fetch(12, {"orders": 10}))
+    head, _ = fetch(12, {"orders": 10})
+    tree = read(head, await change_of(decision).changed(answer(12, {"orders": batch(b"a", b"bug", base=10)})))
+    assert [offset for offset, _ in values(partition_of(tree)["records"])] == kept
+
+
+@anyhow
+@pytest.mark.parametrize(("at", "code"), [(-1, 2), (16, 43)])
+async def test_records_that_cannot_be_read_do_not_go_on(at: int, code: int) -> None:
+    records = bytearray(batch(b"good"))
+    records[at] = records[at] ^ 1 if at < 0 else 1
+    head, frame = fetch(12, {"orders": 0})
+    decision = await decided(requests(), head, frame)
+    tree = read(head, await change_of(decision).changed(answer(12, {"orders": bytes(records)})))
+    assert (partition_of(tree)["error_code"], partition_of(tree)["records"]) == (code, b"")
+
+
+@anyhow
+async def test_records_of_an_unknown_id_do_not_go_on() -> None:
+    cluster = Cluster()
+    fetches = requests(cluster=cluster)
+    tree = {"topics": [{"topic_id": NOBODY, "partitions": [{"partition": 0}]}]}
+    head, frame = framed(ApiKey.FETCH, 17, {"session_epoch": -1, **tree})
+    assert fetches.decide(head, frame) is None
+    decision = await fetches.judged(head, frame)
+    partition = {"partition_index": 0, "records": batch(b"a")}
+    said = answered(ApiKey.FETCH, 17, {"responses": [{"topic_id": NOBODY, "partitions": [partition]}]})
+    assert partition_of(read(head, await change_of(decision).changed(said)))["error_code"] == 100
+    cluster.names[NOBODY] = "orders"
+    assert await change_of(decision).changed(said) == [said], "it is known by now, and nothing is to be changed"
+
+
+@anyhow
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("version", [4, 11, 12, 18])
+async def test_nothing_masked_is_in_the_bytes(codec: int, version: int) -> None:
+    def card(number: int) -> bytes:
+        return json.dumps({"id": number, "card": f"SECRET-{number}"}).encode()
+
+    def packed(data: bytes, attributes: int = 0) -> bytes:
+        whole = bytearray(data[:61]) + compress(codec, data[61:])
+        Struct(">i").pack_into(whole, 8, len(whole) - 12)
+        Struct(">h").pack_into(whole, 21, codec | attributes)
+        Struct(">q").pack_into(whole, 43, 7)
+        seal(whole)
+        return bytes(whole)
+
+    records = packed(batch(card(0), card(1))) + packed(batch(card(2), base=2), 0x10) + packed(batch(card(3), base=3))
+    aborted = [{"producer_id": 7, "first_offset": 2}]
+    fetches = requests(Mask(MaskConfig(paths=("card",))))
+    for end in (len(records), len(records) - 1):
+        head, frame = fetch(version, {"orders": 0})
+        decision = await decided(fetches, head, frame)
+        said = answer(version, {"orders": records[:end]}, aborted_transactions=aborted)
+        whole = b"".join(await change_of(decision).changed(said))
+        assert b"SECRET" not in whole
+        found = partition_of(read(head, [whole]))["records"]
+        assert sum(map(len, whole_batches(memoryview(found)))) == len(found)
+        for each in whole_batches(memoryview(found)):
+            assert b"SECRET" not in decompress(codec, bytes(each[61:]))
+            assert b"****" in decompress(codec, bytes(each[61:]))

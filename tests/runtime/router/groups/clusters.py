@@ -1,0 +1,121 @@
+"""Clusters with one group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from mesh.wire.apis import ApiKey
+from mesh.wire.trees import Tree
+from tests.runtime.router.harness import LeafCluster
+
+GROUP: Final = "one"
+
+
+class GroupCluster:
+    """Answers what a cluster of one broker answers about one group. code: of Heartbeat and of each commit. state,
+    protocol_type, described: of the group, and its members. stored: offsets by topic. retention: minutes."""
+
+    def __init__(self, cluster: LeafCluster) -> None:
+        self.cluster = cluster
+        self.code = 0
+        self.group_code = 0
+        self.state = "Empty"
+        self.stored: dict[str | UUID, int] = {}
+        self.protocol_type = ""
+        self.described: list[Tree] = []
+        self.others: list[Tree] = []
+        """Who else is there when a member joins."""
+        self.retention = "10080"
+        cluster.answers = self._answer
+
+    def seen(self, *api_keys: ApiKey) -> list[Tree]:
+        """Requests of these APIs."""
+        return [request for key, request in self.cluster.seen if key in api_keys]
+
+    def _answer(self, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
+        by_api: dict[ApiKey, Callable[[int, Tree], Tree]] = {
+            ApiKey.FIND_COORDINATOR: self._coordinator,
+            ApiKey.HEARTBEAT: lambda *_: {"error_code": self.code},
+            ApiKey.OFFSET_COMMIT: self._commit,
+            ApiKey.OFFSET_FETCH: self._fetch,
+            ApiKey.DESCRIBE_GROUPS: lambda *_: {
+                "groups": [
+                    {
+                        "group_id": GROUP,
+                        "group_state": self.state,
+                        "protocol_type": self.protocol_type,
+                        "members": self.described,
+                    }
+                ]
+            },
+            ApiKey.DESCRIBE_CONFIGS: lambda *_: {
+                "results": [{"configs": [{"name": "offsets.retention.minutes", "value": self.retention}]}]
+            },
+            ApiKey.JOIN_GROUP: lambda *_: {
+                "error_code": self.code,
+                "leader": "kept",
+                "member_id": "kept",
+                "members": [{"member_id": "kept"}, *self.others],
+            },
+            ApiKey.DELETE_GROUPS: lambda *_: {"results": [{"group_id": GROUP, "error_code": self.code}]},
+            ApiKey.OFFSET_DELETE: self._delete,
+            ApiKey.LEAVE_GROUP: lambda *_: {"error_code": 0},
+            ApiKey.CONSUMER_GROUP_DESCRIBE: lambda *_: {"groups": [{"group_id": GROUP, "error_code": 69}]},
+        }
+        return by_api[api_key](version, request)
+
+    def _coordinator(self, version: int, request: Tree) -> Tree:
+        host, port = self.cluster.addresses[0]
+        found = {"node_id": 0, "host": host, "port": port}
+        if version < 4:
+            return found
+        return {"coordinators": [{"key": each, **found} for each in request["coordinator_keys"]]}
+
+    def _commit(self, version: int, request: Tree) -> Tree:
+        if not self.code:
+            for each in request["topics"]:
+                self.stored[each.get("name") or each["topic_id"]] = each["partitions"][0]["committed_offset"]
+        return {
+            "topics": [
+                each | {"partitions": [{"partition_index": 0, "error_code": self.code}]} for each in request["topics"]
+            ]
+        }
+
+    def _delete(self, version: int, request: Tree) -> Tree:
+        if self.code:
+            return {"error_code": self.code, "topics": []}
+        for each in request["topics"]:
+            self.stored.pop(each["name"], None)
+        return {
+            "error_code": 0,
+            "topics": [each | {"partitions": [{"partition_index": 0, "error_code": 0}]} for each in request["topics"]],
+        }
+
+    def _fetch(self, version: int, request: Tree) -> Tree:
+        if version < 8:
+            return self._of_group(request)
+        return {"groups": [self._of_group(each) for each in request["groups"]]}
+
+    def _of_group(self, asked: Tree) -> Tree:
+        names = (
+            [each for each in self.stored if isinstance(each, str)]
+            if asked["topics"] is None
+            else [each["name"] for each in asked["topics"]]
+        )
+        topics = [
+            {
+                "name": name,
+                "partitions": [
+                    {
+                        "partition_index": 0,
+                        "committed_offset": self.stored.get(name, -1),
+                        "committed_leader_epoch": -1,
+                        "metadata": "",
+                    }
+                ],
+            }
+            for name in names
+        ]
+        return {"group_id": GROUP, "topics": topics, "error_code": self.group_code}

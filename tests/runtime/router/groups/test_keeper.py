@@ -1,0 +1,85 @@
+"""Offsets that groups have stored with owners do not expire there as long as the group has members at home."""
+
+from __future__ import annotations
+
+import pytest
+
+from mesh.routing.groups import keeping
+from mesh.runtime.router.groups import keeper
+from mesh.wire.apis import ApiKey
+from mesh.wire.trees import Tree
+from tests.runtime.relay.loops import anyhow, until
+from tests.runtime.router.groups.clusters import GROUP, GroupCluster
+from tests.runtime.router.groups.test_offsets import commit
+from tests.runtime.router.harness import union
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "SOON", 0.01)
+    monkeypatch.setattr(keeping, "AGAIN", 0.01)
+    monkeypatch.setattr(keeper, "_SHORTEST", 0.01)
+    monkeypatch.setattr(keeper, "PART", 1e-6)
+
+
+def kept(cluster: GroupCluster) -> list[Tree]:
+    """Commits of the mesh itself."""
+    return [each for each in cluster.seen(ApiKey.OFFSET_COMMIT) if "of 5" not in str(each)]
+
+
+@anyhow
+async def test_what_is_stored_is_stored_again_while_the_group_has_members_at_home() -> None:
+    async with union() as made:
+        eu, us = GroupCluster(made.eu), GroupCluster(made.us)
+        eu.state = "Stable"
+        client = await made.client(0)
+        await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.orders": 5}))
+        await until(lambda: len(kept(us)) >= 3)
+        for each in kept(us):
+            (topic,) = each["topics"]
+            (partition,) = topic["partitions"]
+            assert (topic["name"], partition["committed_offset"]) == ("us.orders", 5)
+            assert (each["group_id"], each["member_id"], each["generation_id_or_member_epoch"]) == (GROUP, "", -1)
+        assert us.seen(ApiKey.JOIN_GROUP) == []
+        assert eu.seen(ApiKey.OFFSET_COMMIT) == []
+
+
+@anyhow
+async def test_a_group_that_once_had_members_at_the_owner_is_joined_for_a_moment() -> None:
+    async with union() as made:
+        eu, us = GroupCluster(made.eu), GroupCluster(made.us)
+        eu.state, us.protocol_type = "Stable", "consumer"
+        us.others = [{"member_id": "direct"}]
+        client = await made.client(0)
+        await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.orders": 5}))
+        await until(lambda: len(us.seen(ApiKey.LEAVE_GROUP)) >= 2)
+        joined = us.seen(ApiKey.JOIN_GROUP)[0]
+        assert {"range", "roundrobin", "sticky", "cooperative-sticky"} <= {each["name"] for each in joined["protocols"]}
+        assert us.seen(ApiKey.LEAVE_GROUP)[0]["member_id"] == "kept"
+        assert us.seen(ApiKey.SYNC_GROUP) == kept(us) == []
+
+
+@anyhow
+async def test_a_group_that_nobody_is_in_is_left_alone() -> None:
+    async with union() as made:
+        eu, us = GroupCluster(made.eu), GroupCluster(made.us)
+        eu.state, us.protocol_type = "Empty", "consumer"
+        client = await made.client(0)
+        for looks in range(1, 4):
+            await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.orders": 5}))
+            await until(lambda looks=looks: len(us.seen(ApiKey.OFFSET_FETCH)) == looks)  # type: ignore[misc]
+        assert kept(us) == us.seen(ApiKey.JOIN_GROUP) == []
+
+
+@anyhow
+async def test_an_owner_that_comes_back_is_looked_at_again() -> None:
+    async with union() as made:
+        eu, us = GroupCluster(made.eu), GroupCluster(made.us)
+        eu.state = "Stable"
+        client = await made.client(0)
+        await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.orders": 5}))
+        await until(lambda: len(kept(us)) >= 1)
+        await made.us.brokers[0].stopped()
+        await made.us.brokers[0].start()
+        before = len(kept(us))
+        await until(lambda: len(kept(us)) > before)

@@ -1,0 +1,159 @@
+"""Frames between a client and what carries its requests: none is lost, none overtakes another, whatever is held up."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ProtocolError
+from mesh.wire.interception import Decision, InterceptedFrames
+from mesh.wire.messages import Buffer
+from mesh.wire.passing import REQUEST_HEAD, RequestHead
+
+LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A change of an answer; who looks at it is the test."""
+
+    name: str = ""
+
+    async def changed(self, answer: memoryview) -> Sequence[Buffer]:
+        raise AssertionError("the frames ask nobody themselves")
+
+
+def request(correlation_id: int, api_key: ApiKey = ApiKey.FETCH, version: int = 9, body: bytes = b"") -> bytes:
+    return REQUEST_HEAD.pack(8 + len(body), api_key, version, correlation_id) + body
+
+
+def produce(correlation_id: int, acks: int) -> bytes:
+    """v3: no client id, no transactional id."""
+    return request(
+        correlation_id, ApiKey.PRODUCE, 3, b"\xff\xff\xff\xff" + acks.to_bytes(2, "big", signed=True) + b"rest"
+    )
+
+
+def answer(correlation_id: int, body: bytes = b"") -> bytes:
+    return (4 + len(body)).to_bytes(4, "big") + correlation_id.to_bytes(4, "big") + body
+
+
+def frames_of(taken: frozenset[int] = frozenset(), limit: int = LIMIT) -> InterceptedFrames:
+    return InterceptedFrames(lambda head: head.correlation_id in taken, lambda: limit)
+
+
+def chunks(data: bytes, cuts: Sequence[int]) -> Iterator[memoryview]:
+    places = sorted({0, len(data), *(each % (len(data) + 1) for each in cuts)})
+    for start, end in itertools.pairwise(places):
+        yield memoryview(bytearray(data[start:end]))
+
+
+def taken_out(buffers: list[Buffer]) -> bytes:
+    data = b"".join(buffers)
+    buffers.clear()
+    return data
+
+
+@given(st.lists(st.integers(0, 400), max_size=30), st.lists(st.integers(0, 400), max_size=30))
+def test_what_nobody_takes_passes_as_it_comes(cuts: list[int], more: list[int]) -> None:
+    frames = frames_of()
+    data = b"".join([request(1, body=b"x" * 20), produce(2, 0), produce(3, 1), request(4, ApiKey.METADATA)])
+    for chunk in chunks(data, cuts):
+        frames.receive_requests(chunk)
+    assert taken_out(frames.passed) == data
+    answers = answer(1, b"y" * 50) + answer(3) + answer(4)
+    for chunk in chunks(answers, more):
+        frames.receive_answers([chunk])
+    assert taken_out(frames.sent) == answers
+    assert not frames.has_waiting_requests and not frames.is_holding
+
+
+@given(st.lists(st.integers(0, 400), max_size=30), st.lists(st.integers(0, 400), max_size=30))
+def test_a_request_that_is_taken_holds_up_what_follows(cuts: list[int], more: list[int]) -> None:
+    change = Named()
+    frames = frames_of(frozenset({2}))
+    first, second, third = request(1), request(2, body=b"x" * 30), request(3)
+    for chunk in chunks(first + second + third, cuts):
+        frames.receive_requests(chunk)
+    assert taken_out(frames.passed) == first
+    assert frames.undecided is not None
+    head, whole = frames.undecided
+    assert head == RequestHead(38, ApiKey.FETCH, 9, 2) and whole == second
+    frames.decide(Decision([b"another ", b"frame"], change=change))
+    frames.go_on()
+    assert taken_out(frames.passed) == b"another frame" + third
+    for chunk in chunks(answer(1) + answer(2, b"z" * 9) + answer(3), more):
+        frames.receive_answers([chunk])
+    assert taken_out(frames.sent) == answer(1)
+    assert frames.unseen == (change, memoryview(answer(2, b"z" * 9)))
+    frames.see([b"changed"])
+    assert taken_out(frames.sent) == b"changed" + answer(3)
+
+
+def test_an_answer_made_here_waits_for_those_before_it() -> None:
+    frames = frames_of(frozenset({2, 4}))
+    frames.receive_requests(memoryview(request(1) + request(2) + request(3) + request(4)))
+    frames.decide(Decision(None, [b"here"]))
+    frames.go_on()
+    assert taken_out(frames.passed) == request(1) + request(3)
+    assert not frames.sent
+    frames.decide(Decision(None, [b"too"]))
+    frames.receive_answers([answer(1, b"abc")[:9]])
+    assert taken_out(frames.sent) == answer(1, b"abc")[:9]
+    frames.receive_answers([answer(1, b"abc")[9:]])
+    assert taken_out(frames.sent) == answer(1, b"abc")[9:] + b"here"
+    frames.receive_answers([answer(3)])
+    assert taken_out(frames.sent) == answer(3) + b"too"
+
+
+def test_an_answer_made_here_waits_for_one_that_is_looked_at() -> None:
+    frames = frames_of(frozenset({1, 2}))
+    frames.receive_requests(memoryview(request(1) + request(2)))
+    frames.decide(Decision([b"one"], change=Named()))
+    frames.go_on()
+    frames.receive_answers([answer(1)])
+    frames.decide(Decision(None, [b"here"]))
+    assert not frames.sent
+    frames.see([b"seen "])
+    assert taken_out(frames.sent) == b"seen here"
+
+
+def test_nothing_is_expected_for_what_has_no_answer() -> None:
+    frames = frames_of(frozenset({1, 2}))
+    frames.receive_requests(memoryview(produce(1, 0) + produce(2, 0) + request(3)))
+    frames.decide(Decision([b"sent"], is_answered=False))
+    frames.go_on()
+    frames.decide(Decision(None, is_answered=False))
+    frames.go_on()
+    assert taken_out(frames.passed) == b"sent" + request(3)
+    frames.receive_answers([answer(3)])
+    assert taken_out(frames.sent) == answer(3)
+
+
+def test_answers_that_nobody_expects() -> None:
+    for expected in (b"", request(1)):
+        frames = frames_of()
+        frames.receive_requests(memoryview(expected))
+        with pytest.raises(ProtocolError, match="response 2 is not expected"):
+            frames.receive_answers([answer(2)])
+
+
+def test_an_answer_that_is_too_large_to_be_kept() -> None:
+    frames = frames_of(frozenset({1}))
+    frames.receive_requests(memoryview(request(1)))
+    frames.decide(Decision([b"one"], change=Named()))
+    with pytest.raises(ProtocolError, match="that an interceptor wants to see"):
+        frames.receive_answers([(200 << 20).to_bytes(4, "big") + b"\0\0\0\1"])
+
+
+def test_a_request_that_is_too_large_ends_the_stream() -> None:
+    frames = frames_of(limit=100)
+    frames.receive_requests(memoryview(request(1) + request(2, body=b"x" * 101)))
+    assert taken_out(frames.passed) == request(1)
+    assert frames.problem is not None and frames.problem.reason == "frame_size"
