@@ -9,13 +9,14 @@ from pathlib import Path
 
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS
 from mesh.wire.apis import ApiKey
+from mesh.wire.trees import Tree
 from tests.integration.jars import kafka_jars
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import START, eventually, free_port
 from tests.integration.relay_mesh import RelayMesh
 from tests.router.authorizer.requests import Questions
-from tests.router.authorizer.rules import MINE, PUBLIC, RULES, SECRET, USERS, bindings
-from tests.router.authorizer.sides import PASSWORD, Client
+from tests.router.authorizer.rules import MINE, OTHER, PUBLIC, RULES, SECRET, USERS, bindings
+from tests.router.authorizer.sides import PASSWORD, Client, told
 
 NOT_ASKED = {
     *(ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS),  # who the client is
@@ -73,7 +74,10 @@ def opened(folder: Path) -> Iterator[Sides]:
         clients = {(where, user): Client(door, user) for where, door in doors.items() for user in USERS}
         for client in clients.values():
             stack.callback(client.close)
-        _warm_up(clients["broker", "denied"])
+        anybody = Client(broker.bootstrap_servers, None)
+        stack.callback(anybody.close)
+        _warm_up(anybody)
+        _fill(anybody)
         topics = clients["mesh", "describer"].ask(ApiKey.METADATA, 12, {"topics": None})
         assert topics is not None
         ids = {each["name"]: each["topic_id"] for each in topics["topics"]}
@@ -94,6 +98,35 @@ def _warm_up(client: Client) -> None:
         return codes == [0, 0] and [each["error_code"] for each in (committed, began) if each] == [0, 0]
 
     eventually("coordinators", are_there, timeout=START)
+
+
+def _fill(client: Client) -> None:
+    """Two groups and two open transactions, each with two topics."""
+    for name in (MINE, OTHER):
+        offset = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
+        topics = [{"name": each, "partitions": [offset]} for each in (MINE, SECRET)]
+        group = {"group_id": name, "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
+        _succeeds(client, ApiKey.OFFSET_COMMIT, 8, group)
+        began = {"transactional_id": name, "transaction_timeout_ms": 600_000}
+        who = _succeeds(client, ApiKey.INIT_PRODUCER_ID, 4, began)
+        added = {
+            "v3_and_below_transactional_id": name,
+            "v3_and_below_producer_id": who["producer_id"],
+            "v3_and_below_producer_epoch": who["producer_epoch"],
+            "v3_and_below_topics": [{"name": each, "partitions": [0]} for each in (MINE, SECRET)],
+        }
+        _succeeds(client, ApiKey.ADD_PARTITIONS_TO_TXN, 3, added)
+
+
+def _succeeds(client: Client, api_key: ApiKey, version: int, request: Tree) -> Tree:
+    def answered() -> Tree | None:
+        answer = client.ask(api_key, version, request)
+        is_well = answer is not None and not any(code for _, key, code in told(answer) if key.endswith("error_code"))
+        return answer if is_well else None
+
+    answer = eventually(f"{api_key.name} succeeds", answered)
+    assert answer is not None
+    return answer
 
 
 def _common_versions(clients: Mapping[tuple[str, str], Client]) -> Mapping[ApiKey, range]:

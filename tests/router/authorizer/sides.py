@@ -13,7 +13,7 @@ from mesh.wire.trees import Tree, read_tree, write_tree
 
 PASSWORD: Final = "sesam"
 Told = set[tuple[str, str, int]]
-"""What something is about, the name of a code, and its value."""
+"""What something is about, the name of a code, and its value; an entity that is listed has one, too."""
 
 _NAMES: Final = (
     "name",
@@ -29,9 +29,9 @@ _NAMES: Final = (
 
 
 class Client:
-    """Connections of one who has logged in: a new one after each that was closed."""
+    """Connections of one who has logged in: a new one after each that was closed. user: None: they do not log in."""
 
-    def __init__(self, address: str, user: str) -> None:
+    def __init__(self, address: str, user: str | None) -> None:
         self._address, self._user = address, user
         self._socket: socket.socket | None = None
 
@@ -52,6 +52,8 @@ class Client:
     def _connected(self) -> socket.socket:
         host, port = self._address.split(":")
         made = socket.create_connection((host, int(port)), timeout=30)
+        if self._user is None:
+            return made
         self._asked(made, ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
         token = f"\0{self._user}\0{PASSWORD}".encode()
         answer = self._asked(made, ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": token})
@@ -78,7 +80,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def told(answer: Tree | None) -> Told:
-    """Its error codes and authorized operations, each with what it is about."""
+    """What is in it: each entity, and its error codes and authorized operations."""
     return {("", "closed", 0)} if answer is None else set(_told(answer, ""))
 
 
@@ -92,7 +94,9 @@ def _told(tree: Any, about: str) -> Iterator[tuple[str, str, int]]:
     names = [str(tree[key]) for key in _NAMES if tree.get(key) is not None]
     if "topic_id" in tree and len(names) > 1:  # what has a name may have a new id, or be told without
         names.remove(str(tree["topic_id"]))
-    about = "/".join([about, *names]) if names else about
+    if names:
+        about = "/".join([about, *names])
+        yield about, "is there", 0
     for key, value in tree.items():
         if key.endswith(("error_code", "authorized_operations")):
             yield about, key, value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,14 @@ def test_the_java_consumer_reads_one_topic_of_three(sides: Sides, tmp_path: Path
 
     assert "Processed a total of 5 messages" in consumed(MINE)
     assert "TopicAuthorizationException" in consumed(SECRET)
+
+
+def test_kcat_lists_what_it_may_see(sides: Sides) -> None:
+    options = of(sides, "reader")
+    address = options.pop("bootstrap.servers")
+    flags = [flag for key, value in options.items() for flag in ("-X", f"{key}={value}")]
+    listed = subprocess.run(["kcat", "-b", address, "-L", "-J", *flags], capture_output=True, timeout=60, check=True)
+    assert {each["topic"] for each in json.loads(listed.stdout)["topics"]} == {MINE, PUBLIC}
 
 
 def test_the_example(sides: Sides, tmp_path: Path) -> None:
