@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.routing.features import with_apis
 from mesh.routing.guards.judge import Judge
 from mesh.routing.guards.translation import GuardedTranslation
 from mesh.runtime.relay.connection import BEFORE_AUTHENTICATION, UNCOUNTED, RelayConnection
@@ -23,6 +24,7 @@ from mesh.security.rules import Refusal
 from mesh.telemetry.logs import get_logger
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.errors import ProtocolError
+from mesh.wire.features import Features
 from mesh.wire.produce_batches import client_id_in
 from mesh.wire.relaying import LARGEST_LOCAL
 from mesh.wire.routed import RoutedConnection, Translation
@@ -120,6 +122,10 @@ class RouterConnection(RelayConnection):
         if self._node is None:
             return served
         return self._services.nodes.served_at(self._node, {key: (v.lowest, v.highest) for key, v in served.items()})
+
+    def features(self) -> Features:
+        leaves = self._router.leaves
+        return with_apis(leaves.features(), leaves.served(self._services.advertised))
 
     # How
 

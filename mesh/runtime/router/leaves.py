@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesh.routing.entities import Names
+from mesh.routing.features import common_features
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, Way
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds
@@ -15,8 +16,10 @@ from mesh.routing.producer_ids import ProducerIdTooLarge, tag_of, tagged, untagg
 from mesh.routing.translation import HomeUnknown, LeafTranslation
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.services import RelayServices
+from mesh.runtime.router.leaf_nodes import LeafNodes
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.apis import ApiKey, Versions
+from mesh.wire.features import Features
 from mesh.wire.relayed_apis import ADVERTISED_APIS
 
 SERVED: Final[Mapping[ApiKey, tuple[int, int]]] = {
@@ -45,11 +48,8 @@ class RouterLeaf:
     number: LeafNumber
     path: str
     services: RelayServices
+    nodes: LeafNodes
     watching: asyncio.Task[None]
-
-    @property
-    def nodes(self) -> RelayNodes:
-        return self.services.nodes
 
 
 class TaggedProducers:
@@ -123,6 +123,10 @@ class Leaves:
             served = leaf.nodes.served_at(None, limits)
             limits = {key: (each.lowest, each.highest) for key, each in served.items()}
         return served
+
+    def features(self) -> Features:
+        """What holds in all clusters."""
+        return common_features([leaf.nodes.features for leaf in self])
 
     @property
     def are_known(self) -> bool:
