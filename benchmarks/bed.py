@@ -17,7 +17,7 @@ import yaml
 from confluent_kafka import KafkaException
 
 from benchmarks.filling import SMALL, Topic, fill
-from benchmarks.machine import prefer
+from benchmarks.machine import children_of, prefer
 from benchmarks.peers import kroxylicious_command, relay_command
 from tests.integration.jars import kafka_jars
 from tests.integration.kafka import CLIENT_PROPERTIES, KafkaCluster
@@ -46,6 +46,8 @@ TOPICS = {
 }
 LONG = Topic("long-60", 9_000_000, 1_000, partitions=60)
 """What several consumers do not get through in seconds. It has to fit into the page cache."""
+WORKERS = 2
+"""Processes in which interceptors run."""
 NEW = {"prefix": "new-", "cluster": "bench"}
 """Topics that cases make for themselves."""
 
@@ -170,8 +172,41 @@ class Bed:
             other.kill()
 
     @contextmanager
+    def intercepting(self) -> Iterator[list[Target]]:
+        """kafka-mesh as a relay: without interceptors, with one of another topic, and with each kind, inline and in
+        workers. Nothing is dropped: the consumer counts."""
+        all_topics: dict[str, object] = {"topics": ["*"], "on": ["fetch"]}
+        by = {"by": "{virtual_cluster}"}
+        keep: dict[str, object] = {"name": "keep", "type": "drop_headers", "config": {"names": ["none"]}, **all_topics}
+        change: dict[str, object] = {"name": "map", "type": "stamp", "config": {"headers": by}, **all_topics}
+        choose: dict[str, object] = {
+            "name": "filter",
+            "type": "filter",
+            "config": {"header": "by", "pattern": "*"},
+            **all_topics,
+        }
+        process = {"isolation": "process"}
+        kinds: dict[str, list[dict[str, object]]] = {
+            "mesh, relay": [],
+            "another topic": [{**change, "topics": ["none"]}],
+            "unchanged, inline": [keep],
+            "MAP, inline": [change],
+            "MAP and FILTER, inline": [choose, change],
+            "unchanged, workers": [{**keep, **process}],
+            "MAP, workers": [{**change, **process}],
+        }
+        with ExitStack() as stack:
+            relay: dict[str, object] = {"relay": {"cluster": "bench"}}
+            yield [stack.enter_context(self._relaying(name, relay, interceptors=each)) for name, each in kinds.items()]
+
+    @contextmanager
     def _relaying(
-        self, name: str, target: dict[str, object], router: dict[str, object] | None = None, other: str = ""
+        self,
+        name: str,
+        target: dict[str, object],
+        router: dict[str, object] | None = None,
+        other: str = "",
+        interceptors: Sequence[dict[str, object]] = (),
     ) -> Iterator[Target]:
         """kafka-mesh with true offsets; it serves when this returns. other: where the second cluster of `router` is."""
         port, nodes = free_port(), free_ports(2)
@@ -181,6 +216,7 @@ class Bed:
             "name": "bench",
             "listen": f"127.0.0.1:{port}",
             "nodes": {"ports": f"{nodes[0]}-{nodes[-1]}", "ids": ids},
+            "interceptors": [each["name"] for each in interceptors],
             "target": target,
         }
         configuration: dict[str, object] = {
@@ -191,12 +227,16 @@ class Bed:
         if router is not None:
             clusters.append({"name": "other", "bootstrap_servers": other})
             configuration["routers"] = [router]
+        if interceptors:
+            configuration["interceptors"] = list(interceptors)
         file = self.folder / f"relay-{port}.yaml"
         file.write_text(yaml.safe_dump(configuration))
         mesh = self._start(f"relay-{port}", [KAFKA_MESH, "run", file])
         try:
             eventually(f"{name} serves", lambda: "clients are served" in mesh.log_tail(), timeout=60)
-            yield Target(name, f"127.0.0.1:{port}", (mesh.pid,))
+            workers = WORKERS if any("isolation" in each for each in interceptors) else 0
+            eventually("its workers", lambda: len(children_of(mesh.pid)) == workers, timeout=60)
+            yield Target(name, f"127.0.0.1:{port}", (mesh.pid, *children_of(mesh.pid)))
         finally:
             mesh.kill()
 

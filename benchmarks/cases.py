@@ -88,6 +88,8 @@ def _relay_cases() -> Iterator[tuple[str, Case]]:
     for relayed in RELAYED_CLIENTS:
         for topic in ("s100", "s1k"):
             yield f"union-{relayed}-{topic}", _united(f"union-{relayed}-{topic}", relayed, topic)
+    for topic in ("s100", "s1k", "lz4-1k"):
+        yield f"interceptors-{topic}", _intercepted(f"interceptors-{topic}", topic)
     yield "relay-latency", _relay_latency
     yield "relay-idle", _relay_idle
 
@@ -133,6 +135,16 @@ def _united(name: str, client: Client, topic: str) -> Case:
 
     def case(bed: Bed, options: Options) -> list[Series]:
         with throughput.united(bed, client, TOPICS[topic]) as measures:
+            return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
+
+    return case
+
+
+def _intercepted(name: str, topic: str) -> Case:
+    """A consumer through relays with interceptors."""
+
+    def case(bed: Bed, options: Options) -> list[Series]:
+        with throughput.intercepted(bed, "confluent", TOPICS[topic]) as measures:
             return [interleave(Series(name, "records/s"), measures, options.rounds, options.say)]
 
     return case

@@ -109,3 +109,8 @@ def prefer(pid: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text("-15")
     except OSError:
         return
+
+
+def children_of(pid: int) -> tuple[int, ...]:
+    """The processes that a process has started and that are there."""
+    return tuple(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))

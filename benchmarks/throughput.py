@@ -50,6 +50,14 @@ def united(bed: Bed, client: Client, topic: Topic) -> Iterator[Mapping[str, Meas
 
 
 @contextmanager
+def intercepted(bed: Bed, client: Client, topic: Topic) -> Iterator[Mapping[str, Measure]]:
+    """One consumer through a relay with each kind of interceptor."""
+    bed.fill(topic)
+    with bed.intercepting() as targets:
+        yield {target.name: _measure(bed, client, topic, 1, [target]) for target in (bed.direct, bed.relay, *targets)}
+
+
+@contextmanager
 def two_processes(bed: Bed, client: Client, topic: Topic, count: int) -> Iterator[Mapping[str, Measure]]:
     """`count` consumers on one process of the mesh, and spread over two in the same pool: Kafka divides the partitions
     between the processes."""

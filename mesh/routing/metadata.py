@@ -53,8 +53,8 @@ def asked_topics(request: Tree, version: int, names: Names) -> AskedTopics:
     ids: list[UUID] = []
     for topic in topics:
         name = topic["name"]
-        if name is None:
-            ids.append(topic["topic_id"])
+        if name is None or topic.get("topic_id", _NO_TOPIC_ID) != _NO_TOPIC_ID:
+            ids.append(topic["topic_id"])  # Java's client puts an empty name beside it
         elif (owner := names.owner(name)) is None:
             unowned.append(name)
         else:
@@ -75,6 +75,11 @@ class KnownLeaf:
     """What clients are told of that, by version."""
     _each: dict[int, Mapping[str, Written]] = field(default_factory=dict)
     """The same of each topic, as clients call it; for those who do not see all."""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether it has said at some time which topics it has."""
+        return self._all is not None
 
     def of_ids(self, ids: Collection[UUID]) -> Iterator[str]:
         """The topics that have these ids."""

@@ -36,7 +36,7 @@ ENOUGH = (
     *("confluent-s100", "confluent-x4-s100-60", "aiokafka-s1k", "engines-s100", "scale-out-s100", "journal-s100"),
     *("relay-kcat-s1k", "relay-java-produce-1000-1", "relay-confluent-produce-100-all"),
     *("union-kcat-s1k", "union-confluent-produce-1000-all"),
-    *("relay-latency", "relay-idle"),
+    *("interceptors-s1k", "relay-latency", "relay-idle"),
     *("steady-x4", "late-joiner", "latency-100", "parked-200", "commits", "start", "redelivery"),
 )
 """Each client, topic, codec and kind once. The other cases are the same code with other names: `make bench-check`."""

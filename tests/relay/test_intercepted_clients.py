@@ -16,7 +16,7 @@ from tests.clients.script import Script
 from tests.clients.selection import clients
 from tests.integration.feeding import stored_upstream
 from tests.integration.jars import missing_programs
-from tests.integration.records import Stored, account
+from tests.integration.records import account
 from tests.interceptors.fakes import FETCH
 from tests.relay.cluster import NODES, SeveralBrokers
 from tests.relay.front import Front, relayed
@@ -26,6 +26,17 @@ pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), re
 
 COUNT = 500
 PART = 0.4
+KEYS = {Feed(bootstrap_servers="", client_id="", topic="", count=COUNT).key(number) for number in range(COUNT)}
+
+
+def is_kept(key: bytes | None, part: float) -> bool:
+    return Sample(SampleConfig(part=part)).intercept(Record(key, b""), FETCH) is KEEP
+
+
+ONE_KEY = min(
+    part for part in (number / 10_000 for number in range(1, 10_000)) if any(is_kept(key, part) for key in KEYS)
+)
+"""The part with one key: everything of the other partitions is dropped."""
 PRODUCERS = [client for client in Client if client is not Client.KCAT]
 
 
@@ -41,6 +52,7 @@ def front(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> 
             "isolation": "process",
         },
         {"name": "some", "type": "sample", "topics": ["test-consumed*"], "on": ["fetch"], "config": {"part": PART}},
+        {"name": "one", "type": "sample", "topics": ["test-one-key*"], "on": ["fetch"], "config": {"part": ONE_KEY}},
     ]
     with relayed(cluster, tmp_path_factory.mktemp("relay"), interceptors) as front:
         yield front
@@ -69,8 +81,23 @@ def test_produced(cluster: SeveralBrokers, front: Front, topic: str, client: Cli
 def test_consumed(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
     direct = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
     produced(Client.CONFLUENT, direct, tmp_path)
-    kept = [each for each in stored_upstream(cluster, topic) if is_kept(each)]
+    check_consumed(cluster, front, topic, client, tmp_path, PART)
+
+
+@pytest.mark.parametrize("client", clients(quick=True))
+def test_one_key(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
+    direct = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
+    produced(Client.CONFLUENT, direct, tmp_path)
+    check_consumed(cluster, front, topic, client, tmp_path, ONE_KEY)
+
+
+def check_consumed(
+    cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path, part: float
+) -> None:
+    kept = [each for each in stored_upstream(cluster, topic) if is_kept(each.record.key, part)]
     assert 0 < len(kept) < COUNT
+    if part == ONE_KEY:
+        assert len({each.partition for each in kept}) == 1
     script = Script(
         bootstrap_servers=str(front.bootstrap),
         client_id="member",
@@ -87,8 +114,3 @@ def test_consumed(cluster: SeveralBrokers, front: Front, topic: str, client: Cli
         member.kill()
     account({each.record.id: each for each in kept}, member.deliveries).assert_each_once()
     assert ordered(member) == in_partitions(kept)
-
-
-def is_kept(stored: Stored) -> bool:
-    record = Record(stored.record.key, b"")
-    return Sample(SampleConfig(part=PART)).intercept(record, FETCH) is KEEP

@@ -4,6 +4,7 @@ topics are, and a group moves onto the union and off it with its offsets."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,40 @@ def test_a_group_consumes_topics_of_both_clusters(
         fed(kafka_pair, topic, tmp_path, "more")
         stored = everything(kafka_pair, topic)
         eventually("all is shown", lambda: shown(made) >= stored.keys() - everything_of_one.keys(), timeout=60)
+        for cluster in kafka_pair:
+            eventually(
+                f"all is committed at {cluster.name}",
+                lambda cluster=cluster: committed(cluster, script) == log_ends(cluster, topic),  # type: ignore[misc]
+            )
+        made[0].assert_running()
+        made[0].close()
+    finally:
+        for member in made:
+            member.kill()
+
+
+@pytest.mark.parametrize("client", clients((Client.CONFLUENT, Client.JAVA)))
+@pytest.mark.parametrize("subscribes", ["by name", "by pattern"])
+def test_a_group_of_the_consumer_protocol_consumes_topics_of_both_clusters(
+    kafka_pair: Clusters, union: UnionMesh, client: Client, subscribes: str, tmp_path: Path
+) -> None:
+    topic = f"consumers-{client.value}-{subscribes.replace(' ', '-')}"
+    for cluster in kafka_pair:
+        cluster.create_topic(topic, PARTITIONS)
+    script = replace(
+        script_of(union, topic, topic, client),
+        protocol="consumer",
+        pattern=f"^(us[.])?{topic}" if subscribes == "by pattern" else "",
+    )
+    fed(kafka_pair, topic, tmp_path, "one")
+    made = members(client, script, tmp_path, ("a", "b"))
+    try:
+        of_one = everything(kafka_pair, topic)
+        eventually("all is shown", lambda: shown(made) == of_one.keys(), timeout=60)
+        made.pop().close()
+        fed(kafka_pair, topic, tmp_path, "more")
+        stored = everything(kafka_pair, topic)
+        eventually("all is shown", lambda: shown(made) >= stored.keys() - of_one.keys(), timeout=60)
         for cluster in kafka_pair:
             eventually(
                 f"all is committed at {cluster.name}",

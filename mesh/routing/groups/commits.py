@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
+from uuid import UUID
 
 from mesh.wire.errors import ErrorCode
 from mesh.wire.trees import ZERO_ID, Tree
@@ -59,6 +60,11 @@ def partitions(tree: Tree) -> Iterator[tuple[Any, Tree]]:
     for topic in tree["topics"] or ():
         for each in topic["partitions"]:
             yield topic_key(topic), each
+
+
+def topic_ids(tree: Tree) -> list[UUID]:
+    """Of the topics that a request about offsets of one group names so."""
+    return [each["topic_id"] for each in tree["topics"] or () if each.get("topic_id", ZERO_ID) != ZERO_ID]
 
 
 def topic_key(topic: Tree) -> Any:

@@ -282,7 +282,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         work = self._work(head, request, context, ticket, len(frame))
         task = asyncio.get_running_loop().create_task(work, name="a request of a router")
         self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
+        task.add_done_callback(self._worked)
 
     def _context_of(self, client_id: str | None) -> ConnectionContext:
         if self._context is None:
@@ -313,9 +313,9 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             self.client.abort()
             return
         self._bytes_at_work -= size
-        asyncio.get_running_loop().call_soon(self._after_work)
 
-    def _after_work(self) -> None:
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._at_work.discard(task)
         self.resumed()
         self._check_settled()
 

@@ -12,6 +12,9 @@ from mesh.runtime.router.leaves import Leaves
 from mesh.runtime.router.metadata import RouterMetadata
 from mesh.security.rules import Access, Operation, ResourceType
 
+_METADATA_VERSION: Final = 9
+"""Without ids of topics, which nobody needs here."""
+
 
 class RouterEntities:
     """Implements `mesh.routing.kit.entities.Entities`, and `mesh.wire.addresses.NodeAddresses` by the ids of nodes that
@@ -55,6 +58,15 @@ class RouterEntities:
 
     def leaf_of_topic_id(self, topic_id: UUID, /) -> LeafNumber | None:
         return self._metadata.leaf_of_topic_id(topic_id)
+
+    async def look_at_topics(self) -> None:
+        """Asks all clusters which topics there are now."""
+        await self._metadata.answer({"topics": None}, _METADATA_VERSION)
+
+    @property
+    def are_all_heard(self) -> bool:
+        """Whether every cluster has said at some time which topics it has."""
+        return self._metadata.are_all_heard
 
     def topic_of_id(self, topic_id: UUID) -> str | None:
         """What clients call it; None: no topic that is shown has this id, as far as is known."""

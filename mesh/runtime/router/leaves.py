@@ -27,7 +27,11 @@ ADVERTISED: Final[Mapping[ApiKey, tuple[int, int]]] = {
 }
 """What ApiVersions says of these: Produce from v0 on, as a relay does."""
 _OF_SEVERAL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way in (Way.ALL, Way.OWNER)) | {
-    ApiKey.DELETE_GROUPS
+    ApiKey.DELETE_GROUPS,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_DESCRIBE,
 }
 """Requests that may be for several leaves, also by naming nothing."""
 _OF_DEFAULT: Final = {key for key, row in UNION_APIS.items() if row.way is Way.DEFAULT} | {ApiKey.INIT_PRODUCER_ID}

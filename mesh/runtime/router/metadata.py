@@ -94,6 +94,11 @@ class RouterMetadata:
                     return shown
         return None
 
+    @property
+    def are_all_heard(self) -> bool:
+        """Whether every leaf has said at some time which topics it has."""
+        return all(known.is_heard for known in self._known.values())
+
     def topics(self) -> list[str]:
         """What clients call all topics that have been heard of."""
         names = self._leaves.names

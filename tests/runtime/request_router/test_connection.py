@@ -17,6 +17,7 @@ from mesh.routing.spi import (
     RouterResult,
     RouteUnavailable,
 )
+from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.apis import ApiKey, Versions
 from tests.runtime.relay.frames import versions_in
 from tests.runtime.relay.loops import anyhow, everywhere, until
@@ -229,6 +230,65 @@ async def test_versions_are_those_that_the_router_and_all_routes_serve() -> None
 async def test_a_node_of_no_route_is_not_there() -> None:
     async with routed() as made:
         assert made.runtime.accept(5 << 20).client.is_open is False
+
+
+@anyhow
+async def test_what_is_sent_to_a_node_is_received_by_it() -> None:
+    class ToNode(Router):
+        """Sends to the node that the client came to, or to the one that a Heartbeat's generation is the id of."""
+
+        async def on_request(self, request: Request, context: RouterContext) -> RouterResult:
+            node = context.node or context.node_for_id(request.body["generation_id"])
+            assert node is not None
+            return Respond(await context.send(node, request))
+
+    async with routed(ToNode) as made:
+        made.eu.answers, made.us.answers = lambda *_: {"error_code": 27}, lambda *_: {"error_code": 22}
+        member = {"group_id": "one", "member_id": "m"}
+        for node, generation, error in ((EU_NODE, 0, 27), (US_NODE, 0, 22), (None, EU_NODE, 27), (None, US_NODE, 22)):
+            client = await made.client(node)
+            answer = await client.asked(ApiKey.HEARTBEAT, 4, {**member, "generation_id": generation})
+            assert answer["error_code"] == error
+
+
+@anyhow
+async def test_who_the_client_is() -> None:
+    seen: list[tuple[str, Principal]] = []
+
+    class Looks(Router):
+        async def on_request(self, request: Request, context: RouterContext) -> RouterResult:
+            seen.append((context.session_id, context.principal))
+            return context.error(request, 0)
+
+    async with routed(Looks) as made:
+        for _ in range(2):
+            client = await made.client()
+            await client.asked(ApiKey.HEARTBEAT, 4, {"group_id": "one"})
+        (first, anonymous), (second, _) = seen
+        assert first
+        assert first != second
+        assert anonymous == ANONYMOUS
+
+
+@anyhow
+async def test_a_stop_lets_answers_finish() -> None:
+    gate = asyncio.Event()
+
+    class Waits(Router):
+        async def on_request(self, request: Request, context: RouterContext) -> RouterResult:
+            await gate.wait()
+            return context.error(request, 27)
+
+    async with routed(Waits) as made:
+        idle, client = await made.client(), await made.client()
+        client.ask_tree(ApiKey.HEARTBEAT, 4, {"group_id": "one"})
+        await until(lambda: len(made.routers) == 1)
+        made.runtime.begin_stop(30.0)
+        assert await idle.rest() == b""
+        gate.set()
+        assert (await client.tree(ApiKey.HEARTBEAT, 4))["error_code"] == 27
+        assert await client.rest() == b""
+        await made.runtime.drained()
 
 
 def test_a_request_can_be_changed() -> None:

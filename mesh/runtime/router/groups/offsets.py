@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mesh.routing.groups import commits
-from mesh.routing.groups.commits import has_member, partitions, told_of_owner
+from mesh.routing.groups.commits import has_member, partitions, told_of_owner, topic_ids
+from mesh.routing.groups.multiplexed import Member, MultiplexedMembers
 from mesh.routing.groups.stored_offsets import Place, StoredOffset
 from mesh.routing.kit.division import Division
 from mesh.routing.kit.errors import error_answer
@@ -31,12 +32,18 @@ class GroupOffsets:
     """Divides the offsets of a group over its home and the owners of its topics, and remembers what is stored there."""
 
     def __init__(
-        self, services: GroupServices, homes: GroupHomes, keeper: GroupKeeper, elsewhere: MembersElsewhere
+        self,
+        services: GroupServices,
+        homes: GroupHomes,
+        keeper: GroupKeeper,
+        elsewhere: MembersElsewhere,
+        members: MultiplexedMembers,
     ) -> None:
         self._services: Final = services
         self._homes: Final = homes
         self._keeper: Final = keeper
         self._elsewhere: Final = elsewhere
+        self._members: Final = members
 
     async def commit(self, asker: Asker, version: int, request: Tree) -> Tree:
         """request: in the names of clients, as `read_tree` has it."""
@@ -45,6 +52,8 @@ class GroupOffsets:
         home = entities.group_home(group)
         if asker.leaf.number != home:
             return error_answer(api_key, version, request, ErrorCode.NOT_COORDINATOR)
+        if not await self._services.learn(topic_ids(request)):
+            return error_answer(api_key, version, request, _TRY_AGAIN)
         division = split(api_key, version, request, entities, home)
         answers: dict[LeafNumber, Tree | int] = {}
         refusal: ErrorCode | int | None = None
@@ -53,7 +62,8 @@ class GroupOffsets:
             if own is None:
                 return error_answer(api_key, version, request, _TRY_AGAIN)
             answers[home], refusal = own, commits.refusal_at_home(own)
-        if refusal is None:
+        member = self._members.get(group, request["member_id"])
+        if refusal is None and member is None:  # members of several clusters are fenced by each
             refusal = await self._homes.refusal(asker, request)
         if refusal:
             return error_answer(api_key, version, request, refusal)
@@ -66,12 +76,12 @@ class GroupOffsets:
         self, asker: Asker, version: int, request: Tree, division: Division
     ) -> dict[LeafNumber, Tree | int]:
         """By owner: what it has answered, as a client may be told of it."""
-        group, is_member = request["group_id"], has_member(request)
+        group = request["group_id"]
+        member = self._members.get(group, request["member_id"])
+        is_member = has_member(request) and member is None
         owners = [leaf for leaf in division.pieces if leaf != asker.leaf.number]
         asked = (
-            self._services.ask(
-                asker, leaf, group, ApiKey.OFFSET_COMMIT, version, commits.bare(division.pieces[leaf].request)
-            )
+            self._services.ask(asker, leaf, group, ApiKey.OFFSET_COMMIT, version, _of_member(member, leaf, division))
             for leaf in owners
         )
         answers: dict[LeafNumber, Tree | int] = {}
@@ -117,6 +127,8 @@ class GroupOffsets:
         home = services.entities.group_home(group)
         if asker.leaf.number != home:
             return error_answer(api_key, version, request, ErrorCode.NOT_COORDINATOR)
+        if not await services.learn(topic_ids(asked)):
+            return error_answer(api_key, version, request, _TRY_AGAIN)
         division = split(api_key, version, request, services.entities, home)
         asking = {
             leaf: self._homes.ask(asker, group, api_key, version, piece.request)
@@ -184,6 +196,14 @@ class GroupOffsets:
             owner = None if topic is None else entities.owner(topic)
             if topic is not None and owner is not None and owner.leaf != home:
                 yield key, Place(topic, each["partition_index"]), owner.leaf, each
+
+
+def _of_member(member: Member | None, leaf: LeafNumber, division: Division) -> Tree:
+    """The OffsetCommit that an owner is asked: a member's where it is one there, else nobody's."""
+    request = division.pieces[leaf].request
+    if member is None or (route := member.routes.get(leaf)) is None:
+        return commits.bare(request)
+    return request | {"generation_id_or_member_epoch": route.epoch}
 
 
 def _committed(each: Tree) -> StoredOffset:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from mesh.routing.groups.multiplexed import MultiplexedMembers
 from mesh.runtime.router.asking import Asker
 from mesh.runtime.router.entities import RouterEntities
 from mesh.runtime.router.groups.deletion import GroupDeletion
+from mesh.runtime.router.groups.descriptions import GroupDescriptions
 from mesh.runtime.router.groups.elsewhere import MembersElsewhere
+from mesh.runtime.router.groups.heartbeats import GroupHeartbeats
 from mesh.runtime.router.groups.homes import GroupHomes
 from mesh.runtime.router.groups.keeper import GroupKeeper
 from mesh.runtime.router.groups.offsets import GroupOffsets
@@ -28,7 +31,10 @@ class GroupRequests:
         homes = GroupHomes(services)
         self._keeper: Final = GroupKeeper(services, homes)
         self._elsewhere: Final = MembersElsewhere(services)
-        self._offsets: Final = GroupOffsets(services, homes, self._keeper, self._elsewhere)
+        members = MultiplexedMembers(leaves.names.owner, entities.leaf_of_topic_id)
+        self._offsets: Final = GroupOffsets(services, homes, self._keeper, self._elsewhere, members)
+        self._heartbeats: Final = GroupHeartbeats(services, homes, members)
+        self._descriptions: Final = GroupDescriptions(services, homes)
         self._deletion: Final = GroupDeletion(services, homes, self._keeper)
 
     def close(self) -> None:
@@ -46,5 +52,9 @@ class GroupRequests:
                 return await self._deletion.groups(asker, version, request)
             case ApiKey.OFFSET_DELETE:
                 return await self._deletion.offsets(asker, version, request)
+            case ApiKey.CONSUMER_GROUP_HEARTBEAT | ApiKey.SHARE_GROUP_HEARTBEAT:
+                return await self._heartbeats.answer(asker, api_key, version, request)
+            case ApiKey.CONSUMER_GROUP_DESCRIBE | ApiKey.SHARE_GROUP_DESCRIBE:
+                return await self._descriptions.answer(asker, api_key, version, request)
             case _:
                 return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -15,8 +16,10 @@ from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.runtime.router.side_links import SideLinks
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
-from mesh.wire.trees import Tree
+from mesh.wire.trees import ZERO_ID, Tree
 
+BETWEEN_LOOKS: Final = 1.0
+"""Seconds between two looks at the topics of all clusters for an id that nobody knows."""
 _DESCRIBE_VERSION: Final = 5
 """From v6 on a group that is not there is an error."""
 _DESCRIBE_CONSUMERS_VERSION: Final = 0
@@ -43,6 +46,8 @@ class GroupServices:
         self.timeout: Final = timeout
         self.trouble: Final = trouble
         self.stored: Final = StoredOffsets()
+        self._look_at = 0.0
+        self._looking: asyncio.Task[None] | None = None
         self.coordinators: Final = GroupCoordinators(timeout)
 
     async def ask(
@@ -51,6 +56,22 @@ class GroupServices:
         """The answer of the coordinator of a group in any cluster."""
         known = self.leaves.by_number[leaf]
         return await self.coordinators.ask(asker.side_links, known, group, api_key, version, request)
+
+    async def learn(self, topic_ids: Iterable[UUID]) -> bool:
+        """Asks all clusters for their topics if one of these is not known: after a restart clients commit before they
+        ask for Metadata. False: one that has not answered yet may know it."""
+        ids = [*topic_ids]
+        if all(map(self._is_known, ids)):
+            return True
+        now = asyncio.get_running_loop().time()
+        if self._looking is None or (self._looking.done() and now >= self._look_at):
+            self._look_at = now + BETWEEN_LOOKS
+            self._looking = asyncio.get_running_loop().create_task(self.entities.look_at_topics(), name="new topics")
+        await asyncio.shield(self._looking)
+        return self.entities.are_all_heard or all(map(self._is_known, ids))
+
+    def _is_known(self, topic_id: UUID) -> bool:
+        return topic_id == ZERO_ID or self.entities.leaf_of_topic_id(topic_id) is not None
 
     def topic(self, key: str | UUID) -> str | None:
         """What clients call a topic, by its name or its id. None: it is not known."""

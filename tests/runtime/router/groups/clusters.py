@@ -8,7 +8,7 @@ from uuid import UUID
 
 from mesh.wire.apis import ApiKey
 from mesh.wire.trees import Tree
-from tests.runtime.router.harness import LeafCluster
+from tests.runtime.router.harness import LeafCluster, topic_id
 
 GROUP: Final = "one"
 
@@ -28,6 +28,9 @@ class GroupCluster:
         self.others: list[Tree] = []
         """Who else is there when a member joins."""
         self.retention = "10080"
+        self.epoch = 1
+        self.consumers: list[Tree] = []
+        """Members, as ConsumerGroupDescribe has them."""
         cluster.answers = self._answer
 
     def seen(self, *api_keys: ApiKey) -> list[Tree]:
@@ -62,7 +65,18 @@ class GroupCluster:
             ApiKey.DELETE_GROUPS: lambda *_: {"results": [{"group_id": GROUP, "error_code": self.code}]},
             ApiKey.OFFSET_DELETE: self._delete,
             ApiKey.LEAVE_GROUP: lambda *_: {"error_code": 0},
-            ApiKey.CONSUMER_GROUP_DESCRIBE: lambda *_: {"groups": [{"group_id": GROUP, "error_code": 69}]},
+            ApiKey.CONSUMER_GROUP_DESCRIBE: lambda *_: {
+                "groups": [
+                    {
+                        "group_id": GROUP,
+                        "error_code": 0 if self.consumers else 69,
+                        "group_state": "Stable" if self.consumers else "Dead",
+                        "members": self.consumers,
+                    }
+                ]
+            },
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self._heartbeat,
+            ApiKey.SHARE_GROUP_HEARTBEAT: self._heartbeat,
         }
         return by_api[api_key](version, request)
 
@@ -81,6 +95,18 @@ class GroupCluster:
             "topics": [
                 each | {"partitions": [{"partition_index": 0, "error_code": self.code}]} for each in request["topics"]
             ]
+        }
+
+    def _heartbeat(self, version: int, request: Tree) -> Tree:
+        names = request["subscribed_topic_names"]
+        given = [{"topic_id": topic_id(name), "partitions": [0]} for name in names or ()]
+        leaves = request["member_epoch"] < 0
+        return {
+            "error_code": self.code,
+            "member_id": "m",
+            "member_epoch": request["member_epoch"] if leaves else self.epoch,
+            "heartbeat_interval_ms": 5_000,
+            "assignment": None if names is None else {"topic_partitions": given},
         }
 
     def _delete(self, version: int, request: Tree) -> Tree:

@@ -145,6 +145,34 @@ async def test_topics_are_known_by_their_ids_too() -> None:
         assert codes(await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.orders": 5}))) == {"us.orders": 0}
 
 
+@anyhow
+async def test_ids_that_nobody_has_asked_about_are_looked_for() -> None:
+    """After a restart clients commit before they ask for Metadata."""
+    async with union() as made:
+        made.us.topics = [topic("us.orders")]
+        GroupCluster(made.eu)
+        us = GroupCluster(made.us)
+        client = await made.client(0)
+        request = commit({"us.orders": 5})
+        request["topics"][0]["topic_id"] = topic_id(request["topics"][0].pop("name"))
+        assert codes(await client.asked(ApiKey.OFFSET_COMMIT, 10, request)) == {topic_id("us.orders"): 0}
+        assert us.stored == {topic_id("us.orders"): 5}
+
+
+@anyhow
+async def test_an_id_may_be_one_of_a_cluster_that_has_not_answered_yet() -> None:
+    async with union() as made:
+        GroupCluster(made.eu)
+        await made.us.stop()
+        client = await made.client(0)
+        request = commit({"us.orders": 5})
+        request["topics"][0]["topic_id"] = topic_id(request["topics"][0].pop("name"))
+        assert codes(await client.asked(ApiKey.OFFSET_COMMIT, 10, request)) == {topic_id("us.orders"): 14}
+        asked = {"group_id": GROUP, "topics": [{"topic_id": topic_id("us.orders"), "partition_indexes": [0]}]}
+        (told,) = (await client.asked(ApiKey.OFFSET_FETCH, 10, {"groups": [asked]}))["groups"]
+        assert (told["error_code"], told["topics"][0]["partitions"][0]["error_code"]) == (14, 14)
+
+
 @pytest.mark.parametrize("version", [2, 5, 8])
 @anyhow
 async def test_offsets_are_those_of_the_owners(version: int) -> None:

@@ -1,0 +1,72 @@
+"""Descriptions of groups whose members are in several clusters at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from mesh.routing.kit.errors import error_answer
+from mesh.routing.kit.leaf_names import ClientNames
+from mesh.routing.kit.translation import translated
+from mesh.routing.names import LeafNumber
+from mesh.runtime.router.asking import Asker
+from mesh.runtime.router.groups.homes import GroupHomes
+from mesh.runtime.router.groups.services import GroupServices
+from mesh.wire.apis import ApiKey
+from mesh.wire.entities import Side
+from mesh.wire.errors import ErrorCode
+from mesh.wire.trees import Tree
+
+_ASSIGNMENTS: Final = ("assignment", "target_assignment")
+
+
+class GroupDescriptions:
+    """A group is what its home says of it, with what its members are assigned in all clusters."""
+
+    def __init__(self, services: GroupServices, homes: GroupHomes) -> None:
+        self._services: Final = services
+        self._homes: Final = homes
+
+    async def answer(self, asker: Asker, api_key: ApiKey, version: int, request: Tree) -> Tree:
+        """Answers ConsumerGroupDescribe and ShareGroupDescribe."""
+        groups = [await self._group(asker, api_key, version, request, group) for group in request["group_ids"]]
+        return {"groups": groups}
+
+    async def _group(self, asker: Asker, api_key: ApiKey, version: int, request: Tree, group: str) -> Tree:
+        asked, home = {**request, "group_ids": [group]}, asker.leaf.number
+        if self._services.entities.group_home(group) != home:
+            return _failed(api_key, version, asked, ErrorCode.NOT_COORDINATOR)
+        at_home = await self._homes.ask(asker, group, api_key, version, asked)
+        if at_home is None:
+            return _failed(api_key, version, asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        described = self._told(api_key, version, home, at_home)
+        if described["error_code"]:
+            return described
+        others = [leaf for leaf in self._services.leaves.by_number if leaf != home]
+        asking = (self._services.ask(asker, leaf, group, api_key, version, asked) for leaf in others)
+        for leaf, answer in zip(others, await asyncio.gather(*asking), strict=True):
+            if answer is not None:
+                _add(described, self._told(api_key, version, leaf, answer))
+        return described
+
+    def _told(self, api_key: ApiKey, version: int, leaf: LeafNumber, answer: Tree) -> Tree:
+        names = ClientNames(self._services.entities, leaf, {})
+        told = translated(api_key, version, Side.RESPONSE, answer, names)
+        return dict(told["groups"][0])
+
+
+def _failed(api_key: ApiKey, version: int, asked: Tree, code: ErrorCode) -> Tree:
+    return dict(error_answer(api_key, version, asked, code)["groups"][0])
+
+
+def _add(described: Tree, other: Tree) -> None:
+    """What members are assigned in another cluster."""
+    by_id = {each["member_id"]: each for each in other["members"]}
+    for member in described["members"]:
+        if (there := by_id.get(member["member_id"])) is None:
+            continue
+        names = dict.fromkeys([*member["subscribed_topic_names"], *there["subscribed_topic_names"]])
+        member["subscribed_topic_names"] = [*names]
+        for field in _ASSIGNMENTS:
+            if member.get(field) is not None and there.get(field) is not None:
+                member[field]["topic_partitions"] += there[field]["topic_partitions"]

@@ -1,0 +1,108 @@
+"""Groups over two clusters, while a member, the mesh and either cluster die with kill -9: nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.bench import Client
+from tests.clients.producing import Feed
+from tests.clients.script import Script
+from tests.integration.feeding import stored_upstream
+from tests.integration.jars import missing_programs
+from tests.integration.kafka import KafkaCluster
+from tests.integration.members import Member
+from tests.integration.processes import eventually
+from tests.integration.records import Stored, account
+from tests.relay.matrix import produced
+from tests.router.test_groups import members, shown
+from tests.router.union_mesh import UnionMesh
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.kafka,
+    pytest.mark.timeout(400),
+    pytest.mark.xdist_group("union and kills"),
+    pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}"),
+]
+COUNT = 200
+CLIENTS = (Client.CONFLUENT, Client.JAVA, Client.FRANZ)
+Clusters = tuple[KafkaCluster, KafkaCluster]
+
+
+@pytest.fixture(scope="module")
+def mesh(kafka_pair: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UnionMesh]:
+    mesh = UnionMesh(tmp_path_factory.mktemp("union"), *kafka_pair, name="killed")
+    yield mesh
+    mesh.kill()
+
+
+class Scene:
+    """A group of two members over a topic of each cluster."""
+
+    def __init__(self, clusters: Clusters, mesh: UnionMesh, client: Client, folder: Path) -> None:
+        self._clusters, self._folder, self._client = clusters, folder, client
+        self._topic = f"group-killed-{client.value}"
+        for cluster in clusters:
+            cluster.create_topic(self._topic, 2)
+        self._script = Script(
+            bootstrap_servers=mesh.bootstrap_servers,
+            client_id="member",
+            group=self._topic,
+            topic=f"{self._topic},us.{self._topic}",
+            commit="sync" if client is Client.JAVA else "auto",
+        )
+        self.members: list[Member] = []
+        self._stored: dict[str, Stored] = {}
+        self._fed = 0
+
+    def join(self, name: str) -> Member:
+        (member,) = members(self._client, self._script, self._folder, [name])
+        self.members.append(member)
+        return member
+
+    def fed(self, *clusters: KafkaCluster) -> None:
+        """Some more are stored in each, and then shown."""
+        self._fed += 1
+        for cluster in clusters:
+            name = f"{cluster.name}-{self._fed}"
+            feed = Feed(bootstrap_servers=cluster.bootstrap_servers, client_id=name, topic=self._topic, count=COUNT)
+            produced(Client.CONFLUENT, feed, self._folder)
+            self._stored |= {each.record.id: each for each in stored_upstream(cluster, self._topic)}
+        eventually("all is shown", lambda: shown(self.members) >= self._stored.keys(), timeout=120)
+
+    def is_whole(self) -> None:
+        deliveries = [each for member in self.members for each in member.deliveries]
+        account(self._stored, deliveries).assert_nothing_lost_or_altered()
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.value)
+def test_members_the_mesh_and_clusters_die(
+    kafka_pair: Clusters, mesh: UnionMesh, client: Client, tmp_path: Path
+) -> None:
+    """While us is dead, members go on with what eu has, also after they have shared it anew."""
+    eu, us = kafka_pair
+    scene = Scene(kafka_pair, mesh, client, tmp_path)
+    try:
+        first, second = scene.join("first"), scene.join("second")
+        scene.fed(eu, us)
+        second.kill()
+        scene.fed(eu, us)
+        mesh.kill()
+        mesh.restart()
+        scene.fed(eu, us)
+        us.kill()
+        scene.join("third")
+        scene.fed(eu)
+        us.restart()
+        scene.fed(us)
+        eu.kill()
+        eu.restart()
+        scene.fed(eu, us)
+        first.assert_running()
+        scene.is_whole()
+    finally:
+        for member in scene.members:
+            member.kill()
