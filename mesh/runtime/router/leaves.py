@@ -12,6 +12,7 @@ from mesh.routing.features import common_features
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, Way
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds
+from mesh.routing.one_cluster import OneCluster
 from mesh.routing.producer_ids import ProducerIdTooLarge, tag_of, tagged, untagged
 from mesh.routing.translation import HomeUnknown, LeafTranslation
 from mesh.runtime.relay.nodes import RelayNodes
@@ -29,14 +30,18 @@ ADVERTISED: Final[Mapping[ApiKey, tuple[int, int]]] = {
     key: (min(lowest, ADVERTISED_APIS[key][0]), highest) for key, (lowest, highest) in SERVED.items()
 }
 """What ApiVersions says of these: Produce from v0 on, as a relay does."""
-_OF_SEVERAL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way in (Way.ALL, Way.OWNER)) | {
-    ApiKey.DELETE_GROUPS,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    ApiKey.CONSUMER_GROUP_DESCRIBE,
-    ApiKey.SHARE_GROUP_HEARTBEAT,
-    ApiKey.SHARE_GROUP_DESCRIBE,
-}
+_OF_SEVERAL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way in (Way.ALL, Way.OWNER))
 """Requests that may be for several leaves, also by naming nothing."""
+_OF_GROUPS: Final = frozenset(
+    {
+        ApiKey.DELETE_GROUPS,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+    }
+)
+"""The same of groups; where there is one cluster in place of a union, they pass."""
 _OF_DEFAULT: Final = {key for key, row in UNION_APIS.items() if row.way is Way.DEFAULT} | {ApiKey.INIT_PRODUCER_ID}
 """Requests of these may be for the default leaf, although nothing in them says so."""
 
@@ -115,7 +120,14 @@ class Leaves:
             answered_here, producer_ids = _OF_SEVERAL, None
         else:
             answered_here, producer_ids = _OF_SEVERAL | _OF_DEFAULT, self._producer_ids
+        if not self.are_one_cluster:
+            answered_here |= _OF_GROUPS
         return LeafTranslation(leaf.number, self.ids, self.names, leaf.nodes, answered_here, producer_ids)
+
+    @property
+    def are_one_cluster(self) -> bool:
+        """In place of a union, with its own names."""
+        return isinstance(self.names, OneCluster)
 
     def served(self, limits: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, Versions]:
         """What every leaf serves of these, as far as that is known."""

@@ -120,8 +120,10 @@ class RouterRequests:
         is_left: bool = False,
     ) -> Tree:
         """seen: what its client sees; None: everything. is_left: it is what rules have left of a request."""
-        if (of_group := await self._groups.answer(asker, api_key, version, request)) is not None:
-            return of_group
+        if not self._leaves.are_one_cluster:
+            of_group = await self._groups.answer(asker, api_key, version, request)
+            if of_group is not None:
+                return of_group
         own, entities = asker.leaf.number, seen or self._entities
         if (code := _refused_whole(api_key, version, request, entities, own, is_left=is_left)) is not None:
             return error_answer(api_key, version, request, code)
