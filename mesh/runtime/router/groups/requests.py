@@ -32,7 +32,7 @@ class GroupRequests:
         homes = GroupHomes(services)
         self._keeper: Final = GroupKeeper(services, homes)
         self._elsewhere: Final = MembersElsewhere(services)
-        members = MultiplexedMembers(leaves.names.owner, entities.leaf_of_topic_id)
+        members = MultiplexedMembers(entities.owner, entities.leaf_of_topic_id)
         self._offsets: Final = GroupOffsets(services, homes, self._keeper, self._elsewhere, members)
         self._heartbeats: Final = GroupHeartbeats(services, homes, members)
         self._descriptions: Final = GroupDescriptions(services, homes)
