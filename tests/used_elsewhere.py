@@ -29,8 +29,7 @@ NAMES: Final = (
     _.NAMES,  # of this file
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
-    # People who write routers and interceptors call them in their tests.
-    _.intercepted,
+    # People who write routers call it in their tests.
     _.problems_of,
     # People who write routers that answer each request call it.
     _.LEAF_BITS,
@@ -49,6 +48,8 @@ NAMES: Final = (
     _.committed_metadata,
     _.controller_id,
     _.current_leader_epoch,
+    _.finalized_features,
+    _.finalized_features_epoch,
     _.forgotten_topics,
     _.group_epoch,
     _.heartbeat_interval_ms,
@@ -58,10 +59,12 @@ NAMES: Final = (
     _.isr_nodes,
     _.leader_id,
     _.max_version,
+    _.max_version_level,
     _.member_assignment,
     _.member_metadata,
     _.member_type,
     _.min_version,
+    _.min_version_level,
     _.offline_replicas,
     _.partition_responses,
     _.protocol_data,
@@ -69,6 +72,7 @@ NAMES: Final = (
     _.replica_nodes,
     _.session_lifetime_ms,
     _.skip_assignment,
+    _.supported_features,
     _.target_assignment,
     _.timeout_ms,
     # asyncio calls them on a Protocol.

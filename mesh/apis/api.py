@@ -11,6 +11,7 @@ from mesh.apis.answers import Answer, ConnectionId, Ticket
 from mesh.security.rules import Access
 from mesh.security.session import AuthenticationResult, Handshake, Session
 from mesh.wire.apis import ApiKey, Versions
+from mesh.wire.features import NO_FEATURES, Features
 from mesh.wire.messages import RequestMessage, ResponseMessage
 
 
@@ -52,8 +53,22 @@ class RequestContext:
         """The topic that clients know by this id (KIP-516)."""
         return None
 
+    def features(self) -> Features:
+        """What ApiVersions says of them (KIP-584)."""
+        return NO_FEATURES
+
     def answer(self, response: ResponseMessage) -> list[Answer]:
         return [Answer(self.ticket, response)]
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerContext(RequestContext):
+    """A request that the listener answers itself. cluster: what clients take for one cluster has these features."""
+
+    cluster: Features
+
+    def features(self) -> Features:
+        return self.cluster
 
 
 Context = TypeVar("Context", bound=RequestContext)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from mesh.app.configured_target import Services
 from mesh.app.from_config import clusters_of
@@ -11,13 +11,13 @@ from mesh.app.router_making import Routers, graph_behind
 from mesh.app.unions import Unions
 from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
 from mesh.config.pool import PoolConfig
-from mesh.config.routers import RouterReference, RouterTargetConfig, ToPoolConfig
+from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfig, ToPoolConfig
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName, TopicName
-from mesh.routing.graph import Leaf, PoolEnd
-from mesh.routing.names import RouteName
+from mesh.routing.choices import Choices
+from mesh.routing.graph import Graph, Leaf, PoolEnd, Router
+from mesh.routing.names import Path, RouteName
 from mesh.routing.one_cluster import OneCluster
-from mesh.routing.spi import ConnectionRouter
 from mesh.routing.union import Union
 from mesh.runtime.choice.choice_samples import samples_of
 from mesh.runtime.choice.runtime import ChoiceRuntime
@@ -35,28 +35,27 @@ class ChoiceTarget:
         self._graph = graph = graph_behind(services.routers, router.name)
         self._unions = Unions(configured, graph, listener, services)
         self._routers = routers = Routers(graph, services.routers, configured.name)
-        root = routers.at(graph.root)
-        assert isinstance(root, ConnectionRouter), "its target is another one else"
-        self.target = ChoiceRuntime(listener, root, self._unions.node_of)
+        self._choices = choices = Choices(graph, routers.by_connections)
+        self.target = ChoiceRuntime(listener, choices, self._unions.node_of)
         self._pools: dict[RouteName, PoolTarget] = {}
-        self._pool_configs = _pools_of(services, router)
-        for route in graph.routers[graph.root].routes:
-            match graph.at((route.name,)):
+        self._pool_configs: dict[RouteName, PoolConfig] = {}
+        for way, path in choices.ways.items():
+            match choices.end(way):
                 case PoolEnd():
-                    behind = _with_pool(configured, self._pool_configs[route.name])
+                    self._pool_configs[way] = _pool_of(services, graph, path)
+                    behind = _with_pool(configured, self._pool_configs[way])
                     assert isinstance(behind.target, PoolTargetConfig)
                     pool = PoolTarget(behind, behind.target.pool, listener, services)
-                    self._pools[route.name] = pool
-                    self.target.routes[route.name] = pool.target
+                    self._pools[way] = pool
+                    self.target.routes[way] = pool.target
                 case Leaf() as leaf:
-                    self._make_union(route.name, OneCluster(leaf), router.request_timeout)
+                    self._make_union(way, OneCluster(leaf), router.request_timeout)
                 case _:
-                    union = Union(graph, routers.by_names, (route.name,))
-                    self._make_union(route.name, union, router.request_timeout)
+                    self._make_union(way, Union(graph, routers.by_names, path), router.request_timeout)
 
     def _make_union(self, route: RouteName, names: Union | OneCluster, timeout: float) -> None:
         clients = lambda: self.target.clients_of(route)  # noqa: E731 - it is about this route
-        serves = self._routers.serves({self._graph.root, *self._graph.behind((route,))})
+        serves = self._routers.serves(self._choices.on_the_way(route))
         self.target.routes[route] = self._unions.make(names, timeout, serves, clients)
 
     def samples(self) -> Iterator[Sample]:
@@ -66,7 +65,9 @@ class ChoiceTarget:
         for pool in self._pools.values():
             pool.topics_changed(cluster, topics)
 
-    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+    def left_by(
+        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
+    ) -> frozenset[ClusterName] | None:
         used = {leaf.cluster for leaf in self._graph.leaves}
         for pool in self._pool_configs.values():
             used |= clusters_of(pool)
@@ -75,19 +76,30 @@ class ChoiceTarget:
     async def leave(self, cluster: ClusterName, grace: float) -> None:
         raise AssertionError("a router that leaves a cluster begins anew")
 
-    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+    def change(
+        self,
+        configured: VirtualClusterConfig,
+        left: Iterable[ClusterName],
+        grace: float,
+        routers: Sequence[RouterConfig],
+    ) -> None:
         assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
         self._unions.change(configured, configured.target.router.request_timeout, self._clusters.interval)
         for route, pool in self._pools.items():
-            pool.change(_with_pool(configured, self._pool_configs[route]), (), grace)
+            pool.change(_with_pool(configured, self._pool_configs[route]), (), grace, routers)
 
     def close(self) -> None:
         self._routers.close()
 
 
-def _pools_of(services: Services, router: RouterReference) -> dict[RouteName, PoolConfig]:
-    (root,) = (each for each in services.routers if each.name == router.name)
-    return {route.name: route.target.pool for route in root.routes if isinstance(route.target, ToPoolConfig)}
+def _pool_of(services: Services, graph: Graph, path: Path) -> PoolConfig:
+    """The pool to which these routes lead."""
+    router = graph.at(path[:-1])
+    assert isinstance(router, Router), "a route starts at one"
+    (configured,) = (each for each in services.routers if each.name == router.name)
+    (target,) = (route.target for route in configured.routes if route.name == path[-1])
+    assert isinstance(target, ToPoolConfig), "as in the graph, which was made of it"
+    return target.pool
 
 
 def _with_pool(configured: VirtualClusterConfig, pool: PoolConfig) -> VirtualClusterConfig:

@@ -64,13 +64,13 @@ class Routers:
             self.close()
             raise
 
-    def at(self, name: RouterName) -> AnyRouter:
-        """Raises KeyError for one that decides for each request."""
-        return self._standing[name]
-
     @property
     def by_names(self) -> dict[RouterName, EntityRouter]:
         return {name: each for name, each in self._standing.items() if isinstance(each, EntityRouter)}
+
+    @property
+    def by_connections(self) -> dict[RouterName, ConnectionRouter]:
+        return {name: each for name, each in self._standing.items() if isinstance(each, ConnectionRouter)}
 
     def serves(self, names: Iterable[RouterName]) -> Served | None:
         """What clients may use of what the runtime serves, as all of these say; None: all of it."""
@@ -118,8 +118,10 @@ class Routers:
 
     def _begin(self, router: RouterConfig, path: KeyPath, root: RouterName, virtual_cluster: str) -> None:
         factory, config = configured_router(router)
-        if factory.decides is not Decides.NAMES and router.name != root:
-            allowed = "a type of router that goes by names: others stand in front of all others"
+        if factory.decides is Decides.REQUESTS and router.name != root:
+            allowed = (
+                "a type of router that goes by names or connections: one that answers each request is in front of all"
+            )
             raise ConfigurationError([Mistake((*path, "type"), router.type, allowed)])
         context = FactoryContext(router.name, virtual_cluster, tuple(route.name for route in router.routes))
         try:

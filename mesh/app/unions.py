@@ -28,10 +28,10 @@ from mesh.runtime.interception.topic_names import FIRST_BY_ID as BY_ID
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.local_requests import LocalRequests
-from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.runtime import LARGEST_REQUEST
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.traffic import Traffic
+from mesh.runtime.router.leaf_nodes import LeafNodes
 from mesh.runtime.router.leaves import ADVERTISED, SERVED, Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
 from mesh.runtime.router.requests import RouterRequests
@@ -108,11 +108,25 @@ class Unions:
             for leaf in runtime.leaves:
                 leaf.nodes.interval = interval
 
+    def rearrange(self, graph: Graph, names: NamesOfLeaves, serves: Served | None) -> None:
+        """Of the only union: its leaves are those of another graph from now on, which `can_become` this one."""
+        ((runtime, _),) = self._made
+        before = {leaf.number for leaf in self._graph.leaves}
+        after = {leaf.number for leaf in graph.leaves}
+        self._graph, self.ids = graph, NodeIds(after)
+        added = [self._leaf(leaf, runtime.ending, serves) for leaf in graph.leaves if leaf.number not in before]
+        for leaf in added:
+            leaf.services.interceptors = runtime.interceptors
+        for known in runtime.leaves:
+            known.services.served = self._without_share_fetch(limited(self._served, serves))
+            known.services.advertised = self._without_share_fetch(limited(self._advertised, serves))
+        runtime.change(added, before - after, names, self.ids)
+
     def _leaf(self, leaf: Leaf, ending: Ending, serves: Served | None) -> RouterLeaf:
         clusters, listener = self._services.clusters, self._listener
         cluster, access = clusters.access(leaf.cluster)
         health = NodeHealth(self._services.upstream_health, leaf.cluster, self._name)
-        nodes = RelayNodes(
+        nodes = LeafNodes(
             leaf.cluster,
             cluster.bootstrap_servers,
             access,
@@ -135,7 +149,7 @@ class Unions:
             nodes,
         )
         watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {leaf}")
-        return RouterLeaf(leaf.number, str(leaf), served_here, watching)
+        return RouterLeaf(leaf.number, str(leaf), served_here, nodes, watching)
 
     def _without_share_fetch(self, apis: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, tuple[int, int]]:
         """Where interceptors see what is fetched: share consumers would be given what others are not shown."""

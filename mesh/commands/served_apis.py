@@ -18,6 +18,7 @@ from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConf
 from mesh.config.routers import RouterTargetConfig
 from mesh.pool.apis.table import TABLE
 from mesh.records.spans import ClusterName
+from mesh.routing.choices import Choices
 from mesh.routing.graph import Decides, Graph, Leaf
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, UnionApi, Way
 from mesh.routing.names import RouterName
@@ -75,14 +76,14 @@ def _tables(
             if graph.routers[graph.root].decides is not Decides.CONNECTIONS:
                 yield title, limited_by(_of_leaves(graph.leaves, clusters), limits)
                 return
-            for route in graph.routers[graph.root].routes:
-                behind = [leaf for leaf in graph.leaves if leaf.path[0] == route.name]
-                on_the_way = {graph.root, *graph.behind((route.name,))}
-                limits_here = {name: served for name, served in limits.items() if name in on_the_way}
+            choices = Choices(graph, {})
+            for way, path in choices.ways.items():
+                behind = [leaf for leaf in graph.leaves if leaf.path[: len(path)] == path]
+                limits_here = {name: limits[name] for name in choices.on_the_way(way) if name in limits}
                 if behind:
-                    yield f"{title}, route {route.name}", limited_by(_of_leaves(behind, clusters), limits_here)
+                    yield f"{title}, route {way}", limited_by(_of_leaves(behind, clusters), limits_here)
                 else:
-                    yield f"{title}, route {route.name}: {_POOL}", _of_a_pool()
+                    yield f"{title}, route {way}: {_POOL}", _of_a_pool()
         case _:
             assert_never(each.target)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from mesh.apis.answers import Answer
-from mesh.apis.api import AnyApi, Authentication, RequestContext, RequestFields
+from mesh.apis.api import AnyApi, Authentication, ListenerContext, RequestContext, RequestFields
 from mesh.apis.dispatch import Work, begin
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.listener.client_transport import ClientTransport
@@ -23,6 +23,7 @@ from mesh.telemetry.response_errors import error_of
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import Request
 from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.features import Features
 from mesh.wire.messages import (
     RequestMessage,
     ResponseMessage,
@@ -57,6 +58,9 @@ class Handler(Protocol):
 
     def advertised(self, pending: PendingRequest) -> Mapping[ApiKey, Versions] | None:
         """What ApiVersions lists; None for what is served by the handlers of the target and of its listener."""
+
+    def features(self, pending: PendingRequest) -> Features:
+        """What ApiVersions says of them."""
 
     def carry_out(self, pending: PendingRequest, effects: Sequence[Any]) -> None:
         """What its handler returned."""
@@ -141,7 +145,11 @@ class Requests:
             client.session,
             client.access,
         )
-        context = RequestContext(*fields) if is_own else self._handler.context(pending, fields)
+        context: RequestContext
+        if is_own:
+            context = ListenerContext(*fields, self._handler.features(pending))
+        else:
+            context = self._handler.context(pending, fields)
         work, effects = begin(self._apis[request.api_key], context, message)
         pending.work = work
         for refusal in work.refusals:

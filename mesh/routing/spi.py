@@ -110,8 +110,8 @@ class ConnectionRouter(ABC):
 
     @abstractmethod
     def choose(self, client: Client) -> RouteName | Refused | Undecided:
-        """Asked before the first answer, and again when the principal is known, if it was Undecided. Who is Undecided
-        then is refused."""
+        """Asked before the first answer, and again when the principal is known, if it, or one behind it, was Undecided.
+        Who is Undecided then is refused."""
 
     def serves(self) -> Served | None:
         """What clients may use of what the runtime serves; None: all of it."""

@@ -237,12 +237,14 @@ def _not_served(key: int) -> str:
 def _what_is_served(
     served: tuple[tuple[ApiKey, tuple[int, int]], ...],
 ) -> tuple[Mapping[int, tuple[int, int]], tuple[Buffer, ...]]:
-    """For all connections of a listener: its versions by number, and the answer to an ApiVersions of another one."""
+    """For all connections of a listener: its versions by number, and the answer to an ApiVersions of another one,
+    which says in which to ask again (KIP-511). franz-go takes a longer list for all that is served."""
     for api_key, (lowest, highest) in served:
         known = KNOWN_APIS[api_key]
         if not known.lowest <= lowest <= highest <= known.highest:
             raise ValueError(f"{api_key.name} v{lowest}-{highest} cannot be served: {known}")
-    keys = tuple(ApiVersion(api_key=int(key), min_version=low, max_version=high) for key, (low, high) in served)
+    own = ((key, each) for key, each in served if key is ApiKey.API_VERSIONS)
+    keys = tuple(ApiVersion(api_key=int(key), min_version=low, max_version=high) for key, (low, high) in own)
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
     refusal = encode_response(ApiKey.API_VERSIONS, 0, response)
     return {int(api_key): versions for api_key, versions in served}, tuple(refusal)

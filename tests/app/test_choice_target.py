@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.app.running import COMMAND, GROUP, TOPIC, Member, MockCluster, RunningMesh
@@ -101,3 +102,56 @@ def test_what_each_route_serves(mesh: tuple[RunningMesh, dict[str, MockCluster]]
 def test_topics_are_looked_for_where_a_pool_is_behind_a_route(mesh: tuple[RunningMesh, dict[str, MockCluster]]) -> None:
     asking = AdminClient({"bootstrap.servers": mesh[0].shop["listen"], "client.id": "batch-1", "log_level": 0})
     assert TOPIC in asking.list_topics(timeout=60).topics
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> Iterator[tuple[RunningMesh, dict[str, MockCluster]]]:
+    """The router of the example, without its union, behind another one that leads all but `eu` to it."""
+    clusters = {"eu": MockCluster(), "us": MockCluster()}
+    tree = example()
+    who, _ = tree["routers"]
+    del who["config"]["default"], who["routes"][0]
+    rules = [{"client_ids": ["eu"], "route": "eu"}]
+    first = {
+        "name": "first",
+        "type": "clients",
+        "config": {"rules": rules, "default": "others"},
+        "routes": [
+            {"name": "eu", "id": 0, "target": {"cluster": "eu"}},
+            {"name": "others", "id": 1, "target": {"router": "who"}},
+        ],
+    }
+    tree["routers"] = [first, who]
+    (door,) = tree["virtual_clusters"]
+    door["nodes"]["ids"] = {"eu": ["0-9"], "others/us": ["0-9"]}
+    low = int(door["nodes"]["ports"].split("-")[0])
+    door["nodes"]["ports"] = f"{low}-{low + 19}"
+    door["target"] = {"router": "first"}
+    running = RunningMesh(tmp_path, clusters, tree)
+    yield running, clusters
+    running.process.kill()
+
+
+def test_a_router_by_connection_behind_another(behind: tuple[RunningMesh, dict[str, MockCluster]]) -> None:
+    running, clusters = behind
+    door = running.shop
+    low = int(door["nodes"]["ports"].split("-")[0])
+    assert seen(door["listen"], "eu") == {1: low + 1}
+    assert seen(door["listen"], "partner-1") == {(1 | 1 << 5) << 20 | 1: low + 11}
+    member = Member(door["listen"], **{"client.id": "batch-1"})
+    member.until(clusters["eu"].produce(records("eu")))
+    status = running.virtual_cluster()
+    assert [leaf["path"] for leaf in status["router"]["leaves"]] == ["eu", "others/us"]
+    counts = {each["route"]: each["connections"] for each in status["router"]["routes"]}
+    assert set(counts) == {"eu", "others/us", "others/shared"}
+    assert counts["others/shared"] > 0
+    refused = AdminClient({"bootstrap.servers": door["listen"], "client.id": "stranger", "log_level": 0})
+    with pytest.raises(KafkaException):
+        refused.list_topics(timeout=3)
+    assert running.metric("kafka_mesh_protocol_errors_total", reason="no_route") > 0
+    words = [*COMMAND, "check", "--apis", str(running.file)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    for route in ("eu", "others/us", "others/shared: a pool"):
+        assert f"door: the router first, route {route}" in done.stdout
+    member.close()

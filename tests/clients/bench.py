@@ -116,7 +116,7 @@ def command_of(client: Client) -> list[str]:
             library = client.value.partition("-kafka")[0].replace("-", "_")
             return [sys.executable, "-m", f"tests.clients.with_{library}"]
         case Client.JAVA:
-            return [*_java(), "Member"]
+            return java_program("Member")
         case Client.KAFKAJS | Client.PLATFORMATIC:
             library = "kafkajs" if client is Client.KAFKAJS else "platformatic"
             return ["node", str(node_program(f"with_{library}.js"))]
@@ -132,7 +132,7 @@ def producer_of(client: Client) -> list[str]:
         case Client.AIOKAFKA | Client.KAFKA_PYTHON | Client.CONFLUENT:
             return [sys.executable, "-m", "tests.clients.producing", client.value]
         case Client.JAVA:
-            return [*_java(), "Feeder"]
+            return java_program("Feeder")
         case Client.KAFKAJS | Client.PLATFORMATIC:
             return ["node", str(node_program("produce.js")), client.value]
         case Client.FRANZ | Client.SARAMA | Client.SEGMENTIO:
@@ -141,10 +141,11 @@ def producer_of(client: Client) -> list[str]:
             raise ValueError("kcat takes arguments, not a feed")
 
 
-def _java() -> list[str]:
+def java_program(name: str) -> list[str]:
+    """What runs a class of java/."""
     quick = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
-    return ["java", *quick, quiet, "-cp", f"{java_classes()}:{kafka_jars()}/*"]
+    return ["java", *quick, quiet, "-cp", f"{java_classes()}:{kafka_jars()}/*", name]
 
 
 def kcat_arguments(script: Script) -> list[str]:

@@ -17,9 +17,8 @@ from tests.router.union_mesh import UnionMesh
 
 pytestmark = [pytest.mark.long, pytest.mark.outside]
 CONFIG = {"topics": [{"prefix": "eu-only.", "route": "eu"}, {"prefix": "", "route": "us"}], "default": "us"}
-FAILS = frozenset({"TestOptValuesCoversEveryOption", "Test848RegexBrokerResolves"})
-"""The first reads sources of kgo that are not where a built test runs. To the second a union has no features (KIP-584),
-so kgo takes the classic protocol, which assigns no internal topics."""
+FAILS = frozenset({"TestOptValuesCoversEveryOption"})
+"""It reads sources of kgo that are not where a built test runs."""
 
 
 SPLIT_FAILS = frozenset({"TestTxnEtl"})
@@ -50,7 +49,14 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_every_test(address: str, tmp_path: Path) -> None:
     outcome, said = kgo_outcome(address, tmp_path)
     assert {name for name, word in outcome.items() if word == "FAIL"} == FAILS, said[-5_000:]
-    for name in ("TestGroupETL", "TestTxnEtl", "TestShareGroup", "TestShareGroupETL", "TestConsumeRegex"):
+    for name in (
+        "TestGroupETL",
+        "TestTxnEtl",
+        "Test848RegexBrokerResolves",
+        "TestShareGroup",
+        "TestShareGroupETL",
+        "TestConsumeRegex",
+    ):
         assert outcome[name] == "PASS"
 
 

@@ -22,6 +22,7 @@ from mesh.security.distinguished_names import distinguished_name
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ProtocolError
+from mesh.wire.features import NO_FEATURES, Features
 from mesh.wire.messages import ResponseMessage
 from mesh.wire.passing import REQUEST_HEAD
 from mesh.wire.reader import INT32
@@ -133,6 +134,10 @@ class ChoosingConnection(asyncio.BufferedProtocol):
     def served(self) -> Mapping[ApiKey, Versions]:
         """What all routes serve."""
         return self._services.served()
+
+    def features(self) -> Features:
+        """None: who is led asks again."""
+        return NO_FEATURES
 
     # How
 

@@ -17,6 +17,7 @@ from mesh.pool.state.fetch import Delivered, FetchResult
 from mesh.runtime.pool.connection import PoolConnection
 from mesh.runtime.pool.step_loop import StepLoop
 from mesh.wire.apis import ApiKey
+from mesh.wire.features import NO_FEATURES, Features
 from mesh.wire.messages import OffsetCommitRequest, RequestMessage
 
 
@@ -41,6 +42,9 @@ class PoolRequests:
 
     def advertised(self, pending: PendingRequest) -> None:
         """Nothing but what it has handlers for."""
+
+    def features(self, pending: PendingRequest) -> Features:
+        return NO_FEATURES
 
     def carry_out(self, pending: PendingRequest, effects: Sequence[Effect]) -> None:
         self._step_loop.carry_out(effects)

@@ -26,6 +26,7 @@ from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ProtocolError
+from mesh.wire.features import NO_FEATURES, Features
 from mesh.wire.messages import Buffer, ResponseMessage
 from mesh.wire.passed_authentication import OF_AUTHENTICATION, PassedAuthentication
 from mesh.wire.relaying import LARGEST_LOCAL, RelayedConnection, RelayedRequest
@@ -191,6 +192,10 @@ class RelayConnection(asyncio.BufferedProtocol):
     def served(self) -> Mapping[ApiKey, Versions]:
         """What is served at the address that the client came to, as far as that is known without a leg."""
         return self._services.nodes.served_at(self._node, self._services.advertised)
+
+    def features(self) -> Features:
+        """None before the authentication: behind it the node says them itself."""
+        return NO_FEATURES
 
     # Called by its leg
 

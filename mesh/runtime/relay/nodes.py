@@ -231,7 +231,11 @@ class RelayNodes:
             self._found(each.node_id, each.host, each.port)
         self._tell(self._undeclared())
         await self._ask_versions()
+        await self._ask_more()
         self._looked.set()
+
+    async def _ask_more(self) -> None:
+        """What else is to be known of the cluster."""
 
     def _found(self, id: int, host: str, port: int) -> None:
         node = self._nodes.get(id)

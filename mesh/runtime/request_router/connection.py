@@ -14,6 +14,7 @@ from typing import Final
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.requests import PendingRequest
+from mesh.routing.features import with_apis
 from mesh.routing.names import RouteName
 from mesh.routing.spi import Disconnect, Node, Respond, RespondWithoutReply, Router, RouterResult
 from mesh.routing.spi import Request as RoutedRequest
@@ -27,6 +28,7 @@ from mesh.wire.apis import ApiKey, Versions, has_tagged_response_header
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.entities import Side
 from mesh.wire.errors import ProtocolError
+from mesh.wire.features import Features
 from mesh.wire.messages import Buffer, ResponseMessage
 from mesh.wire.passing import REQUEST_HEAD, Piece, RequestCutter, RequestHead
 from mesh.wire.produce_batches import body_of
@@ -169,6 +171,9 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         limits = self._services.served(ADVERTISED)
         versions = {key: Versions(*each, RELAYED_APIS[key].first_flexible) for key, each in limits.items()}
         return {**versions, **self._services.requests.served}
+
+    def features(self) -> Features:
+        return with_apis(self._services.features(), self.served())
 
     # Called by legs of static routes
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
+from mesh.routing.features import common_features
 from mesh.routing.names import LeafNumber, RouteName
 from mesh.routing.node_ids import NodeIds
 from mesh.routing.served import limited
@@ -18,6 +19,7 @@ from mesh.runtime.router.leaves import RouterLeaf
 from mesh.runtime.router.runtime import RouterRuntime
 from mesh.upstream.links.chunks import Chunks
 from mesh.wire.apis import ApiKey
+from mesh.wire.features import Features
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,10 @@ class RequestRouterServices:
         for known in leaf.nodes.in_turn():
             return Node(route, self.ids.virtual(leaf.number, known.id))
         return Node(route, None)
+
+    def features(self) -> Features:
+        """What holds in all clusters."""
+        return common_features([leaf.nodes.features for _, leaf in self._leaves.values()])
 
     def served(self, limits: Served) -> Served:
         """What all routes serve of these, and the router."""

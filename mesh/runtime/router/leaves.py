@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesh.routing.entities import Names
+from mesh.routing.features import common_features
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, Way
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds
@@ -16,8 +17,10 @@ from mesh.routing.producer_ids import ProducerIdTooLarge, tag_of, tagged, untagg
 from mesh.routing.translation import HomeUnknown, LeafTranslation
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.services import RelayServices
+from mesh.runtime.router.leaf_nodes import LeafNodes
 from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.apis import ApiKey, Versions
+from mesh.wire.features import Features
 from mesh.wire.relayed_apis import ADVERTISED_APIS
 
 SERVED: Final[Mapping[ApiKey, tuple[int, int]]] = {
@@ -50,11 +53,8 @@ class RouterLeaf:
     number: LeafNumber
     path: str
     services: RelayServices
+    nodes: LeafNodes
     watching: asyncio.Task[None]
-
-    @property
-    def nodes(self) -> RelayNodes:
-        return self.services.nodes
 
 
 class TaggedProducers:
@@ -84,20 +84,35 @@ class TaggedProducers:
 
 
 class Leaves:
-    """All leaves of a router. names: of their topics, groups and transactions; may be replaced. ids: of the nodes of
-    all leaves at the addresses that clients come to, if there are others."""
+    """All leaves of a router. names: of their topics, groups and transactions. ids: of the nodes of all leaves at the
+    addresses that clients come to, if there are others. by_number: with leaves that were removed, for what had begun.
+    """
 
     def __init__(
         self, leaves: Collection[RouterLeaf], default: LeafNumber, names: Names, ids: NodeIds | None = None
     ) -> None:
         self.by_number: Final = {leaf.number: leaf for leaf in leaves}
-        self.ids: Final = ids or NodeIds(self.by_number)
+        self.ids = ids or NodeIds(self.by_number)
         self.default: Final = self.by_number[default]
         self.names = names
         self._producer_ids: Final = TaggedProducers(self.default.nodes)
+        self._numbers = frozenset(self.by_number)
 
     def __iter__(self) -> Iterator[RouterLeaf]:
-        return iter(self.by_number.values())
+        return (self.by_number[number] for number in sorted(self._numbers))
+
+    @property
+    def numbers(self) -> frozenset[LeafNumber]:
+        """Of those that are there."""
+        return self._numbers
+
+    def change(
+        self, added: Collection[RouterLeaf], removed: Collection[LeafNumber], names: Names, ids: NodeIds
+    ) -> None:
+        """The default leaf stays the one that it is."""
+        self.by_number.update((leaf.number, leaf) for leaf in added)
+        self._numbers = (self._numbers - frozenset(removed)) | {leaf.number for leaf in added}
+        self.names, self.ids = names, ids
 
     def translation(self, leaf: RouterLeaf) -> LeafTranslation:
         """Of what passes to this leaf, with the names of now."""
@@ -120,6 +135,10 @@ class Leaves:
             served = leaf.nodes.served_at(None, limits)
             limits = {key: (each.lowest, each.highest) for key, each in served.items()}
         return served
+
+    def features(self) -> Features:
+        """What holds in all clusters."""
+        return common_features([leaf.nodes.features for leaf in self])
 
     @property
     def are_known(self) -> bool:

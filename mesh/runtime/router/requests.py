@@ -53,6 +53,9 @@ class RouterRequests:
     def close(self) -> None:
         self._groups.close()
 
+    def leaves_changed(self) -> None:
+        self._metadata.leaves_changed()
+
     async def answer(self, asker: Asker, frame: bytes) -> list[Buffer]:
         """The answer with its length in front. frame: a request with its length. Raises ProtocolError."""
         head = RequestHead._make(REQUEST_HEAD.unpack_from(frame))

@@ -34,6 +34,8 @@ from mesh.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from mesh.wire.messages.authentication import (
     SaslAuthenticateRequest,
@@ -193,6 +195,7 @@ __all__ = [
     "FetchResponse",
     "FetchTopic",
     "FetchTopicResponse",
+    "FinalizedFeatureKey",
     "FindCoordinatorRequest",
     "FindCoordinatorResponse",
     "ForgottenTopic",
@@ -253,6 +256,7 @@ __all__ = [
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
     "SaslHandshakeResponse",
+    "SupportedFeatureKey",
     "SyncGroupAssignment",
     "SyncGroupRequest",
     "SyncGroupResponse",

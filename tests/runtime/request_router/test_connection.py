@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.routing.spi import (
     Disconnect,
@@ -16,9 +18,11 @@ from mesh.routing.spi import (
     RouterContext,
     RouterResult,
     RouteUnavailable,
+    Served,
 )
 from mesh.security.principals import ANONYMOUS, Principal
 from mesh.wire.apis import ApiKey, Versions
+from mesh.wire.features import Features, Levels
 from tests.runtime.relay.frames import versions_in
 from tests.runtime.relay.loops import anyhow, everywhere, until
 from tests.runtime.request_router.harness import EU, EU_NODE, US, US_NODE, ToRoute, routed
@@ -224,6 +228,21 @@ async def test_versions_are_those_that_the_router_and_all_routes_serve() -> None
         assert (listed[ApiKey.LIST_OFFSETS], listed[ApiKey.HEARTBEAT]) == ((3, 5), (0, 2))
         client.ask_tree(ApiKey.HEARTBEAT, 4, {"group_id": "one"})
         assert await client.rest() == b""
+
+
+@anyhow
+@pytest.mark.parametrize(("serves", "level"), [(None, 2), ({ApiKey.PRODUCE: (0, 11)}, 1)])
+async def test_features_are_those_of_all_routes_as_far_as_their_versions_are_served(
+    serves: Served | None, level: int
+) -> None:
+    async with routed(serves=serves) as made:
+        for leaf, epoch in zip(made.runtime.leaves, (3, 5), strict=True):
+            leaf.nodes.features = Features({}, {"transaction.version": Levels(2, 2)}, epoch)
+        client = await made.client()
+        software = {"client_software_name": "test", "client_software_version": "1"}
+        told = await client.asked(ApiKey.API_VERSIONS, 4, software)
+        assert told["finalized_features_epoch"] == 5
+        assert [each["max_version_level"] for each in told["finalized_features"]] == [level]
 
 
 @anyhow

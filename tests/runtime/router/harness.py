@@ -18,9 +18,9 @@ from mesh.routing.one_cluster import OneCluster
 from mesh.routing.union import Union
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.local_requests import LocalRequests
-from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.traffic import Traffic
+from mesh.runtime.router.leaf_nodes import LeafNodes
 from mesh.runtime.router.leaves import ADVERTISED, SERVED, Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
 from mesh.runtime.router.requests import RouterRequests
@@ -68,8 +68,11 @@ class LeafBroker(FakeBroker):
         self.script = lambda broker, leg, asked: self._answer(leg, asked)
 
     def _answer_the_mesh(self, leg: Leg, asked: Asked) -> None:
-        if asked.key == ApiKey.API_VERSIONS:
+        if asked.key == ApiKey.API_VERSIONS and asked.version == 0:
             leg.writer.write(answer(asked.correlation_id, versions(self.serves)))
+        elif asked.key == ApiKey.API_VERSIONS:
+            told = self.cluster.features
+            leg.writer.write(answer(asked.correlation_id, write_tree(ApiKey.API_VERSIONS, 4, Side.RESPONSE, told)))
         else:
             self._answer(leg, asked)
 
@@ -96,8 +99,10 @@ class LeafCluster(FakeCluster):
         self.brokers = {0: LeafBroker(self, 0)}
         self.guide = LeafBroker(self, -1)
         for broker in (self.guide, *self.brokers.values()):
-            broker.serves = {int(key): each for key, each in SERVED.items()}
+            broker.serves = {int(key): each for key, each in SERVED.items()} | {int(ApiKey.API_VERSIONS): (0, 4)}
         self.topics: list[Tree] = []
+        self.features: Tree = {}
+        """Of its answer to ApiVersions v4."""
         self.answers: Answers = lambda api_key, version, request: {}
         self.seen: list[tuple[ApiKey, Tree]] = []
         self.asked: list[Tree] = []
@@ -139,14 +144,16 @@ def at_work(
     ending: Ending,
     node_of: Callable[[asyncio.BaseTransport], int | None] = lambda _: None,
     troubles: Troubles | None = None,
+    interval: float = PATIENCE,
 ) -> tuple[Leaves, RouterMetadata, RouterRuntime]:
-    """A union of some of these clusters, or one of them in its place. ports: of nodes, by the ids that clients see."""
+    """A union of some of these clusters, or one of them in its place. ports: of nodes, by the ids that clients see.
+    interval: seconds between two looks at a cluster."""
     access = ConnectionSettings(setup_timeout=PATIENCE, request_timeout=PATIENCE)
     loop, chunks, made = asyncio.get_running_loop(), Chunks(), []
     for leaf in names.leaves:
         bootstrap = f"{HOST}:{clusters[leaf.cluster].guide.port}"
-        nodes = RelayNodes(
-            leaf.cluster, bootstrap, access, _places(leaf.number, ports), PATIENCE, lambda undeclared: None
+        nodes = LeafNodes(
+            leaf.cluster, bootstrap, access, _places(leaf.number, ports), interval, lambda undeclared: None
         )
         services = RelayServices(
             listener,
@@ -163,7 +170,7 @@ def at_work(
             nodes,
         )
         watching = loop.create_task(nodes.watch(), name=f"nodes of {leaf}")
-        made.append(RouterLeaf(leaf.number, str(leaf), services, watching))
+        made.append(RouterLeaf(leaf.number, str(leaf), services, nodes, watching))
     leaves = Leaves(made, names.default, names, ids)
     metadata = RouterMetadata(leaves, "id of the union")
     requests = RouterRequests(leaves, metadata, 5.0, troubles or Troubles())
@@ -182,7 +189,7 @@ class UnionWorld:
     """A union of the clusters eu (leaf 0, the default) and us (leaf 1). ports: where clients reach it, by the node ids
     that they see; None: any node."""
 
-    def __init__(self, clusters: Mapping[str, LeafCluster], config: Mapping[str, Any]) -> None:
+    def __init__(self, clusters: Mapping[str, LeafCluster], config: Mapping[str, Any], interval: float) -> None:
         self.eu, self.us = clusters["eu"], clusters["us"]
         self.metrics = Metrics()
         self.ports: dict[int | None, int] = {}
@@ -194,7 +201,15 @@ class UnionWorld:
         ids = NodeIds(leaf.number for leaf in self.union.leaves)
         ending = Ending(self.listener)
         self.leaves, self.metadata, self.runtime = at_work(
-            self.union, clusters, self.listener, ids, self.ports, ending, lambda _: self.named, self.troubles
+            self.union,
+            clusters,
+            self.listener,
+            ids,
+            self.ports,
+            ending,
+            lambda _: self.named,
+            self.troubles,
+            interval,
         )
         self.metrics.add_collector(lambda: samples_of(self.runtime))
         self._servers: list[asyncio.Server] = []
@@ -249,12 +264,13 @@ class UnionClient(Client):
 
 
 @asynccontextmanager
-async def union(config: Mapping[str, Any] = SAME) -> AsyncIterator[UnionWorld]:
-    """Names that begin with `us.` are us's, all others eu's. Both clusters have been looked at."""
+async def union(config: Mapping[str, Any] = SAME, interval: float = PATIENCE) -> AsyncIterator[UnionWorld]:
+    """Names that begin with `us.` are us's, all others eu's. Both clusters have been looked at, and are again after
+    each interval (seconds)."""
     clusters = {name: LeafCluster(name) for name in ("eu", "us")}
     for cluster in clusters.values():
         await cluster.start()
-    made = UnionWorld(clusters, config)
+    made = UnionWorld(clusters, config, interval)
     try:
         await made.listen([None, 0, 1 << NODE_BITS])
         await made.known()
