@@ -29,8 +29,7 @@ NAMES: Final = (
     _.NAMES,  # of this file
     _.VOCABULARY,  # tests/telemetry/test_logs.py: the keys of log entries, explained
     _.is_shared,  # tests/benchmarks/test_growth.py
-    # People who write routers and interceptors call them in their tests.
-    _.intercepted,
+    # People who write routers call it in their tests.
     _.problems_of,
     # People who write routers that answer each request call it.
     _.LEAF_BITS,

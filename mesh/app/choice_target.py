@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from mesh.app.configured_target import Services
 from mesh.app.from_config import clusters_of
@@ -12,7 +12,7 @@ from mesh.app.router_making import Routers, graph_behind
 from mesh.app.unions import Unions
 from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
 from mesh.config.pool import PoolConfig
-from mesh.config.routers import RouterReference, RouterTargetConfig, ToPoolConfig
+from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfig, ToPoolConfig
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName, TopicName
 from mesh.routing.choices import Choices
@@ -73,7 +73,9 @@ class ChoiceTarget:
         for pool in self._pools.values():
             pool.topics_changed(cluster, topics)
 
-    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+    def left_by(
+        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
+    ) -> frozenset[ClusterName] | None:
         used = {leaf.cluster for leaf in self._graph.leaves}
         for pool in self._pool_configs.values():
             used |= clusters_of(pool)
@@ -82,11 +84,17 @@ class ChoiceTarget:
     async def leave(self, cluster: ClusterName, grace: float) -> None:
         raise AssertionError("a router that leaves a cluster begins anew")
 
-    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+    def change(
+        self,
+        configured: VirtualClusterConfig,
+        left: Iterable[ClusterName],
+        grace: float,
+        routers: Sequence[RouterConfig],
+    ) -> None:
         assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
         self._unions.change(configured, configured.target.router.request_timeout, self._clusters.interval)
         for route, pool in self._pools.items():
-            pool.change(_with_pool(configured, self._pool_configs[route]), (), grace)
+            pool.change(_with_pool(configured, self._pool_configs[route]), (), grace, routers)
 
     def close(self) -> None:
         self._routers.close()

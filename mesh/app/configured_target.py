@@ -47,13 +47,21 @@ class ConfiguredTarget(Protocol):
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         """What an upstream cluster has now, each with its partitions."""
 
-    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+    def left_by(
+        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
+    ) -> frozenset[ClusterName] | None:
         """Which clusters it has to leave, perhaps to come back, when it is configured so and those are connected to
-        anew; None if it has to begin anew itself."""
+        anew; None if it has to begin anew itself. routers: of the configuration that is to be."""
 
     async def leave(self, cluster: ClusterName, grace: float) -> None: ...
 
-    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+    def change(
+        self,
+        configured: VirtualClusterConfig,
+        left: Iterable[ClusterName],
+        grace: float,
+        routers: Sequence[RouterConfig],
+    ) -> None:
         """left: clusters that were left before. grace: seconds that members have to commit."""
 
     def close(self) -> None:

@@ -173,7 +173,7 @@ class Reconfiguring:
         if comparison.refused:
             raise ConfigurationError(comparison.refused)
         self._check_admin(config)
-        access = access_to(config, _newly_linked(config, comparison.changes))
+        access = access_to(config, _newly_linked(self.config, config, comparison.changes))
         prepared = await self._virtual_clusters.prepare(config, _concerned(comparison.changes))
         self._virtual_clusters.admit(prepared)
         self._clusters.admit(access)
@@ -250,12 +250,13 @@ class Reconfiguring:
             watched.append(self.admin.certificate.files)
 
 
-def _newly_linked(config: Config, changes: tuple[Change, ...]) -> set[ClusterName]:
-    """Clusters to which targets that begin, or begin anew, have connections of their own."""
+def _newly_linked(before: Config, config: Config, changes: tuple[Change, ...]) -> set[ClusterName]:
+    """Clusters to which targets have connections of their own that begin, or begin anew."""
+    had = {name for each in before.virtual_clusters for name in linked_clusters(each, before.routers)}
     anew = {change.name for change in changes if isinstance(change, ClusterChanged)}
     begun = {change.name for change in changes if isinstance(change, VirtualClusterAdded | VirtualClusterRenewed)}
     linked = [(each.name in begun, linked_clusters(each, config.routers)) for each in config.virtual_clusters]
-    return {name for begins, names in linked for name in names if begins or name in anew}
+    return {name for begins, names in linked for name in names if begins or name in anew or name not in had}
 
 
 def _concerned(changes: tuple[Change, ...]) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from mesh.app.configured_target import ListenAddress, Services
 from mesh.app.from_config import has_credentials, refused_apis
@@ -12,6 +12,7 @@ from mesh.app.node_places import NodeHealth, places
 from mesh.config.listeners import FIRST, ConfiguredListener, ListenerName
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
+from mesh.config.routers import RouterConfig
 from mesh.config.values import Address
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName, TopicName
@@ -88,7 +89,9 @@ class RelayTarget:
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         """A relay asks nobody which topics there are."""
 
-    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+    def left_by(
+        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
+    ) -> frozenset[ClusterName] | None:
         return None if self._cluster in anew else frozenset()
 
     async def leave(self, cluster: ClusterName, grace: float) -> None:
@@ -97,7 +100,13 @@ class RelayTarget:
     def close(self) -> None:
         """Nothing is kept here that has to be told."""
 
-    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+    def change(
+        self,
+        configured: VirtualClusterConfig,
+        left: Iterable[ClusterName],
+        grace: float,
+        routers: Sequence[RouterConfig],
+    ) -> None:
         assert isinstance(configured.target, RelayTargetConfig), "another kind of target begins anew"
         self._change_listeners({each.name: each for each in configured.all_listeners()}, grace)
         self.target.nodes.interval = self._clusters.interval

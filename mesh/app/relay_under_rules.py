@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mesh.app.configured_target import Services
@@ -10,6 +10,7 @@ from mesh.app.from_config import has_credentials, refused_apis
 from mesh.app.unions import Unions
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.relay import RelayConfig
+from mesh.config.routers import RouterConfig
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName, TopicName
 from mesh.routing.graph import Graph, Route, Router, ToCluster, compile_graph
@@ -42,13 +43,21 @@ class RelayUnderRules:
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         """It asks its cluster itself which topics there are."""
 
-    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+    def left_by(
+        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
+    ) -> frozenset[ClusterName] | None:
         return None if self._cluster in anew else frozenset()
 
     async def leave(self, cluster: ClusterName, grace: float) -> None:
         raise AssertionError("a relay that leaves its cluster begins anew")
 
-    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+    def change(
+        self,
+        configured: VirtualClusterConfig,
+        left: Iterable[ClusterName],
+        grace: float,
+        routers: Sequence[RouterConfig],
+    ) -> None:
         self._unions.change(configured, REQUEST_TIMEOUT, self._clusters.interval)
 
     def close(self) -> None:

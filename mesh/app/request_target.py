@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from mesh.app.configured_target import Services
 from mesh.app.router_making import Routers, graph_behind
 from mesh.app.unions import Unions
 from mesh.config.model import VirtualClusterConfig
-from mesh.config.routers import RouterReference, RouterTargetConfig
+from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfig
 from mesh.listener.listener import Listener
 from mesh.listener.peer import Peer
 from mesh.records.spans import ClusterName, TopicName
@@ -43,14 +43,22 @@ class RequestTarget:
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         """A router asks its leaves itself which topics there are."""
 
-    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+    def left_by(
+        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
+    ) -> frozenset[ClusterName] | None:
         used = {leaf.cluster for leaf in self._graph.leaves}
         return None if used & set(anew) else frozenset()
 
     async def leave(self, cluster: ClusterName, grace: float) -> None:
         raise AssertionError("a router that leaves a cluster begins anew")
 
-    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+    def change(
+        self,
+        configured: VirtualClusterConfig,
+        left: Iterable[ClusterName],
+        grace: float,
+        routers: Sequence[RouterConfig],
+    ) -> None:
         assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
         self._unions.change(configured, configured.target.router.request_timeout, self._clusters.interval)
 

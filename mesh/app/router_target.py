@@ -12,6 +12,7 @@ from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfi
 from mesh.config.values import Address
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName, TopicName
+from mesh.routing.graph import Decides, Graph
 from mesh.routing.union import Union
 from mesh.runtime.router.router_samples import samples_of
 from mesh.telemetry.metric_definitions import Sample
@@ -35,6 +36,8 @@ class RouterTarget:
     def __init__(
         self, configured: VirtualClusterConfig, router: RouterReference, listener: Listener, services: Services
     ) -> None:
+        self._name = configured.name
+        self._configs = services.routers
         self._clusters = services.clusters
         self._graph = graph = graph_behind(services.routers, router.name)
         self._unions = Unions(configured, graph, listener, services)
@@ -48,16 +51,55 @@ class RouterTarget:
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         """A router asks its leaves itself which topics there are."""
 
-    def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+    def left_by(
+        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
+    ) -> frozenset[ClusterName] | None:
         used = {leaf.cluster for leaf in self._graph.leaves}
-        return None if used & set(anew) else frozenset()
+        assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
+        graph = graph_behind(routers, configured.target.router.name)
+        return None if used & set(anew) or not self._can_become(graph, routers) else frozenset()
+
+    def _can_become(self, graph: Graph, routers: Sequence[RouterConfig]) -> bool:
+        """Whether all that connects to it may go on: every node keeps its id, and producers have theirs from where they
+        had them."""
+        if graph == self._graph and list(routers) == list(self._configs):
+            return True
+        if any(router.decides is not Decides.NAMES for router in graph.routers.values()):
+            return False
+        moved = (graph.leaf(leaf.number) for leaf in self._graph.leaves)
+        if any(
+            now is not None and now.cluster != was.cluster for was, now in zip(self._graph.leaves, moved, strict=True)
+        ):
+            return False
+        began = Routers(graph, routers, self._name)
+        try:
+            default = Union(graph, began.by_names).default
+        finally:
+            began.close()
+        return default == self.target.leaves.default.number
 
     async def leave(self, cluster: ClusterName, grace: float) -> None:
         raise AssertionError("a router that leaves a cluster begins anew")
 
-    def change(self, configured: VirtualClusterConfig, left: Iterable[ClusterName], grace: float) -> None:
+    def change(
+        self,
+        configured: VirtualClusterConfig,
+        left: Iterable[ClusterName],
+        grace: float,
+        routers: Sequence[RouterConfig],
+    ) -> None:
         assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
-        self._unions.change(configured, configured.target.router.request_timeout, self._clusters.interval)
+        router = configured.target.router
+        if list(routers) != list(self._configs):
+            self._rearrange(graph_behind(routers, router.name), routers)
+        self._unions.change(configured, router.request_timeout, self._clusters.interval)
+
+    def _rearrange(self, graph: Graph, configs: Sequence[RouterConfig]) -> None:
+        before, self._routers = self._routers, Routers(graph, configs, self._name)
+        self._graph, self._configs = graph, configs
+        names = Union(graph, self._routers.by_names)
+        self._unions.rearrange(graph, names, self._routers.serves(graph.routers))
+        before.close()
 
     def close(self) -> None:
         self._routers.close()

@@ -11,7 +11,7 @@ from mesh.app.pool_target import PoolTarget, addresses_of_pool
 from mesh.app.relay_target import RelayTarget, addresses_of_relay
 from mesh.app.relay_under_rules import RelayUnderRules
 from mesh.app.request_target import RequestTarget
-from mesh.app.router_making import graph_behind
+from mesh.app.router_making import Routers, graph_behind
 from mesh.app.router_target import RouterTarget, addresses_of_router
 from mesh.config.model import PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.routers import RouterConfig, RouterTargetConfig
@@ -69,6 +69,12 @@ def make(configured: VirtualClusterConfig, listener: Listener, services: Service
                     return RequestTarget(configured, router, listener, services)
         case _:
             assert_never(configured.target)
+
+
+def try_routers(configured: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> None:
+    """Raises ConfigurationError if a router that it leads to cannot begin."""
+    if isinstance(configured.target, RouterTargetConfig):
+        Routers(graph_behind(routers, configured.target.router.name), routers, configured.name).close()
 
 
 def pools_of(target: Target) -> Sequence[PoolRuntime]:

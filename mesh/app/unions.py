@@ -108,6 +108,20 @@ class Unions:
             for leaf in runtime.leaves:
                 leaf.nodes.interval = interval
 
+    def rearrange(self, graph: Graph, names: NamesOfLeaves, serves: Served | None) -> None:
+        """Of the only union: its leaves are those of another graph from now on, which `can_become` this one."""
+        ((runtime, _),) = self._made
+        before = {leaf.number for leaf in self._graph.leaves}
+        after = {leaf.number for leaf in graph.leaves}
+        self._graph, self.ids = graph, NodeIds(after)
+        added = [self._leaf(leaf, runtime.ending, serves) for leaf in graph.leaves if leaf.number not in before]
+        for leaf in added:
+            leaf.services.interceptors = runtime.interceptors
+        for known in runtime.leaves:
+            known.services.served = self._without_share_fetch(limited(self._served, serves))
+            known.services.advertised = self._without_share_fetch(limited(self._advertised, serves))
+        runtime.change(added, before - after, names, self.ids)
+
     def _leaf(self, leaf: Leaf, ending: Ending, serves: Served | None) -> RouterLeaf:
         clusters, listener = self._services.clusters, self._listener
         cluster, access = clusters.access(leaf.cluster)

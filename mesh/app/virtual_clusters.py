@@ -13,7 +13,7 @@ import anyio.abc
 from mesh.app.clusters import Clusters
 from mesh.app.configured_target import ConfiguredTarget, Services
 from mesh.app.from_config import limits_of
-from mesh.app.targets import addresses_of, make, pools_of
+from mesh.app.targets import addresses_of, make, pools_of, try_routers
 from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
 from mesh.config.listeners import ListenerName
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, format_path
@@ -119,7 +119,11 @@ class VirtualClusters:
         return setups
 
     async def prepare(self, config: Config, names: Collection[str]) -> Prepared:
-        """The same, also if an address is not free; then none is kept that was not there before."""
+        """The same, also if an address is not free, or a router cannot begin; then none is kept that was not there
+        before."""
+        for configured in config.virtual_clusters:
+            if configured.name in names:
+                try_routers(configured, config.routers)
         setups, bound = self.set_up(config, names), await self._bind_all(config)
         return Prepared(setups, bound, config.routers, config.interceptors, config.interceptor_workers)
 
@@ -189,7 +193,7 @@ class VirtualClusters:
     def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
         """Which clusters a virtual cluster has to leave, perhaps to come back, when it changes to this and those are
         connected to anew; None if it has to begin anew itself."""
-        return self._running[configured.name].configured_target.left_by(configured, anew)
+        return self._running[configured.name].configured_target.left_by(configured, anew, self._routers)
 
     async def look_at_files(self) -> None:
         """Read those again that have changed."""
@@ -214,7 +218,7 @@ class VirtualClusters:
         if setup is not None:
             self._secure(running, setup, tasks)
             running.target.listener.rules_changed()
-        running.configured_target.change(configured, left, grace)
+        running.configured_target.change(configured, left, grace, self._routers)
         await self.serve(running, tasks)
 
     def rearrange(self, config: Config) -> None:

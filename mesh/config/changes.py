@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from mesh.config.base import Model
+from mesh.config.graphs import graph_of
 from mesh.config.interceptors import InterceptorConfig
 from mesh.config.mistakes import KeyPath, Mistake, format_path, show
 from mesh.config.model import Admin, Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import NodesConfig
 from mesh.config.routers import RouterConfig, RouterTargetConfig, ToRouterConfig
+from mesh.routing.graph import Decides
 from mesh.routing.names import RouterName
 
 Named = TypeVar("Named", Cluster, InterceptorConfig, RouterConfig, VirtualClusterConfig)
@@ -186,7 +188,10 @@ def _of_virtual_clusters(before: Config, after: Config) -> Iterator[Change]:
             *_of_interceptors(before, after, new[name]),
         ]
         keys = tuple(map(format_path, paths))
-        if any(path not in _in_place(new[name]) for path in paths) or _is_secured_otherwise(old[name], new[name]):
+        in_place = _in_place(new[name])
+        if _goes_by_names(before, old[name]) and _goes_by_names(after, new[name]):
+            in_place |= {("routers", each.name) for each in after.routers}
+        if any(path not in in_place for path in paths) or _is_secured_otherwise(old[name], new[name]):
             yield VirtualClusterRenewed(name, keys)
         elif keys:
             yield VirtualClusterChanged(name, keys)
@@ -224,6 +229,14 @@ def _of_routers(before: Config, after: Config, virtual_cluster: VirtualClusterCo
         if old.get(name) != new[name]:
             yield ("routers", name)
         waiting += [each.target.router for each in new[name].routes if isinstance(each.target, ToRouterConfig)]
+
+
+def _goes_by_names(config: Config, virtual_cluster: VirtualClusterConfig) -> bool:
+    """Whether all routers do that it leads to."""
+    if not isinstance(virtual_cluster.target, RouterTargetConfig):
+        return False
+    behind = graph_of(config, virtual_cluster.target.router.name).routers
+    return all(router.decides is Decides.NAMES for router in behind.values())
 
 
 def _of_interceptors(before: Config, after: Config, virtual_cluster: VirtualClusterConfig) -> Iterator[KeyPath]:

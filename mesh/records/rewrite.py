@@ -5,8 +5,8 @@ The records of the new batch keep their offset deltas; so one that is left out l
 offset, last offset delta, producer id, epoch and sequence stay, as do the codec and the other attributes. Only where
 the times of records change, their highest one does too.
 
-aiokafka's reader and builder do it, in C: a record costs a third of a microsecond, with key and value. To walk over the
-varints in Python, without copying key and value, would take six times as long.
+aiokafka's reader and builder do it, in C: a record of 200 bytes is read in half a microsecond, with key and value. To
+walk over the varints in Python, without copying key and value, takes nearly six times as long.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ class RoutedConnection(RelayedConnection):
         guard: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__(served, served, local, addresses, answered, limit, guard)
-        self._translation = translation
+        self.translation = translation
+        """May be replaced: for requests that come, and for answers, from now on."""
         self._taken: RequestHead | None = None
 
     def _begin_request(self, head: RequestHead, now: float) -> None:
@@ -91,7 +92,7 @@ class RoutedConnection(RelayedConnection):
                 return
             frame = memoryview(held)
         self._taken = self._held = None
-        translated = self._translation.request(head, frame)
+        translated = self.translation.request(head, frame)
         request = RelayedRequest(head, now, is_local=translated is None)
         if translated is None:
             self.local.append(bytes(frame))
@@ -104,13 +105,13 @@ class RoutedConnection(RelayedConnection):
         self._expected.append(request)
 
     def _is_looked_at(self, request: RelayedRequest) -> bool:
-        return self._translation.is_changed(request.api_key, request.api_version)
+        return self.translation.is_changed(request.api_key, request.api_version)
 
     def _walker_of(self, request: RelayedRequest) -> AnswerWalker | None:
-        leaf = self._translation.leaf_of_nodes(request.api_key, request.api_version)
+        leaf = self.translation.leaf_of_nodes(request.api_key, request.api_version)
         if leaf is None:
             return None
         return AnswerWalker(request.api_key, request.api_version, self._answer_size, leaf)
 
     def _rewritten(self, request: RelayedRequest, answer: memoryview) -> Sequence[Buffer]:
-        return self._translation.answer(request.api_key, request.api_version, answer)
+        return self.translation.answer(request.api_key, request.api_version, answer)

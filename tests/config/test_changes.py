@@ -153,6 +153,15 @@ def test_what_leads_to_a_router_that_is_another_begins_anew(
     assert compare(before, after).changes == tuple(renewed)
 
 
+def test_routers_that_go_by_names_change_under_clients_that_are_connected() -> None:
+    before, after = regions(), changed_router("routers.1.config.default", "us")
+    for each in (before, after):
+        del each["routers"][0]
+        each["virtual_clusters"][0]["target"]["router"] = "regions"
+    compared = compare(Config.model_validate(before), Config.model_validate(after))
+    assert compared.changes == (VirtualClusterChanged("all", ("routers.regions",)),)
+
+
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [

@@ -102,3 +102,35 @@ def test_producing_to_both_clusters_and_reading_of_one(
     consumer.close()
     assert found == ["us.ruled"] * COUNT
     assert refused == {"TOPIC_AUTHORIZATION_FAILED"}
+
+
+def test_a_member_of_the_consumer_protocol(kafka_pair: tuple[KafkaCluster, KafkaCluster], ruled: UnionMesh) -> None:
+    """Its group has topics of us only; one that subscribes to a topic that it may not see is told so."""
+    producer = Producer({"bootstrap.servers": kafka_pair[1].bootstrap_servers})
+    for number in range(COUNT):
+        producer.produce("closed", b"%d" % number, partition=0)
+    assert producer.flush(30) == 0
+    properties = {"group.protocol": "consumer", "auto.offset.reset": "earliest"}
+    consumer = Consumer(of(ruled, "billing", **{**properties, "group.id": "us.consumers"}))
+    consumer.subscribe(["us.closed"])
+    found: list[bytes] = []
+
+    def has_read() -> bool:
+        found.extend(each.value() or b"" for each in consumer.consume(100, 0.5) if each.error() is None)
+        return len(found) >= COUNT
+
+    eventually("the records of us.closed", has_read, timeout=START)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    assert found == [b"%d" % number for number in range(COUNT)]
+
+    stranger = Consumer(of(ruled, "billing", **{**properties, "group.id": "us.strangers"}))
+    stranger.subscribe(["us.closed", "closed"])
+    told: set[str] = set()
+
+    def is_refused() -> bool:
+        told.update(error.name() for each in stranger.consume(10, 0.5) if (error := each.error()) is not None)
+        return "TOPIC_AUTHORIZATION_FAILED" in told
+
+    eventually("an error", is_refused, timeout=START)
+    stranger.close()

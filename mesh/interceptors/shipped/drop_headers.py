@@ -18,7 +18,7 @@ class DropHeadersConfig(NoConfig):
 
 
 class DropHeaders(Interceptor):
-    """Takes headers away. Costs half a microsecond a record, beside decoding it."""
+    """Takes headers away; what has none of them stays as it is."""
 
     reads = Reads.HEADERS
     effect = Effect.MAP

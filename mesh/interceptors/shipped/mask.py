@@ -40,7 +40,7 @@ class MaskConfig(NoConfig):
 
 class Mask(Interceptor):
     """Hides values in JSON. A value that is no JSON is a failure, so nothing that cannot be read goes on in clear; one
-    that is null is kept. Costs about 5 us for a record of 200 bytes."""
+    that is null is kept."""
 
     reads = Reads.VALUE
     effect = Effect.MAP

@@ -57,25 +57,36 @@ class RouterConnection(RelayConnection):
         if node is None:
             return leaves.default, None
         leaf, known = leaves.ids.real(node)
-        if leaf not in leaves.by_number:
+        if leaf not in leaves.numbers:
             return leaves.default, _NOWHERE  # of a cluster that is not behind this router
         return leaves.by_number[leaf], known
 
     def _make_wire(self) -> RoutedConnection:
         services = self._services
-        translation: Translation = self._router.leaves.translation(self._leaf)
         if services.listener.security.rules is not None:
             self.judge = Judge(self.client, self._router.requests.topic_names)
-            translation = GuardedTranslation(translation, self.judge)
         return RoutedConnection(
             services.served,
             BEFORE_AUTHENTICATION,
             services.nodes,
-            translation,
+            self._translation(),
             self._answered,
             LARGEST_LOCAL,
             self._guard if self._has_sasl else None,
         )
+
+    def _translation(self) -> Translation:
+        translation: Translation = self._router.leaves.translation(self._leaf)
+        return translation if self.judge is None else GuardedTranslation(translation, self.judge)
+
+    # Called by its runtime
+
+    def leaves_changed(self) -> None:
+        """Other names from the next request on; the end, where its leaf was removed."""
+        if self._leaf.number not in self._router.leaves.numbers:
+            self.client.close()
+        elif isinstance(self._wire, RoutedConnection):
+            self._wire.translation = self._translation()
 
     # Called by the event loop
 

@@ -35,7 +35,7 @@ class RouterEntities:
 
     @property
     def leaves(self) -> Collection[LeafNumber]:
-        return self._leaves.by_number.keys()
+        return self._leaves.numbers
 
     @property
     def default(self) -> LeafNumber:

@@ -12,6 +12,7 @@ from mesh.routing.features import common_features
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, Way
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds
+from mesh.routing.one_cluster import OneCluster
 from mesh.routing.producer_ids import ProducerIdTooLarge, tag_of, tagged, untagged
 from mesh.routing.translation import HomeUnknown, LeafTranslation
 from mesh.runtime.relay.nodes import RelayNodes
@@ -29,14 +30,18 @@ ADVERTISED: Final[Mapping[ApiKey, tuple[int, int]]] = {
     key: (min(lowest, ADVERTISED_APIS[key][0]), highest) for key, (lowest, highest) in SERVED.items()
 }
 """What ApiVersions says of these: Produce from v0 on, as a relay does."""
-_OF_SEVERAL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way in (Way.ALL, Way.OWNER)) | {
-    ApiKey.DELETE_GROUPS,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    ApiKey.CONSUMER_GROUP_DESCRIBE,
-    ApiKey.SHARE_GROUP_HEARTBEAT,
-    ApiKey.SHARE_GROUP_DESCRIBE,
-}
+_OF_SEVERAL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way in (Way.ALL, Way.OWNER))
 """Requests that may be for several leaves, also by naming nothing."""
+_OF_GROUPS: Final = frozenset(
+    {
+        ApiKey.DELETE_GROUPS,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+    }
+)
+"""The same of groups; where there is one cluster in place of a union, they pass."""
 _OF_DEFAULT: Final = {key for key, row in UNION_APIS.items() if row.way is Way.DEFAULT} | {ApiKey.INIT_PRODUCER_ID}
 """Requests of these may be for the default leaf, although nothing in them says so."""
 
@@ -79,20 +84,35 @@ class TaggedProducers:
 
 
 class Leaves:
-    """All leaves of a router. names: of their topics, groups and transactions; may be replaced. ids: of the nodes of
-    all leaves at the addresses that clients come to, if there are others."""
+    """All leaves of a router. names: of their topics, groups and transactions. ids: of the nodes of all leaves at the
+    addresses that clients come to, if there are others. by_number: with leaves that were removed, for what had begun.
+    """
 
     def __init__(
         self, leaves: Collection[RouterLeaf], default: LeafNumber, names: Names, ids: NodeIds | None = None
     ) -> None:
         self.by_number: Final = {leaf.number: leaf for leaf in leaves}
-        self.ids: Final = ids or NodeIds(self.by_number)
+        self.ids = ids or NodeIds(self.by_number)
         self.default: Final = self.by_number[default]
         self.names = names
         self._producer_ids: Final = TaggedProducers(self.default.nodes)
+        self._numbers = frozenset(self.by_number)
 
     def __iter__(self) -> Iterator[RouterLeaf]:
-        return iter(self.by_number.values())
+        return (self.by_number[number] for number in sorted(self._numbers))
+
+    @property
+    def numbers(self) -> frozenset[LeafNumber]:
+        """Of those that are there."""
+        return self._numbers
+
+    def change(
+        self, added: Collection[RouterLeaf], removed: Collection[LeafNumber], names: Names, ids: NodeIds
+    ) -> None:
+        """The default leaf stays the one that it is."""
+        self.by_number.update((leaf.number, leaf) for leaf in added)
+        self._numbers = (self._numbers - frozenset(removed)) | {leaf.number for leaf in added}
+        self.names, self.ids = names, ids
 
     def translation(self, leaf: RouterLeaf) -> LeafTranslation:
         """Of what passes to this leaf, with the names of now."""
@@ -100,7 +120,14 @@ class Leaves:
             answered_here, producer_ids = _OF_SEVERAL, None
         else:
             answered_here, producer_ids = _OF_SEVERAL | _OF_DEFAULT, self._producer_ids
+        if not self.are_one_cluster:
+            answered_here |= _OF_GROUPS
         return LeafTranslation(leaf.number, self.ids, self.names, leaf.nodes, answered_here, producer_ids)
+
+    @property
+    def are_one_cluster(self) -> bool:
+        """In place of a union, with its own names."""
+        return isinstance(self.names, OneCluster)
 
     def served(self, limits: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, Versions]:
         """What every leaf serves of these, as far as that is known."""

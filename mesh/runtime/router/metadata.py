@@ -51,6 +51,17 @@ class RouterMetadata:
         """What clients are told; empty as long as that is not known."""
         return self._cluster_id or self._leaves.default.nodes.cluster_id or ""
 
+    def leaves_changed(self) -> None:
+        """What is known of removed leaves is forgotten, and everything asked anew."""
+        numbers = self._leaves.numbers
+        for number in [number for number in self._known if number not in numbers]:
+            del self._known[number]
+        for number in numbers:
+            self._known.setdefault(number, KnownLeaf())
+        self._late &= numbers
+        self._last.clear()
+        self._names_of_ids.clear()
+
     async def answer(self, request: Tree, version: int, sees: Callable[[str], bool] | None = None) -> Tree:
         """request: as it was read in this version. sees: which of all topics its client does; None: each."""
         asked = asked_topics(request, version, self._leaves.names)
@@ -170,5 +181,6 @@ class RouterMetadata:
             leaf.services.traffic.not_answered(ApiKey.METADATA, reason)
             raise
         self._late.discard(leaf.number)
-        self._known[leaf.number].take(answer, is_all=is_all)
+        if (known := self._known.get(leaf.number)) is not None:  # it may have been removed meanwhile
+            known.take(answer, is_all=is_all)
         return answer

@@ -51,6 +51,9 @@ class RouterRequests:
     def close(self) -> None:
         self._groups.close()
 
+    def leaves_changed(self) -> None:
+        self._metadata.leaves_changed()
+
     async def answer(self, asker: Asker, frame: bytes) -> list[Buffer]:
         """The answer with its length in front. frame: a request with its length. Raises ProtocolError."""
         head = RequestHead._make(REQUEST_HEAD.unpack_from(frame))
@@ -117,8 +120,10 @@ class RouterRequests:
         is_left: bool = False,
     ) -> Tree:
         """seen: what its client sees; None: everything. is_left: it is what rules have left of a request."""
-        if (of_group := await self._groups.answer(asker, api_key, version, request)) is not None:
-            return of_group
+        if not self._leaves.are_one_cluster:
+            of_group = await self._groups.answer(asker, api_key, version, request)
+            if of_group is not None:
+                return of_group
         own, entities = asker.leaf.number, seen or self._entities
         if (code := _refused_whole(api_key, version, request, entities, own, is_left=is_left)) is not None:
             return error_answer(api_key, version, request, code)

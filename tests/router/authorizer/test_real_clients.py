@@ -123,25 +123,22 @@ def test_an_operator_sees_all_groups_and_a_reader_its_own(sides: Sides) -> None:
     assert MINE in groups("operator") and groups("nobody") == set()
 
 
-def java(sides: Sides, folder: Path, user: str, tool: str, *arguments: str, of_consumer: bool = False) -> str:
+def java(sides: Sides, folder: Path, user: str, tool: str, *arguments: str) -> str:
     """What one of Kafka's tools writes, errors too."""
+    command = java_command(sides, folder, user, tool, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
+def java_command(sides: Sides, folder: Path, user: str, tool: str, *arguments: str) -> list[str]:
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     config = folder / f"{user}.properties"
     config.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
         f'sasl.jaas.config={login} username="{user}" password="{PASSWORD}";\n'
     )
-    flag = "--consumer.config" if of_consumer else "--command-config"
-    command = sides.broker.java(
-        f"org.apache.kafka.tools.{tool}",
-        "--bootstrap-server",
-        sides.mesh.bootstrap_servers,
-        flag,
-        str(config),
-        *arguments,
-    )
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return done.stdout + done.stderr
+    where = ("--bootstrap-server", sides.mesh.bootstrap_servers, "--command-config", str(config))
+    return sides.broker.java(f"org.apache.kafka.tools.{tool}", *where, *arguments)
 
 
 def test_java_tools_list_the_topics_that_a_client_may_see(sides: Sides, tmp_path: Path) -> None:
@@ -154,12 +151,25 @@ def test_the_java_consumer_reads_one_topic_of_three(sides: Sides, tmp_path: Path
 
     def consumed(topic: str, *more: str) -> str:
         end = ("--max-messages", "5", "--timeout-ms", "20000", "--group", MINE, "--from-beginning")
-        return java(
-            sides, tmp_path, "reader", "consumer.ConsoleConsumer", "--topic", topic, *end, *more, of_consumer=True
-        )
+        return java(sides, tmp_path, "reader", "consumer.ConsoleConsumer", "--topic", topic, *end, *more)
 
     assert "Processed a total of 5 messages" in consumed(MINE)
     assert "TopicAuthorizationException" in consumed(SECRET)
+
+
+def test_a_share_consumer_reads_what_it_may(sides: Sides, tmp_path: Path) -> None:
+    """Its group begins at the end of the log."""
+    arguments = ("--topic", MINE, "--group", "public.share", "--max-messages", "5", "--timeout-ms", "60000")
+    command = java_command(sides, tmp_path, "reader", "consumer.ConsoleShareConsumer", *arguments)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as consumer:
+
+        def has_ended() -> bool:
+            outcomes(sides, "owner", [MINE])
+            return consumer.poll() is not None
+
+        eventually("five records", has_ended, timeout=START, interval=0.5)
+        assert consumer.stdout is not None
+        assert "Processed a total of 5 messages" in consumer.stdout.read()
 
 
 def test_kcat_lists_what_it_may_see(sides: Sides) -> None:

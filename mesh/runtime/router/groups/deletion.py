@@ -45,7 +45,7 @@ class GroupDeletion:
         at_home = _result(await self._homes.ask(asker, group, ApiKey.DELETE_GROUPS, version, request))
         if at_home["error_code"] not in _NONE_THERE:
             return {**at_home, "group_id": group}
-        others = [leaf for leaf in services.leaves.by_number if leaf != asker.leaf.number]
+        others = [leaf for leaf in services.leaves.numbers if leaf != asker.leaf.number]
         asked = (services.ask(asker, leaf, group, ApiKey.DELETE_GROUPS, version, request) for leaf in others)
         results = [at_home, *map(_result, await asyncio.gather(*asked))]
         failed = next((each for each in results if each["error_code"] not in _NONE_THERE), None)

@@ -42,7 +42,7 @@ class GroupDescriptions:
         described = self._told(api_key, version, home, at_home)
         if described["error_code"]:
             return described
-        others = [leaf for leaf in self._services.leaves.by_number if leaf != home]
+        others = [leaf for leaf in self._services.leaves.numbers if leaf != home]
         asking = (self._services.ask(asker, leaf, group, api_key, version, asked) for leaf in others)
         for leaf, answer in zip(others, await asyncio.gather(*asking), strict=True):
             if answer is not None:

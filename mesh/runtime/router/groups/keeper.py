@@ -61,7 +61,7 @@ class GroupKeeper:
 
     def forget(self, group: str) -> None:
         """It is deleted."""
-        for leaf in self._services.leaves.by_number:
+        for leaf in self._services.leaves.numbers:
             self._keeping.forget(GroupAtOwner(group, leaf))
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from mesh.routing.groups.multiplexed import MultiplexedMembers
 from mesh.runtime.router.asking import Asker
 from mesh.runtime.router.entities import RouterEntities
+from mesh.runtime.router.groups.configs import GroupConfigs
 from mesh.runtime.router.groups.deletion import GroupDeletion
 from mesh.runtime.router.groups.descriptions import GroupDescriptions
 from mesh.runtime.router.groups.elsewhere import MembersElsewhere
@@ -31,10 +32,11 @@ class GroupRequests:
         homes = GroupHomes(services)
         self._keeper: Final = GroupKeeper(services, homes)
         self._elsewhere: Final = MembersElsewhere(services)
-        members = MultiplexedMembers(leaves.names.owner, entities.leaf_of_topic_id)
+        members = MultiplexedMembers(entities.owner, entities.leaf_of_topic_id)
         self._offsets: Final = GroupOffsets(services, homes, self._keeper, self._elsewhere, members)
         self._heartbeats: Final = GroupHeartbeats(services, homes, members)
         self._descriptions: Final = GroupDescriptions(services, homes)
+        self._configs: Final = GroupConfigs(services)
         self._deletion: Final = GroupDeletion(services, homes, self._keeper)
 
     def close(self) -> None:
@@ -56,5 +58,7 @@ class GroupRequests:
                 return await self._heartbeats.answer(asker, api_key, version, request)
             case ApiKey.CONSUMER_GROUP_DESCRIBE | ApiKey.SHARE_GROUP_DESCRIBE:
                 return await self._descriptions.answer(asker, api_key, version, request)
+            case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:
+                return await self._configs.refusal(asker, api_key, version, request)
             case _:
                 return None

@@ -1,0 +1,41 @@
+"""Configurations of groups: a group may have members in every cluster, so each has them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from mesh.routing.kit.errors import error_answer
+from mesh.routing.kit.translation import GROUP
+from mesh.runtime.router.asking import Asker, ask
+from mesh.runtime.router.groups.services import GroupServices
+from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ErrorCode
+from mesh.wire.trees import Tree
+
+
+class GroupConfigs:
+    """Changes them in the clusters that are not the home of a group; the home's answer is the client's."""
+
+    def __init__(self, services: GroupServices) -> None:
+        self._services: Final = services
+
+    async def refusal(self, asker: Asker, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
+        """Of AlterConfigs and IncrementalAlterConfigs: the answer if a cluster has not made the change; None if the
+        request may go on."""
+        services = self._services
+        groups = [each for each in request["resources"] if each["resource_type"] == GROUP]
+        asking = []
+        for leaf in services.leaves:
+            elsewhere = [each for each in groups if services.entities.group_home(each["resource_name"]) != leaf.number]
+            if elsewhere:
+                asked = {**request, "resources": elsewhere}
+                links, timeout = asker.side_links, services.timeout()
+                asking.append(ask(links, leaf, None, api_key, version, asked, timeout))
+        for answer in await asyncio.gather(*asking):
+            if answer is None:
+                return error_answer(api_key, version, request, ErrorCode.REQUEST_TIMED_OUT)
+            for each in answer["responses"]:
+                if each["error_code"]:
+                    return error_answer(api_key, version, request, each["error_code"], each["error_message"])
+        return None

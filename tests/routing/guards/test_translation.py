@@ -1,0 +1,102 @@
+"""What passes of a client under rules, in every version of Produce and Fetch."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mesh.routing.guards.judge import Judge
+from mesh.routing.guards.translation import GuardedTranslation
+from mesh.routing.kit.union_apis import SERVED_BY_UNIONS
+from mesh.security.rules import UNLIMITED, Access, Operation, ResourceType
+from mesh.wire.apis import ApiKey
+from mesh.wire.errors import ProtocolError
+from mesh.wire.trees import Tree
+from tests.routing.guards.test_judging import Names, access, allow, offsets
+from tests.routing.test_translation import passed, translation
+from tests.routing.unions import SAME
+
+WRITES = access(
+    allow(ResourceType.TOPIC, "orders", Operation.WRITE),
+    allow(ResourceType.TRANSACTIONAL_ID, "mine", Operation.WRITE),
+)
+READS = access(allow(ResourceType.TOPIC, "orders", Operation.READ))
+IDS = {"orders": UUID(int=1), "secret": UUID(int=2), "unheard": UUID(int=3)}
+FETCHES, PRODUCES = SERVED_BY_UNIONS[ApiKey.FETCH].all(), SERVED_BY_UNIONS[ApiKey.PRODUCE].all()
+
+
+class Client:
+    def __init__(self, may: Access) -> None:
+        self.access = may
+
+
+def guarded(may: Access) -> Any:
+    """In front of a leaf that has all of these topics."""
+    return GuardedTranslation(translation(0, SAME), Judge(Client(may), Names()))
+
+
+def named(key: str, name: str) -> Tree:
+    return {key: name, "topic_id": IDS[name]}
+
+
+def produce(*topics: str, acks: int = -1, transactional_id: str | None = None) -> Tree:
+    data = [named("name", each) | {"partition_data": [{"index": 0, "records": b""}]} for each in topics]
+    return {"acks": acks, "timeout_ms": 1_000, "transactional_id": transactional_id, "topic_data": data}
+
+
+def fetch(*topics: str, follower: int = -1, epoch: int = 0) -> Tree:
+    partition = {"partition": 0, "fetch_offset": 5, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
+    asked = [named("topic", each) | {"partitions": [partition]} for each in topics]
+    replica = {"replica_id": follower, "replica_state": {"replica_id": follower, "replica_epoch": 1}}
+    return {**replica, "max_bytes": 1 << 20, "session_id": 7, "session_epoch": epoch, "topics": asked}
+
+
+@pytest.mark.parametrize("version", PRODUCES)
+def test_a_produce_passes_if_all_of_it_is_allowed(version: int) -> None:
+    to = guarded(WRITES)
+    assert passed(to, ApiKey.PRODUCE, version, produce("orders")) is not None
+    assert passed(to, ApiKey.PRODUCE, version, produce("orders", "secret")) is None
+    assert passed(to, ApiKey.PRODUCE, version, produce("orders", transactional_id="mine")) is not None
+    assert passed(to, ApiKey.PRODUCE, version, produce("orders", transactional_id="other")) is None
+    if version > 12:
+        assert passed(to, ApiKey.PRODUCE, version, produce("unheard")) is None
+    assert passed(to, ApiKey.PRODUCE, version, produce("orders", acks=0)) is not None
+    with pytest.raises(ProtocolError):
+        passed(to, ApiKey.PRODUCE, version, produce("secret", acks=0))
+    assert passed(guarded(UNLIMITED), ApiKey.PRODUCE, version, produce("orders", "secret")) is not None
+
+
+@pytest.mark.parametrize("version", FETCHES)
+def test_a_fetch_passes_without_a_session(version: int) -> None:
+    to = guarded(READS)
+    found = passed(to, ApiKey.FETCH, version, fetch("orders"))
+    assert found is not None
+    (topic,) = found["topics"]
+    assert topic["partitions"][0]["fetch_offset"] == 5 and found["max_bytes"] == 1 << 20
+    if version >= 7:
+        assert (found["session_id"], found["session_epoch"]) == (0, -1)
+        assert passed(to, ApiKey.FETCH, version, fetch("orders", epoch=1)) is None
+    assert passed(to, ApiKey.FETCH, version, fetch("orders", "secret")) is None
+    assert passed(to, ApiKey.FETCH, version, fetch("orders", follower=1)) is None
+    if version > 12:
+        assert passed(to, ApiKey.FETCH, version, fetch("unheard")) is None
+    everybody = passed(guarded(UNLIMITED), ApiKey.FETCH, version, fetch("secret", epoch=1))
+    assert everybody is not None and everybody.get("session_id", 7) == 7
+
+
+def test_others_pass_if_they_are_judged_so() -> None:
+    to = guarded(READS)
+    assert passed(to, ApiKey.LIST_OFFSETS, 5, offsets("orders")) is not None
+    assert passed(to, ApiKey.LIST_OFFSETS, 5, offsets("orders", "secret")) is None
+    assert passed(to, ApiKey.METADATA, 12, {"topics": None}) is None, "it never does"
+
+
+def test_answers_are_those_of_the_leaf() -> None:
+    inner = translation(0, SAME)
+    to = GuardedTranslation(inner, Judge(Client(READS), Names()))
+    assert to.leaf_of_nodes(ApiKey.FETCH, 12) == inner.leaf_of_nodes(ApiKey.FETCH, 12)
+    assert to.is_changed(ApiKey.HEARTBEAT, 4) == inner.is_changed(ApiKey.HEARTBEAT, 4)
+    answer = memoryview(b"\0\0\0\7\0\0\0\0\0\0\0\0\0")
+    assert b"".join(to.answer(ApiKey.HEARTBEAT, 3, answer[:10])) == b"\0\0\0\x0a" + bytes(answer[:10])
