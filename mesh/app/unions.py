@@ -21,7 +21,7 @@ from mesh.routing.entities import Names
 from mesh.routing.graph import Graph, Leaf
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds, NodeIdTooLarge
-from mesh.routing.producer_ids import equal_tags, tag_of
+from mesh.routing.producer_ids import equal_tags
 from mesh.routing.served import limited
 from mesh.routing.spi import Served
 from mesh.runtime.interception.topic_names import FIRST_BY_ID as BY_ID
@@ -149,7 +149,7 @@ class Unions:
             nodes,
         )
         watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {leaf}")
-        return RouterLeaf(leaf.number, str(leaf), served_here, nodes, watching)
+        return RouterLeaf(leaf.number, str(leaf), served_here, nodes, watching, cluster.producer_id_tag)
 
     def _without_share_fetch(self, apis: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, tuple[int, int]]:
         """Where interceptors see what is fetched: share consumers would be given what others are not shown."""
@@ -166,14 +166,13 @@ class Unions:
     def _looked(self, health: NodeHealth, undeclared: frozenset[int]) -> None:
         health.looked({FIRST: undeclared})
         leaves = [leaf for runtime, _ in self._made for leaf in runtime.leaves]
-        ids = {leaf.nodes.cluster: leaf.nodes.cluster_id for leaf in leaves}
-        tags = {cluster: tag_of(id) for cluster, id in ids.items() if id is not None}
+        tags = {leaf.nodes.cluster: leaf.tag for leaf in leaves if leaf.tag is not None}
         if (alike := equal_tags(tags)) != self._alike:
             self._alike = alike
             for one, other in alike:
                 log.error(
-                    "producer ids of two clusters cannot be told apart in a third: let one of them be the default of "
-                    "every router, and the other of none",
+                    "producer ids of two clusters cannot be told apart in a third: give one of them a producer_id_tag "
+                    "that no other has",
                     virtual_cluster=self._name,
                     cluster=one,
                     other=other,

@@ -30,6 +30,7 @@ from mesh.config.security.model import Authorization, ListenerTls, SaslConfig, T
 from mesh.config.values import Address, Count, Duration, Endpoint, Scalar, SendBuffer, Size, matching
 from mesh.interceptors.chain import InterceptorName
 from mesh.records.spans import ClusterName, TopicName
+from mesh.routing.producer_ids import TAG_BITS
 
 _NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "at most 100 letters, digits, dots, underscores and hyphens")
 _SERVERS = matching(r"[^\s,]+(\s*,\s*[^\s,]+)*", "HOST:PORT, several of them separated by commas")
@@ -86,6 +87,9 @@ class Cluster(Model):
     engine: EngineConfig = Field(default=EngineConfig.AUTO, description="What reads its records.")
     properties: dict[str, Scalar] = Field(
         default_factory=dict, repr=False, description="Passed to librdkafka as they are."
+    )
+    producer_id_tag: Annotated[int, Field(ge=0, lt=1 << TAG_BITS)] | None = Field(
+        default=None, description="What its producer ids carry in other clusters of a router."
     )
 
     def client_properties(self) -> dict[str, str]:

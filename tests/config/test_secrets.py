@@ -60,6 +60,7 @@ def test_redacted(tmp_path: Path) -> None:
         "name": "eu",
         "bootstrap_servers": "${HOST}",
         "engine": "auto",
+        "producer_id_tag": None,
         "properties": {"sasl.password": "***", "sasl.username": "${USER}", "client.id": "x-${USER}"},
     }
     assert shown["clusters"][1]["properties"] == {"client.id": "of ${USER}"}

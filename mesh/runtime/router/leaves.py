@@ -15,7 +15,6 @@ from mesh.routing.node_ids import NodeIds
 from mesh.routing.one_cluster import OneCluster
 from mesh.routing.producer_ids import ProducerIdTooLarge, tag_of, tagged, untagged
 from mesh.routing.translation import HomeUnknown, LeafTranslation
-from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.router.leaf_nodes import LeafNodes
 from mesh.upstream.links.handshake import Unreachable
@@ -48,20 +47,29 @@ _OF_DEFAULT: Final = {key for key, row in UNION_APIS.items() if row.way is Way.D
 
 @dataclass(slots=True, eq=False)
 class RouterLeaf:
-    """One leaf. path: the names of the routes that lead to it. services: of the connections that lead to it."""
+    """One leaf. path: the names of the routes that lead to it. services: of the connections that lead to it.
+    given_tag: that of its producer ids, if a configuration says it."""
 
     number: LeafNumber
     path: str
     services: RelayServices
     nodes: LeafNodes
     watching: asyncio.Task[None]
+    given_tag: int | None = None
+
+    @property
+    def tag(self) -> int | None:
+        """Of its producer ids in other clusters. None: it is not known yet."""
+        if self.given_tag is not None:
+            return self.given_tag
+        return None if self.nodes.cluster_id is None else tag_of(self.nodes.cluster_id)
 
 
 class TaggedProducers:
     """The producer ids that one leaf hands out, as all others know them. Implements
     `mesh.routing.translation.ProducerIds`."""
 
-    def __init__(self, home: RelayNodes) -> None:
+    def __init__(self, home: RouterLeaf) -> None:
         self._home: Final = home
 
     def tagged(self, producer_id: int) -> int:
@@ -78,9 +86,9 @@ class TaggedProducers:
         return producer_id if known is None else known
 
     def _tag(self) -> int:
-        if self._home.cluster_id is None:
+        if (tag := self._home.tag) is None:
             raise HomeUnknown
-        return tag_of(self._home.cluster_id)
+        return tag
 
 
 class Leaves:
@@ -95,7 +103,7 @@ class Leaves:
         self.ids = ids or NodeIds(self.by_number)
         self.default: Final = self.by_number[default]
         self.names = names
-        self._producer_ids: Final = TaggedProducers(self.default.nodes)
+        self._producer_ids: Final = TaggedProducers(self.default)
         self._numbers = frozenset(self.by_number)
 
     def __iter__(self) -> Iterator[RouterLeaf]:
