@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from mesh.app.configured_target import Services
 from mesh.app.from_config import clusters_of
 from mesh.app.pool_target import PoolTarget
+from mesh.app.request_target import request_router
 from mesh.app.router_making import Routers, graph_behind
 from mesh.app.unions import Unions
 from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
@@ -15,7 +16,7 @@ from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfi
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName, TopicName
 from mesh.routing.choices import Choices
-from mesh.routing.graph import Graph, Leaf, PoolEnd, Router
+from mesh.routing.graph import Decides, Graph, Leaf, PoolEnd, Router
 from mesh.routing.names import Path, RouteName
 from mesh.routing.one_cluster import OneCluster
 from mesh.routing.union import Union
@@ -50,13 +51,20 @@ class ChoiceTarget:
                     self.target.routes[way] = pool.target
                 case Leaf() as leaf:
                     self._make_union(way, OneCluster(leaf), router.request_timeout)
-                case _:
+                case Router(decides=Decides.NAMES):
                     self._make_union(way, Union(graph, routers.by_names, path), router.request_timeout)
+                case _:
+                    self._make_request_router(way, path, listener, router.request_timeout)
 
     def _make_union(self, route: RouteName, names: Union | OneCluster, timeout: float) -> None:
         clients = lambda: self.target.clients_of(route)  # noqa: E731 - it is about this route
         serves = self._routers.serves(self._choices.on_the_way(route))
         self.target.routes[route] = self._unions.make(names, timeout, serves, clients)
+
+    def _make_request_router(self, way: RouteName, path: Path, listener: Listener, timeout: float) -> None:
+        clients = lambda: self.target.clients_of(way)  # noqa: E731 - it is about this way
+        made = request_router(self._graph, path, self._routers, self._unions, listener, timeout, clients)
+        self.target.routes[way] = made
 
     def samples(self) -> Iterator[Sample]:
         return samples_of(self.target)

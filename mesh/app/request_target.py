@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from mesh.app.configured_target import Services
 from mesh.app.router_making import Routers, graph_behind
@@ -10,9 +10,10 @@ from mesh.app.unions import Unions
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfig
 from mesh.listener.listener import Listener
+from mesh.listener.peer import Peer
 from mesh.records.spans import ClusterName, TopicName
-from mesh.routing.graph import Leaf, ToCluster
-from mesh.routing.names import RouteName
+from mesh.routing.graph import Graph, Leaf, Router, ToCluster
+from mesh.routing.names import Path, RouteName
 from mesh.routing.one_cluster import OneCluster
 from mesh.routing.union import Union
 from mesh.runtime.relay.ending import Ending
@@ -34,26 +35,7 @@ class RequestTarget:
         self._graph = graph = graph_behind(services.routers, router.name)
         self._unions = unions = Unions(configured, graph, listener, services)
         self._routers = routers = Routers(graph, services.routers, configured.name)
-        to_clusters = [route.name for route in graph.routers[graph.root].routes if isinstance(route.target, ToCluster)]
-        kind = routers.of_requests(graph.root, to_clusters)
-        routes: dict[RouteName, RouterRuntime] = {}
-        for route in graph.routers[graph.root].routes:
-            match graph.at((route.name,)):
-                case Leaf() as leaf:
-                    names: Union | OneCluster = OneCluster(leaf)
-                case _:
-                    names = Union(graph, routers.by_names, (route.name,))
-            serves = routers.serves(graph.behind((route.name,)))
-            routes[route.name] = unions.make(names, router.request_timeout, serves, lambda: ())
-        self.target = RequestRouterRuntime(
-            listener,
-            kind,
-            routes,
-            unions.ids,
-            Ending(listener),
-            lambda: listener.admission.limits.request or LARGEST_REQUEST,
-            unions.node_of,
-        )
+        self.target = request_router(graph, (), routers, unions, listener, router.request_timeout)
 
     def samples(self) -> Iterator[Sample]:
         return samples_of(self.target)
@@ -82,3 +64,33 @@ class RequestTarget:
 
     def close(self) -> None:
         self._routers.close()
+
+
+def request_router(
+    graph: Graph,
+    path: Path,
+    routers: Routers,
+    unions: Unions,
+    listener: Listener,
+    timeout: float,
+    clients: Callable[[], Collection[Peer]] | None = None,
+) -> RequestRouterRuntime:
+    """The router at the end of a path, with all behind it. clients: that are led to it; None: all of the listener."""
+    router = graph.at(path)
+    assert isinstance(router, Router), "the path of one"
+    kind = routers.of_requests(router.name, [each.name for each in router.routes if isinstance(each.target, ToCluster)])
+    routes: dict[RouteName, RouterRuntime] = {}
+    for route in router.routes:
+        here = (*path, route.name)
+        found = graph.at(here)
+        names = OneCluster(found) if isinstance(found, Leaf) else Union(graph, routers.by_names, here)
+        routes[route.name] = unions.make(names, timeout, routers.serves(graph.behind(here)), lambda: ())
+    return RequestRouterRuntime(
+        listener,
+        kind,
+        routes,
+        unions.ids,
+        Ending(listener, clients),
+        lambda: listener.admission.limits.request or LARGEST_REQUEST,
+        unions.node_of,
+    )

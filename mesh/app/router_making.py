@@ -53,13 +53,13 @@ class Routers:
     of others there is one."""
 
     def __init__(self, graph: Graph, routers: Sequence[RouterConfig], virtual_cluster: str) -> None:
-        """Raises ConfigurationError for one that cannot begin, or that does not run yet; then none has begun."""
+        """Raises ConfigurationError for one that cannot begin; then none has begun."""
         self._made: dict[RouterName, _Made] = {}
         self._standing: dict[RouterName, AnyRouter] = {}
         try:
             for index, each in enumerate(routers):
                 if each.name in graph.routers:
-                    self._begin(each, ("routers", index), graph.root, virtual_cluster)
+                    self._begin(each, ("routers", index), virtual_cluster)
         except ConfigurationError:
             self.close()
             raise
@@ -116,13 +116,8 @@ class Routers:
             except Exception:
                 log.exception("a router failed to close", virtual_cluster=each.context.virtual_cluster, router=name)
 
-    def _begin(self, router: RouterConfig, path: KeyPath, root: RouterName, virtual_cluster: str) -> None:
+    def _begin(self, router: RouterConfig, path: KeyPath, virtual_cluster: str) -> None:
         factory, config = configured_router(router)
-        if factory.decides is Decides.REQUESTS and router.name != root:
-            allowed = (
-                "a type of router that goes by names or connections: one that answers each request is in front of all"
-            )
-            raise ConfigurationError([Mistake((*path, "type"), router.type, allowed)])
         context = FactoryContext(router.name, virtual_cluster, tuple(route.name for route in router.routes))
         try:
             shared = factory.initialize(context, config)

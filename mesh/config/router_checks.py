@@ -100,7 +100,7 @@ def _virtual_cluster(virtual_cluster: VirtualClusterConfig, graph: Graph | None,
     if "coordinator" in virtual_cluster.model_fields_set and not graph.pools:
         allowed = "left out: only a pool has a coordinator of its own, and none is behind this router"
         yield Finding((*path, "coordinator"), str(virtual_cluster.coordinator), allowed)
-    if virtual_cluster.authorization is not None and graph.routers[graph.root].decides is Decides.REQUESTS:
+    if virtual_cluster.authorization is not None and _has_requests(graph):
         allowed = "left out: a router that answers each request decides itself what a principal may do"
         yield Finding((*path, "authorization"), {}, allowed, (("routers",),))
     if len(graph.pools) > 1:
@@ -109,6 +109,10 @@ def _virtual_cluster(virtual_cluster: VirtualClusterConfig, graph: Graph | None,
         yield Finding((*path, "target", "router"), graph.root, allowed, (("routers",),))
     if virtual_cluster.nodes is not None and virtual_cluster.nodes.ports is not None:
         yield from _ports(virtual_cluster.nodes, graph, (*path, "nodes"))
+
+
+def _has_requests(graph: Graph) -> bool:
+    return any(each.decides is Decides.REQUESTS for each in graph.routers.values())
 
 
 def _pools_twice(graph: Graph, path: KeyPath, seen: dict[PoolRoute, KeyPath]) -> Iterator[Finding]:

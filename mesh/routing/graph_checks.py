@@ -199,7 +199,7 @@ def _behind(routers: Sequence[Router], graph: _Edges) -> Iterator[GraphMistake]:
                 yield GraphMistake(_target((index, number), "pool"), {}, allowed)
         for edge, behind in graph.of[index]:
             decides = routers[behind].decides
-            if decides is Decides.CONNECTIONS or (decides is Decides.REQUESTS and router.decides is Decides.NAMES):
+            if decides is not Decides.NAMES:
                 allowed = (
                     f"a cluster, or a router that decides on names: router {router.name} {_ONLY_CONNECTIONS} can"
                     " lead to any router"

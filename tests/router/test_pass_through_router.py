@@ -3,7 +3,6 @@ leaf, and nothing of the other."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tests.integration.jars import missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import MeshProcess
 from tests.integration.processes import free_port, free_ports
-from tests.routing.installing import install
+from tests.router.pass_through import install_pass_through
 
 pytestmark = [
     pytest.mark.kafka,
@@ -23,39 +22,6 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}"),
 ]
 COUNT = 200
-MODULE = """
-from pydantic import BaseModel
-from mesh.routing.graph import Decides
-from mesh.routing.spi import Respond, RespondWithoutReply, Router, RouterFactory
-from mesh.wire.apis import ApiKey
-
-class Config(BaseModel):
-    route: str
-    static: list[str] = []
-
-class PassThrough(Router):
-    def __init__(self, config):
-        self.config = config
-
-    def static_routes(self):
-        return {ApiKey[name]: self.config.route for name in self.config.static}
-
-    async def on_request(self, request, context):
-        node = context.node
-        if node is None or node.route != self.config.route:
-            node = context.any_node(self.config.route)
-        answer = await context.send(node, request)
-        return Respond(answer) if request.wants_answer else RespondWithoutReply()
-
-class Factory(RouterFactory):
-    config, decides = Config, Decides.REQUESTS
-
-    def initialize(self, context, config):
-        return config
-
-    def create_router(self, context, shared):
-        return PassThrough(shared)
-"""
 STATIC = ["PRODUCE", "FETCH", "LIST_OFFSETS", "OFFSET_COMMIT", "OFFSET_FETCH", "JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT"]
 
 
@@ -68,8 +34,7 @@ def selected(
 ) -> Iterator[tuple[str, int, KafkaCluster]]:
     """Its address, the number of the leaf, and the cluster there."""
     route, static = request.param
-    install(tmp_path, "pass_through", MODULE, "pass-through = pass_through:Factory\n", monkeypatch)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
+    install_pass_through(tmp_path, monkeypatch)
     address, ports = f"127.0.0.1:{free_port()}", free_ports(6)
     routes = [{"name": name, "id": id, "target": {"cluster": name}} for id, name in enumerate(("eu", "us"))]
     pairs = zip(("eu", "us"), kafka_pair, strict=True)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 from mesh.listener.samples import samples_of as listener_samples
-from mesh.runtime.choice.runtime import ChoiceRuntime
+from mesh.runtime.choice.runtime import Behind, ChoiceRuntime
 from mesh.runtime.pool.pool_samples import samples_of as samples_of_pool
+from mesh.runtime.pool.runtime import PoolRuntime
+from mesh.runtime.request_router.request_samples import samples_of as samples_of_request_router
+from mesh.runtime.request_router.runtime import RequestRouterRuntime
 from mesh.runtime.router.router_samples import samples_of as samples_of_router
 from mesh.runtime.router.runtime import RouterRuntime
 from mesh.telemetry.metric_definitions import Sample
@@ -19,9 +23,20 @@ def samples_of(choice: ChoiceRuntime) -> Iterator[Sample]:
     families = {each.family for each in of_listener}
     found: dict[tuple[object, tuple[str, ...]], Sample] = {}
     for behind in choice.routes.values():
-        of_route = samples_of_router(behind) if isinstance(behind, RouterRuntime) else samples_of_pool(behind)
-        for sample in of_route:
+        for sample in _samples_behind(behind):
             key = sample.family, sample.labels
             before = found[key].value if key in found else 0.0
             found[key] = Sample(sample.family, sample.labels, before + sample.value)
     yield from (sample for sample in found.values() if sample.family not in families)
+
+
+def _samples_behind(route: Behind) -> Iterator[Sample]:
+    match route:
+        case RouterRuntime():
+            return samples_of_router(route)
+        case RequestRouterRuntime():
+            return samples_of_request_router(route)
+        case PoolRuntime():
+            return samples_of_pool(route)
+        case _:
+            assert_never(route)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, assert_never
 from weakref import WeakKeyDictionary
 
 from mesh.config.listeners import FIRST, ListenerName
@@ -19,6 +19,7 @@ from mesh.runtime.choice.connection import ChoosingConnection
 from mesh.runtime.choice.services import Led
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.runtime.relay.local_requests import LocalRequests
+from mesh.runtime.request_router.runtime import RequestRouterRuntime
 from mesh.runtime.router.leaves import ADVERTISED, RouterLeaf
 from mesh.runtime.router.runtime import RouterRuntime
 from mesh.runtime.router.status import status_of_leaf
@@ -28,7 +29,7 @@ from mesh.wire.relayed_apis import RELAYED_APIS
 
 log = get_logger(__name__)
 
-Behind: TypeAlias = RouterRuntime | PoolRuntime
+Behind: TypeAlias = RouterRuntime | RequestRouterRuntime | PoolRuntime
 """What a route leads to."""
 
 
@@ -57,7 +58,23 @@ class ChoiceRuntime:
 
     @property
     def leaves(self) -> list[RouterLeaf]:
-        return [leaf for each in self.routes.values() if isinstance(each, RouterRuntime) for leaf in each.leaves]
+        return [leaf for union in self.unions for leaf in union.leaves]
+
+    @property
+    def unions(self) -> list[RouterRuntime]:
+        """Also those, and the clusters, behind routers that answer each request."""
+        found: list[RouterRuntime] = []
+        for each in self.routes.values():
+            match each:
+                case RouterRuntime():
+                    found.append(each)
+                case RequestRouterRuntime():
+                    found += each.routes.values()
+                case PoolRuntime():
+                    pass
+                case _:
+                    assert_never(each)
+        return found
 
     def clients_of(self, route: RouteName) -> Collection[Peer]:
         """Those that were led there."""
@@ -68,8 +85,7 @@ class ChoiceRuntime:
 
     def status(self) -> dict[str, Any]:
         """As a router with all leaves, and the pools of the pool that it leads to."""
-        unions = [each for each in self.routes.values() if isinstance(each, RouterRuntime)]
-        leaves = [status_of_leaf(union.leaves, leaf) for union in unions for leaf in union.leaves]
+        leaves = [status_of_leaf(union.leaves, leaf) for union in self.unions for leaf in union.leaves]
         routes = [{"route": route, "connections": len(self.clients_of(route))} for route in self.routes]
         status: dict[str, Any] = {"router": {"leaves": leaves, "routes": routes}}
         for pool in self.pools:
@@ -106,13 +122,13 @@ class ChoiceRuntime:
 
     def _led(self, route: RouteName, node: int | None) -> Led | str:
         behind = self.routes[route]
-        if node is None or isinstance(behind, RouterRuntime):
+        if node is None or not isinstance(behind, PoolRuntime):
             return Led(route, lambda: behind.accept(node))
         return f"route {route} leads to a pool, which has no nodes, and the client came to node {node}"
 
     def led(self, route: RouteName, client: ClientTransport) -> None:
         self._route_of[client] = route
-        if self.is_stopping and isinstance(self.routes[route], RouterRuntime):
+        if self.is_stopping and not isinstance(self.routes[route], PoolRuntime):
             asyncio.get_running_loop().call_soon(client.close)
 
     def served(self) -> Mapping[ApiKey, Versions]:
@@ -127,6 +143,8 @@ class ChoiceRuntime:
         for behind in self.routes.values():
             if isinstance(behind, RouterRuntime):
                 limits = {key: (each.lowest, each.highest) for key, each in behind.leaves.served(limits).items()}
+            elif isinstance(behind, RequestRouterRuntime):
+                limits = dict(behind.served(limits))
         served = {key: Versions(*each, RELAYED_APIS[key].first_flexible) for key, each in limits.items()}
         return dict(sorted({**served, **self.requests.served}.items()))
 

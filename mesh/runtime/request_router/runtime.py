@@ -11,6 +11,7 @@ from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
 from mesh.routing.names import RouteName
 from mesh.routing.node_ids import NodeIds
+from mesh.routing.spi import Served
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.local_requests import LocalRequests
 from mesh.runtime.request_router.connection import RequestRouterConnection
@@ -45,6 +46,10 @@ class RequestRouterRuntime:
     @property
     def leaves(self) -> list[RouterLeaf]:
         return [leaf for behind in self.routes.values() for leaf in behind.leaves]
+
+    def served(self, limits: Served) -> Served:
+        """What it and all its routes serve of these."""
+        return self._services.served(limits)
 
     def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> RequestRouterConnection:
         return RequestRouterConnection(self._services, node)
