@@ -157,6 +157,18 @@ def test_the_java_consumer_reads_one_topic_of_three(sides: Sides, tmp_path: Path
     assert "TopicAuthorizationException" in consumed(SECRET)
 
 
+def test_java_transactions_need_their_id(sides: Sides, tmp_path: Path) -> None:
+    """Of the second protocol (KIP-890), in which a Produce adds its partitions to the transaction."""
+
+    def produced(transactional_id: str) -> str:
+        load = ("--num-records", "20", "--record-size", "10", "--throughput", "-1", "--transaction-duration-ms", "100")
+        names = ("--topic", MINE, "--transactional-id", transactional_id)
+        return java(sides, tmp_path, "owner", "ProducerPerformance", *names, *load)
+
+    assert "20 records sent" in produced(MINE)
+    assert "TransactionalIdAuthorizationException" in produced(OTHER)
+
+
 def test_a_share_consumer_reads_what_it_may(sides: Sides, tmp_path: Path) -> None:
     """Its group begins at the end of the log."""
     arguments = ("--topic", MINE, "--group", "public.share", "--max-messages", "5", "--timeout-ms", "60000")
