@@ -13,6 +13,7 @@ from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+from mesh.routing.kit.embedded import ELSEWHERE
 from mesh.routing.names import LeafNumber
 from mesh.routing.union import Owner
 from mesh.wire.errors import ErrorCode
@@ -136,6 +137,10 @@ class MultiplexedMembers:
         for name in member.names:
             if (owner := self._owner(name)) is not None:
                 wanted.setdefault(owner.leaf, []).append(owner.topic)
+        if (
+            not wanted[member.home] and "topic_partitions" not in request
+        ):  # share groups take no subscription to nothing
+            wanted[member.home] = [f"{ELSEWHERE}{name}" for name in member.names]
         asked = {}
         for leaf in [leaf for leaf in member.routes if leaf not in wanted]:
             if member.routes.pop(leaf).state is RouteState.IN:

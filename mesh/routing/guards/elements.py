@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from mesh.routing.guards import whole
 from mesh.routing.guards.asking import Asking
@@ -57,6 +58,16 @@ def _refused(failure: Failure, entities: EntityList, element: Any) -> Tree:
     if entities.error is None:
         return failure.element(entities, element)
     return {key.answered: key.value_of(element) for key in entities.keys} | failure.said_in(entities.error)
+
+
+def topic_ids_in(request: Mapping[str, Any], lists: Sequence[EntityList]) -> Iterator[UUID]:
+    """By which its elements name topics. lists: of its API and version."""
+    for entities in lists:
+        by_id = [key for key in entities.keys if key.kind is Kind.TOPIC_ID]
+        for element in request[entities.asked] or () if by_id or entities.inner else ():
+            yield from (key.value_of(element) for key in by_id)
+            if isinstance(element, Mapping):
+                yield from topic_ids_in(element, [each for each in entities.inner if each.has_names])
 
 
 def named(operation: Operation) -> Each:

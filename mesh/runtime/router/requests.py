@@ -7,8 +7,10 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
+from mesh.routing.guards.elements import topic_ids_in
 from mesh.routing.guards.judge import Judge
 from mesh.routing.kit.division import Division
+from mesh.routing.kit.entity_lists import entity_lists
 from mesh.routing.kit.errors import error_answer, top_level_error
 from mesh.routing.kit.merge import joined, merge
 from mesh.routing.kit.split import split
@@ -87,16 +89,16 @@ class RouterRequests:
     ) -> Tree:
         if api_key is ApiKey.PRODUCE:
             request = self._tagged(asker, version, frame)
+        await self._groups.learn(topic_ids_in(request, entity_lists(api_key, version)))
         judgement = judge.judgement(api_key, version, request)
         if judgement is None:
-            return await self._divided(asker, api_key, version, request)
+            return await self._divided(asker, api_key, version, request, is_judged=True)
         asker.refused(api_key, frame, judgement.refusals)
         if judgement.request is None:
             assert judgement.refused is not None, "nothing is left of it"
             return judgement.refused
         seen = self._entities.seen_with(judge.access)
-        is_left = judgement.refused is not None
-        answer = await self._divided(asker, api_key, version, judgement.request, seen, is_left=is_left)
+        answer = await self._divided(asker, api_key, version, judgement.request, seen, is_judged=True)
         if judgement.refused is not None:
             answer = _with_refused(Division(api_key, version, request, seen, {}, None), answer, judgement.refused)
         return answer if judgement.complete is None else judgement.complete(answer)
@@ -117,15 +119,15 @@ class RouterRequests:
         request: Tree,
         seen: RouterEntities | None = None,
         *,
-        is_left: bool = False,
+        is_judged: bool = False,
     ) -> Tree:
-        """seen: what its client sees; None: everything. is_left: it is what rules have left of a request."""
+        """seen: what its client sees; None: everything. is_judged: it is what rules have left of one."""
         if not self._leaves.are_one_cluster:
             of_group = await self._groups.answer(asker, api_key, version, request)
             if of_group is not None:
                 return of_group
         own, entities = asker.leaf.number, seen or self._entities
-        if (code := _refused_whole(api_key, version, request, entities, own, is_left=is_left)) is not None:
+        if (code := _refused_whole(api_key, version, request, entities, own, is_judged=is_judged)) is not None:
             return error_answer(api_key, version, request, code)
         division = split(api_key, version, request, entities, own)
         waits = max(request.get("timeout_ms", 0), request.get("max_wait_ms", 0), 0) / 1_000
@@ -157,20 +159,19 @@ def _is_anywhere(api_key: ApiKey, request: Tree) -> bool:
 
 
 def _refused_whole(
-    api_key: ApiKey, version: int, request: Tree, union: RouterEntities, own: LeafNumber, *, is_left: bool
+    api_key: ApiKey, version: int, request: Tree, union: RouterEntities, own: LeafNumber, *, is_judged: bool
 ) -> ErrorCode | None:
     """The error of everything in a request that did not pass and is not taken apart: the order of what one connection
-    asks of one broker counts. None: it is taken apart. is_left: it is what rules have left of one; nothing is in work
-    before it then."""
+    asks of one broker counts. None: it is taken apart. is_judged: by rules; then nothing is in work before it."""
     match api_key:
         case ApiKey.PRODUCE:
             name = request.get("transactional_id")
             if name is None or union.transaction_home(name) == own:
-                return None if is_left else ErrorCode.NOT_LEADER_OR_FOLLOWER
+                return None if is_judged else ErrorCode.NOT_LEADER_OR_FOLLOWER
             is_abortable = version >= _FIRST_ABORTABLE
             return ErrorCode.TRANSACTION_ABORTABLE if is_abortable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         case ApiKey.FETCH:
-            return None if is_left else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return None if is_judged else ErrorCode.NOT_LEADER_OR_FOLLOWER
         case ApiKey.JOIN_GROUP | ApiKey.SYNC_GROUP:
             return ErrorCode.NOT_COORDINATOR
         case _:

@@ -114,6 +114,16 @@ def test_who_has_nothing_at_home_is_a_member_there_all_the_same() -> None:
     assert {leaf: each["subscribed_topic_names"] for leaf, each in asked.items()} == {EU: [], US: ["a"]}
 
 
+def test_a_member_of_a_share_group_subscribes_to_something_at_home() -> None:
+    """Brokers refuse one that subscribes to nothing."""
+    request = {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["us.a"]}
+    asked = World().asked(request)
+    assert {leaf: each["subscribed_topic_names"] for leaf, each in asked.items()} == {
+        EU: ["another-cluster/us.a"],
+        US: ["a"],
+    }
+
+
 def test_each_cluster_hears_its_own_epoch_and_what_is_owned_of_it() -> None:
     world = joined()
     asked = world.asked(beat(3, topic_partitions=owned("eu.a", "us.a")))

@@ -286,3 +286,23 @@ async def test_super_users_pass_with_their_sessions() -> None:
         client = await made.client(0)
         answer = await client.asked(ApiKey.FETCH, 11, fetch("secret", session_epoch=0))
         assert answer["session_id"] == 5
+
+
+@anyhow
+async def test_an_id_that_nobody_has_asked_about_is_looked_for() -> None:
+    """After a restart clients go on with the ids that they know."""
+    async with under(ORDERS) as made:
+        made.eu.answers = fetched
+        client = await made.client(0)
+        answer = await client.asked(ApiKey.FETCH, 13, fetch("orders", "secret", by_id=True, session_epoch=0))
+        found = {each["topic_id"]: each["partitions"][0]["error_code"] for each in answer["responses"]}
+        assert found == {topic_id("orders"): 0, topic_id("secret"): TOPIC_REFUSED}
+    async with under(WRITES) as made:
+        made.eu.answers = lambda api_key, version, request: {
+            "responses": [{**each, "partition_responses": [{"index": 0}]} for each in request["topic_data"]]
+        }
+        client = await made.client(0)
+        asked = produce("orders")
+        asked["topic_data"][0]["topic_id"] = topic_id("orders")
+        answer = await client.asked(ApiKey.PRODUCE, 13, asked)
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0

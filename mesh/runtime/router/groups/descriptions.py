@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from mesh.routing.kit.embedded import ELSEWHERE
 from mesh.routing.kit.errors import error_answer
 from mesh.routing.kit.leaf_names import ClientNames
 from mesh.routing.kit.translation import translated
@@ -51,8 +52,11 @@ class GroupDescriptions:
 
     def _told(self, api_key: ApiKey, version: int, leaf: LeafNumber, answer: Tree) -> Tree:
         names = ClientNames(self._services.entities, leaf, {})
-        told = translated(api_key, version, Side.RESPONSE, answer, names)
-        return dict(told["groups"][0])
+        told = dict(translated(api_key, version, Side.RESPONSE, answer, names)["groups"][0])
+        for member in told["members"]:
+            named = member["subscribed_topic_names"]
+            member["subscribed_topic_names"] = [each for each in named if not each.startswith(ELSEWHERE)]
+        return told
 
 
 def _failed(api_key: ApiKey, version: int, asked: Tree, code: ErrorCode) -> Tree:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
+from uuid import UUID
 
 from mesh.routing.groups.multiplexed import MultiplexedMembers
 from mesh.runtime.router.asking import Asker
@@ -28,7 +29,8 @@ class GroupRequests:
     def __init__(
         self, leaves: Leaves, entities: RouterEntities, timeout: Callable[[], float], trouble: GroupTrouble
     ) -> None:
-        services = GroupServices(leaves, entities, timeout, trouble)
+        self._services: Final = GroupServices(leaves, entities, timeout, trouble)
+        services = self._services
         homes = GroupHomes(services)
         self._keeper: Final = GroupKeeper(services, homes)
         self._elsewhere: Final = MembersElsewhere(services)
@@ -42,6 +44,10 @@ class GroupRequests:
     def close(self) -> None:
         self._keeper.close()
         self._elsewhere.close()
+
+    async def learn(self, topic_ids: Iterable[UUID]) -> None:
+        """Looks for topics that nobody has asked about since a restart."""
+        await self._services.learn(topic_ids)
 
     async def answer(self, asker: Asker, api_key: ApiKey, version: int, request: Tree) -> Tree | None:
         """None for a request that is not answered here."""
