@@ -56,6 +56,10 @@ class Admission:
         if connection.admitted is not None:
             self._gate.leave(connection.admitted)
 
+    def reach_out(self, count: int) -> None:
+        """So many more connections to brokers are there for clients; less than 0 when they end."""
+        self._gate.reach_out(count)
+
     def take(self, connection: Peer) -> float:
         """A request of a connection was answered. Returns for how many seconds it must rest."""
         return self._gate.take(connection.admitted, self._now()) if connection.admitted is not None else 0.0

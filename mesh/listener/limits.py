@@ -85,7 +85,8 @@ class RequestQuota:
 
 
 class Descriptors:
-    """Open files of this process. for_clients: how many connections they suffice for."""
+    """Open files of this process. for_clients: how many connections they suffice for. used: by clients, and by what is
+    opened towards brokers for one client alone."""
 
     def __init__(self, available: int) -> None:
         self.available = available
@@ -178,6 +179,11 @@ class Gate:
         self.connections -= 1
         self._descriptors.used -= 1
         self.hold(admitted, 0)
+
+    def reach_out(self, count: int) -> None:
+        """So many more connections are there for clients that were let in; less than 0 when they end. They are never
+        refused: whoever comes next is."""
+        self._descriptors.used += count
 
     def take(self, admitted: Admitted, now: float) -> float:
         """A request of a connection was answered. Returns for how long nothing more is taken up from it."""

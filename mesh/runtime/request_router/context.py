@@ -85,7 +85,9 @@ class ConnectionContext:
     async def send(self, node: Node, request: Request) -> Tree:
         behind = self._services.routes[node.route]
         leaf, known = self._leaf_of(behind, node)
-        links = self._links.setdefault(node.route, SideLinks())
+        links = self._links.get(node.route)
+        if links is None:
+            links = self._links[node.route] = SideLinks(self._services.listener.admission.reach_out)
         frame = _framed(request)
         head = RequestHead._make(REQUEST_HEAD.unpack_from(frame))
         try:

@@ -46,7 +46,7 @@ class RouterConnection(RelayConnection):
     def __init__(self, router: RouterServices, node: int | None) -> None:
         self._router = router
         self._leaf, known = self._place(node)
-        self._side = SideLinks()
+        self._side = SideLinks(self._leaf.services.listener.admission.reach_out)
         self.judge: Judge | None = None
         self._serving: asyncio.Task[None] | None = None
         super().__init__(self._leaf.services, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, assert_never
 
 from mesh.routing.names import LeafNumber
@@ -25,9 +26,13 @@ _LOOKED_AT: Final = 4_096
 
 class SideLinks:
     """One connection to each leaf that was asked. A broker takes up one request of a connection at a time, so clients
-    do not share them."""
+    do not share them.
 
-    def __init__(self) -> None:
+    count: told how many more of them there are; less than 0 when they end. None: they are few, whoever comes.
+    """
+
+    def __init__(self, count: Callable[[int], None] | None = None) -> None:
+        self._count = count or (lambda _: None)
         self._links: dict[tuple[LeafNumber, int], BrokerLink] = {}
 
     async def ask(self, leaf: RouterLeaf, request: ClientRequest, waits: float, node: int | None) -> ClientResponse:
@@ -46,8 +51,10 @@ class SideLinks:
         raise reason
 
     def close(self) -> None:
-        for link in self._links.values():
+        links, self._links = self._links, {}
+        for link in links.values():
             link.close()
+        self._count(-len(links))
 
     def _tried(self, leaf: RouterLeaf, node: int | None) -> list[RelayNode]:
         if node is not None:
@@ -60,6 +67,8 @@ class SideLinks:
         if link is None or link.address != node.address:
             if link is not None:
                 link.close()
+            else:
+                self._count(1)
             link = self._links[leaf.number, node.id] = leaf.nodes.link_to(node)
         return link
 

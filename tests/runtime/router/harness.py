@@ -192,11 +192,12 @@ class UnionWorld:
     def __init__(self, clusters: Mapping[str, LeafCluster], config: Mapping[str, Any], interval: float) -> None:
         self.eu, self.us = clusters["eu"], clusters["us"]
         self.metrics = Metrics()
+        self.descriptors = Descriptors(1 << 20)
         self.ports: dict[int | None, int] = {}
         self.troubles = Troubles()
         self.named: int | None = None
         """The node that clients name in their TLS handshakes."""
-        self.listener = Listener("front", self.metrics, None, Gate(UNRATIONED, Descriptors(1 << 20)))
+        self.listener = Listener("front", self.metrics, None, Gate(UNRATIONED, self.descriptors))
         self.union = union_of(config)
         ids = NodeIds(leaf.number for leaf in self.union.leaves)
         ending = Ending(self.listener)
