@@ -72,6 +72,8 @@ def _config(router: RouterConfig, path: KeyPath) -> Iterator[Finding]:
             yield Finding((*at, *keys), value, allowed_by(factory.config, details), ((*path, "type"),))
         return
     routes = [route.name for route in router.routes]
+    if not routes:
+        return  # that is the mistake, not each rule that names one
     for mistake in factory.mistakes(config, routes):
         yield Finding((*at, *mistake.path), mistake.value, mistake.allowed, ((*path, "type"), (*path, "routes")))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, Tag
@@ -27,7 +27,19 @@ def allowed_by(root: type[BaseModel], details: ErrorDetails) -> str:
             return "a list"
         case "string_type":
             return "a text; what looks like a number or a truth value stands in quotes"
+        case "string_too_short" | "string_too_long" | "too_short" | "too_long":
+            return _allowed_length(details["ctx"])
     return details["msg"].removeprefix("Input should be ")
+
+
+def _allowed_length(bounds: Mapping[str, Any]) -> str:
+    """bounds: as pydantic says them, `min_length` and `max_length`; with `field_type` of what has entries."""
+    what = "entries" if "field_type" in bounds else "characters"
+    if "max_length" in bounds:
+        return f"at most {bounds['max_length']} {what}"
+    if bounds["min_length"] > 1:
+        return f"at least {bounds['min_length']} {what}"
+    return "at least one" if what == "entries" else "a text that is not empty"
 
 
 def keys_in(data: object, details: ErrorDetails) -> KeyPath:

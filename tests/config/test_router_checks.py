@@ -146,6 +146,7 @@ def test_how_long_a_route_may_take(tmp_path: Path) -> None:
         ),
         ("routers.1.type", 5, "routers[1].type: 5: a text"),
         ("routers.1.name", NEVER, "routers[1].name: (missing): required: What the rest"),
+        ("routers.1.routes", [], "routers[1].routes: (an empty list): at least one"),
         (
             "routers.1.rout",
             [],

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -53,13 +54,14 @@ class Mask(Interceptor):
     def intercept(self, record: Record, where: Where) -> Outcome:
         if record.value is None:
             return KEEP
-        tree = json.loads(record.value)
-        is_changed = False
+        twice: list[str] = []
+        tree = json.loads(record.value, object_pairs_hook=partial(_object, twice))
+        is_changed = bool(twice)
         for path in self._paths:
             is_changed |= self._mask(tree, path)
         if not is_changed:
             return KEEP
-        return record.with_value(json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode())
+        return record.with_value(_compact(tree))
 
     def _mask(self, tree: Any, path: tuple[str, ...]) -> bool:
         """Whether something stands at this path."""
@@ -79,12 +81,28 @@ class Mask(Interceptor):
         return [self._hidden(each) for each in value] if isinstance(value, list) else self._hide(value)
 
 
+def _object(twice: list[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Where a name stands twice readers differ in which one they take, so the value is written anew
+    with the last one only: the other one would go on in clear. twice: has a text added then."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice.append(pairs[-1][0])
+    return found
+
+
+def _compact(tree: Any) -> bytes:
+    try:
+        return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a character, which JSON can say by its number only
+        return json.dumps(tree, separators=(",", ":")).encode()
+
+
 def _hiding(config: MaskConfig) -> Callable[[Any], str]:
     if config.hash_key is not None:
         key = config.hash_key.read_bytes().strip()
         if len(key) < SHORTEST_KEY:
             raise ValueError(f"{config.hash_key}: a secret of at least {SHORTEST_KEY} bytes is needed")
-        return lambda value: hmac.new(key, _text(value).encode(), hashlib.sha256).hexdigest()
+        return lambda value: hmac.new(key, _text(value).encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
     if (keep := config.keep_last) is not None:
         return lambda value: HIDDEN + (_text(value)[-keep:] if len(_text(value)) > keep else "")
     return lambda value: HIDDEN

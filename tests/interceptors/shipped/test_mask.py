@@ -92,3 +92,29 @@ def test_nothing_at_the_path_is_left(value: Any) -> None:
         return [found for each in tree for found in flat(each)] if isinstance(tree, list) else [tree]
 
     assert {text for each in left(masked(value, paths=["card"])) for text in flat(each)} <= {"****"}
+
+
+def test_a_character_that_no_encoding_has_stays_escaped() -> None:
+    """JSON may say half of a character, which UTF-8 cannot."""
+    assert masked(rb'{"card": "1", "note": "\ud83d"}', paths=["card"]) == {"card": "****", "note": "\ud83d"}
+    assert masked(rb'{"card": "\ud83d4000"}', paths=["card"], keep_last=4) == {"card": "****4000"}
+
+
+def test_half_a_character_is_hashed(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(b"a secret of 16 bytes and more\n")
+    found = masked(rb'{"card": "\ud83d"}', paths=["card"], hash_key=str(key))
+    assert len(found["card"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b'{"card": {"number": "4000"}, "card": {}}', b'{"card":{}}'),
+        (b'[{"card": {"number": "4000", "number": null}}]', b'[{"card":{"number":null}}]'),
+    ],
+)
+def test_of_a_name_that_stands_twice_the_first_does_not_go_on(value: bytes, expected: bytes) -> None:
+    """Readers differ in which of the two they take, and the last one has nothing to mask."""
+    (found,) = intercepted(Mask, [Record(None, value)], {"paths": ["card.number"]})
+    assert found.value == expected
