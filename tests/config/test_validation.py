@@ -31,7 +31,7 @@ class Zoo(BaseModel, extra="forbid"):
     open: Literal["yes", "no"] = Field(default="yes", description="Whether.")
     plain: Cat | int = 1
     keepers: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=2)] = ("a",)
-    visits: dict[str, Annotated[str, Field(min_length=3, max_length=4)]] = {}
+    texts: dict[str, Annotated[str, Field(min_length=3, max_length=4)]] = {}
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ class Zoo(BaseModel, extra="forbid"):
         ({"keepers": []}, ("keepers",), [], "at least one"),
         ({"keepers": list("abc")}, ("keepers",), list("abc"), "at most 2 entries"),
         ({"keepers": [""]}, ("keepers", 0), "", "a text that is not empty"),
-        ({"visits": {"a": "xy"}}, ("visits", "a"), "xy", "at least 3 characters"),
-        ({"visits": {"a": "abcde"}}, ("visits", "a"), "abcde", "at most 4 characters"),
+        ({"texts": {"a": "xy"}}, ("texts", "a"), "xy", "at least 3 characters"),
+        ({"texts": {"a": "abcde"}}, ("texts", "a"), "abcde", "at most 4 characters"),
     ],
 )
 def test_a_value_that_is_refused(data: object, path: KeyPath, value: object, allowed: str) -> None:
