@@ -30,8 +30,8 @@ class Zoo(BaseModel, extra="forbid"):
     groups: dict[str, Dog] = {}
     open: Literal["yes", "no"] = Field(default="yes", description="Whether.")
     plain: Cat | int = 1
-    keepers: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=2)] = ("a",)
-    texts: dict[str, Annotated[str, Field(min_length=3, max_length=4)]] = {}
+    topics: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=2)] = ("a",)
+    labels: dict[str, Annotated[str, Field(min_length=3, max_length=4)]] = {}
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ class Zoo(BaseModel, extra="forbid"):
         ({"groups": {"one": {}}}, ("groups", "one", "name"), "(by default)", "required"),
         ({"plain": {"nam": "a"}}, ("plain", "name"), "(by default)", "required: What it listens to."),
         (5, (), 5, "a mapping with the keys members"),
-        ({"keepers": []}, ("keepers",), [], "at least one"),
-        ({"keepers": list("abc")}, ("keepers",), list("abc"), "at most 2 entries"),
-        ({"keepers": [""]}, ("keepers", 0), "", "a text that is not empty"),
-        ({"texts": {"a": "xy"}}, ("texts", "a"), "xy", "at least 3 characters"),
-        ({"texts": {"a": "abcde"}}, ("texts", "a"), "abcde", "at most 4 characters"),
+        ({"topics": []}, ("topics",), [], "at least one"),
+        ({"topics": list("abc")}, ("topics",), list("abc"), "at most 2 entries"),
+        ({"topics": [""]}, ("topics", 0), "", "a text that is not empty"),
+        ({"labels": {"a": "xy"}}, ("labels", "a"), "xy", "at least 3 characters"),
+        ({"labels": {"a": "abcde"}}, ("labels", "a"), "abcde", "at most 4 characters"),
     ],
 )
 def test_a_value_that_is_refused(data: object, path: KeyPath, value: object, allowed: str) -> None:

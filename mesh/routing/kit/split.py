@@ -162,7 +162,7 @@ class _Splitting:
             return dict.fromkeys(self._union.leaves), []
         self._otherwise = home
         kept, answered = self._sorted(entities, topics, None)
-        return (kept if topics else {home: []}), answered
+        return (kept or {home: []}), answered  # what stands above all topics is said by the home
 
     def _by_element(self, entities: EntityList, home: LeafNumber | None) -> Division:
         elements = self._request[entities.asked]

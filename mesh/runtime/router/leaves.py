@@ -38,6 +38,9 @@ _OF_GROUPS: Final = frozenset(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         ApiKey.SHARE_GROUP_HEARTBEAT,
         ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
     }
 )
 """The same of groups; where there is one cluster in place of a union, they pass."""

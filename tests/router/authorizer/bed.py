@@ -39,6 +39,7 @@ def broker_properties(sasl: int) -> dict[str, str]:
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{login} {users};",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        "broker.session.timeout.ms": "18000",  # a noisy machine must not take its coordinators away
     }
 
 

@@ -18,6 +18,7 @@ from mesh.runtime.router.groups.homes import GroupHomes
 from mesh.runtime.router.groups.keeper import GroupKeeper
 from mesh.runtime.router.groups.offsets import GroupOffsets
 from mesh.runtime.router.groups.services import GroupServices, GroupTrouble
+from mesh.runtime.router.groups.share_offsets import ShareOffsets
 from mesh.runtime.router.leaves import Leaves
 from mesh.wire.apis import ApiKey
 from mesh.wire.trees import Tree
@@ -39,6 +40,7 @@ class GroupRequests:
         self._heartbeats: Final = GroupHeartbeats(services, homes, members)
         self._descriptions: Final = GroupDescriptions(services, homes)
         self._configs: Final = GroupConfigs(services)
+        self._share_offsets: Final = ShareOffsets(services, homes)
         self._deletion: Final = GroupDeletion(services, homes, self._keeper)
 
     def close(self) -> None:
@@ -66,5 +68,11 @@ class GroupRequests:
                 return await self._descriptions.answer(asker, api_key, version, request)
             case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:
                 return await self._configs.refusal(asker, api_key, version, request)
+            case (
+                ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
+                | ApiKey.ALTER_SHARE_GROUP_OFFSETS
+                | ApiKey.DELETE_SHARE_GROUP_OFFSETS
+            ):
+                return await self._share_offsets.answer(asker, api_key, version, request)
             case _:
                 return None
