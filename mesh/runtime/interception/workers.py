@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -58,6 +58,7 @@ class Worker:
     def __init__(self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self.done = 0
         """Tasks that it has finished."""
+        self.is_busy = False
         self._process = process
         self._reader = reader
         self._writer = writer
@@ -98,6 +99,14 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None or self._reader.at_eof()
+
+    async def ended(self) -> None:
+        """Returns when its process has ended."""
+        await self._process.wait()
+
     async def judge(self, task: Task) -> Judged | Unreadable:
         """Raises WorkerLost; it is of no use then, nor after a cancellation."""
         try:
@@ -132,7 +141,8 @@ class Workers:
         self._settings = settings
         self._idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
         self._alive: set[Worker] = set()
-        self._starting: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Those that start workers, and those that wait for their ends."""
         for _ in range(settings.count):
             self._replace()
 
@@ -145,8 +155,8 @@ class Workers:
 
     async def judge(self, task: Task) -> Judged | Unreadable:
         """Waits for a worker that has nothing to do. Raises WorkerLost."""
-        worker = await self._idle.get()
-        is_good = False
+        worker = await self._idle_one()
+        is_good, worker.is_busy = False, True
         try:
             answer = await worker.judge(task)
             is_good = True
@@ -154,7 +164,8 @@ class Workers:
             log.warning("a worker was lost", virtual_cluster=self._name, pid=worker.pid, reason=str(problem))
             raise
         finally:
-            if is_good and worker.done < self._settings.tasks:
+            worker.is_busy = False
+            if is_good and worker.done < self._settings.tasks and not worker.has_ended:
                 self._idle.put_nowait(worker)
             else:
                 self.lost += not is_good
@@ -163,19 +174,46 @@ class Workers:
         return answer
 
     def close(self) -> None:
-        for task in self._starting:
+        for task in self._tasks:
             task.cancel()
         for worker in list(self._alive):
             self._end(worker)
+
+    async def _idle_one(self) -> Worker:
+        """One that has ended while it had nothing to do is none: nothing is lost with it."""
+        while True:
+            worker = await self._idle.get()
+            if not worker.has_ended:
+                return worker
+            self._ended_idle(worker)
+
+    async def _replace_at_its_end(self, worker: Worker) -> None:
+        await worker.ended()
+        if not worker.is_busy:
+            self._ended_idle(worker)
+
+    def _ended_idle(self, worker: Worker) -> None:
+        if worker not in self._alive:
+            return  # another one has taken its place already
+        log.warning("a worker ended that had nothing to do", virtual_cluster=self._name, pid=worker.pid)
+        idle = [self._idle.get_nowait() for _ in range(self._idle.qsize())]
+        for each in reversed(idle):
+            if each is not worker:
+                self._idle.put_nowait(each)
+        self._end(worker)
+        self._replace()
 
     def _end(self, worker: Worker) -> None:
         self._alive.discard(worker)
         worker.kill()
 
     def _replace(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._start(), name=f"start a worker of {self._name}")
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
+        self._go(self._start(), f"start a worker of {self._name}")
+
+    def _go(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _start(self) -> None:
         backoff = BACKOFF
@@ -189,4 +227,5 @@ class Workers:
                 continue
             self._alive.add(worker)
             self._idle.put_nowait(worker)
+            self._go(self._replace_at_its_end(worker), f"wait for the end of a worker of {self._name}")
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -167,3 +168,16 @@ async def test_all_end_with_their_mesh() -> None:
         assert there.workers is not None
         pids = there.workers.pids()
     await until(lambda: not any(map(is_alive, pids)))
+
+
+@anyhow
+async def test_idle_ones_that_are_killed_cost_no_try_and_are_replaced() -> None:
+    async with judges(retries=0) as there:
+        assert there.workers is not None
+        killed = set(there.workers.pids())
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: there.workers is not None and not killed & set(there.workers.pids()))
+        results = await there.judged([work(there, b"pid", partition=each) for each in range(4)])
+        assert all(value(each) for each in results), "nothing was lost with them"
+        assert there.workers.lost == 0, "they had no work"
