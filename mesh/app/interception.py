@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from mesh.app.configured_target import Services
@@ -23,7 +24,7 @@ from mesh.runtime.interception.workers import Workers, WorkerSettings
 def interceptors_of(configured: VirtualClusterConfig, services: Services, ask: AskMetadata) -> Interceptors | None:
     """None if it has none. ask: about topics as its clients know them. Raises ConfigurationError for one that cannot
     begin."""
-    named = _named(configured, services)
+    named = _named(configured, services.interceptors)
     if not named:
         return None
     selection = Selection([_configured(each) for each in named])
@@ -39,12 +40,13 @@ def interceptors_of(configured: VirtualClusterConfig, services: Services, ask: A
     return Interceptors(Judges(configured.name, selection, steps, workers, time.monotonic), TopicNames(ask))
 
 
-def is_intercepting_fetch(configured: VirtualClusterConfig, services: Services) -> bool:
-    return any(On.FETCH in each.on for each in _named(configured, services))
+def is_intercepting_fetch(configured: VirtualClusterConfig, interceptors: Iterable[InterceptorConfig]) -> bool:
+    """interceptors: all of the configuration."""
+    return any(On.FETCH in each.on for each in _named(configured, interceptors))
 
 
-def _named(configured: VirtualClusterConfig, services: Services) -> list[InterceptorConfig]:
-    by_name = {each.name: each for each in services.interceptors}
+def _named(configured: VirtualClusterConfig, interceptors: Iterable[InterceptorConfig]) -> list[InterceptorConfig]:
+    by_name = {each.name: each for each in interceptors}
     return [by_name[name] for name in configured.interceptors]
 
 

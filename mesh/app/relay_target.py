@@ -52,7 +52,7 @@ class RelayTarget:
         self._health = NodeHealth(services.upstream_health, relay.cluster, configured.name)
         cluster, access = services.clusters.access(relay.cluster)
         self._has_credentials = has_credentials(cluster, access)
-        self._is_intercepting_fetch = is_intercepting_fetch(configured, services)
+        self._is_intercepting_fetch = is_intercepting_fetch(configured, services.interceptors)
         interval = services.clusters.interval
         servers = cluster.bootstrap_servers
         nodes = RelayNodes(relay.cluster, servers, access, place_of, interval, self._looked)

@@ -155,7 +155,7 @@ class Unions:
 
     def _without_share_fetch(self, apis: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, tuple[int, int]]:
         """Where interceptors see what is fetched: share consumers would be given what others are not shown."""
-        if not is_intercepting_fetch(self._configured, self._services):
+        if not is_intercepting_fetch(self._configured, self._services.interceptors):
             return apis
         return {key: versions for key, versions in apis.items() if key is not ApiKey.SHARE_FETCH}
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.app.from_config import has_credentials, properties_of, refused_apis
+from mesh.app.interception import is_intercepting_fetch
 from mesh.app.router_making import Routers
 from mesh.config.graphs import graph_of
 from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
@@ -58,12 +59,13 @@ def _tables(
     each: VirtualClusterConfig, config: Config, clusters: Mapping[ClusterName, Cluster]
 ) -> Iterator[tuple[str, Iterator[Row]]]:
     """What one virtual cluster serves, with a title; of a router that chooses by connection, for each route."""
+    intercepted = refused_by_interceptors(each, config)
     match each.target:
         case PoolTargetConfig():
             yield f"{each.name}: {_POOL}", _of_a_pool()
         case RelayTargetConfig(relay=relay):
             cluster = clusters[ClusterName(relay.cluster)]
-            refused = refused_apis(relay, has_credentials=_has_credentials(cluster))
+            refused = refused_apis(relay, has_credentials=_has_credentials(cluster)) | intercepted
             title = f"{each.name}: a relay of {relay.cluster}"
             if each.authorization is None:
                 yield title, of_a_relay(refused, versions_of(cluster))
@@ -74,7 +76,7 @@ def _tables(
             title = f"{each.name}: the router {router.name}"
             limits = _limits(config, graph, each.name)
             if graph.routers[graph.root].decides is not Decides.CONNECTIONS:
-                yield title, limited_by(_of_leaves(graph.leaves, clusters), limits)
+                yield title, limited_by(_of_leaves(graph.leaves, clusters, intercepted), limits)
                 return
             choices = Choices(graph, {})
             for way, path in choices.ways.items():
@@ -111,8 +113,18 @@ def limited_by(rows: Iterable[Row], limits: Mapping[RouterName, Served]) -> Iter
         yield name, theirs, here, why
 
 
-def _of_leaves(leaves: Sequence[Leaf], clusters: Mapping[ClusterName, Cluster]) -> Iterator[Row]:
-    return of_a_router({name: versions_of(clusters[name]) for name in {leaf.cluster for leaf in leaves}})
+def refused_by_interceptors(each: VirtualClusterConfig, config: Config) -> dict[ApiKey, str]:
+    if not is_intercepting_fetch(each, config.interceptors):
+        return {}
+    return {ApiKey.SHARE_FETCH: "interceptors would not see what it fetches"}
+
+
+def _of_leaves(
+    leaves: Sequence[Leaf],
+    clusters: Mapping[ClusterName, Cluster],
+    refused: Mapping[ApiKey, str] = MappingProxyType({}),
+) -> Iterator[Row]:
+    return of_a_router({name: versions_of(clusters[name]) for name in {leaf.cluster for leaf in leaves}}, refused)
 
 
 def versions_of(cluster: Cluster) -> Mapping[int, VersionRange]:

@@ -87,7 +87,7 @@ def show(status: Mapping[str, Any], console: Console) -> None:
             console.print(_nodes(relay["nodes"], title))
             continue
         if "router" in cluster:
-            console.print(f"{cluster['name']}: a router, {cluster['connections']} connections", markup=False)
+            console.print(f"{cluster['name']}: {cluster['connections']} connections", markup=False)
             for leaf in cluster["router"]["leaves"]:
                 console.print(_nodes(leaf["nodes"], f"{cluster['name']} / {leaf['path']}: cluster {leaf['cluster']}"))
             for route in cluster["router"].get("routes", ()):

@@ -36,7 +36,10 @@ class _Words:
     over: str
 
 
-_WAITS = "its partitions bring nothing, all others go on; what is acknowledged there is stored when it is back"
+_WAITS = (
+    "its partitions bring nothing, all others go on; what is acknowledged there in a pool is stored when it is back, "
+    "and behind a relay or a router its nodes look down"
+)
 _USABLE = "an upstream cluster can be used again"
 WORDS: Final[Mapping[UpstreamProblem, _Words]] = {
     UpstreamProblem.UNREACHABLE: _Words("an upstream cluster cannot be reached", _WAITS, _USABLE),

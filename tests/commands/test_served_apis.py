@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
+from rich.console import Console
 
 from mesh.app.from_config import refused_apis
+from mesh.commands import served_apis
 from mesh.commands.served_apis import limited_by, of_a_relay, of_a_router
+from mesh.config.model import Config
 from mesh.config.relay import RelayConfig
 from mesh.records.spans import ClusterName
 from mesh.routing.names import RouterName
@@ -56,6 +62,44 @@ def test_what_routers_leave_out_is_said_of_them() -> None:
         ("FETCH", "4-18", "4-12", "the router old serves no more"),
         ("API_VERSIONS", "0-4", "0-4", ""),
     ]
+
+
+@pytest.mark.parametrize("target", [{"relay": {"cluster": "eu"}}, {"router": "all"}])
+def test_share_consumers_are_not_served_where_interceptors_see_what_is_fetched(
+    target: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the virtual cluster itself has it."""
+    theirs = {ApiKey.SHARE_FETCH: VersionRange(1, 2), ApiKey.FETCH: VersionRange(4, 18)}
+    monkeypatch.setattr(served_apis, "versions_of", lambda _cluster: theirs)
+    assert here("SHARE_FETCH", target, on="fetch").split() == ["1-2", "-", *_NOT_SEEN.split()]
+    assert here("SHARE_FETCH", target, on="produce").split() == ["1-2", "1-2"]
+    assert here("FETCH", target, on="fetch").split() == ["4-18", "4-18"]
+
+
+_NOT_SEEN = "interceptors would not see what it fetches"
+
+
+def here(api: str, target: dict[str, Any], on: str) -> str:
+    """What is said of an API, where an interceptor sees one side."""
+    front = {"name": "front", "listen": "127.0.0.1:1", "nodes": {"ports": "2-9"}, "interceptors": ["it"]}
+    config = {"headers": {"a": "b"}}
+    tree = {
+        "clusters": [{"name": "eu", "bootstrap_servers": "127.0.0.1:9092"}],
+        "interceptors": [{"name": "it", "type": "stamp", "topics": ["*"], "on": [on], "config": config}],
+        "routers": [
+            {
+                "name": "all",
+                "type": "topics",
+                "config": {"topics": [{"prefix": "", "route": "eu"}], "default": "eu"},
+                "routes": [{"name": "eu", "id": 0, "target": {"cluster": "eu"}}],
+            }
+        ],
+        "virtual_clusters": [{**front, "target": target}],
+    }
+    output = io.StringIO()
+    served_apis.show(Config.model_validate(tree), Console(file=output, width=200))
+    (line,) = [line for line in output.getvalue().splitlines() if line.split()[0] == api]
+    return line.removeprefix(api)
 
 
 def check(folder: Path, address: str) -> subprocess.CompletedProcess[str]:

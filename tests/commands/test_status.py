@@ -211,3 +211,12 @@ def test_wrong_usage(tmp_path: Path) -> None:
         assert done.exit_code == 2, arguments
         assert done.stderr.startswith("kafka-mesh: "), arguments
     assert CliRunner().invoke(app, ["status", "--url", "127.0.0.1:9644"]).exit_code == 1
+
+
+def test_a_relay_under_rules_is_not_called_a_router() -> None:
+    """It has the form of a union of one cluster."""
+    front = {"name": "front", "connections": 3, "router": {"leaves": [{"path": "eu", "cluster": "eu", "nodes": []}]}}
+    with io.StringIO() as out:
+        show({"virtual_clusters": [front]}, Console(file=out, width=250))
+        lines = [line.strip() for line in out.getvalue().splitlines()]
+    assert lines[:2] == ["front: 3 connections", "front / eu: cluster eu"]

@@ -63,6 +63,7 @@ def test_one_line_for_a_cluster_however_many_report_it() -> None:
     begun, over = logs
     assert (begun["log_level"], begun["cluster"], begun["reason"]) == ("warning", "us", "refused")
     assert "bring nothing" in begun["meanwhile"]
+    assert "behind a relay or a router its nodes look down" in begun["meanwhile"]
     assert (over["event"], over["log_level"], over["seconds"], over["cluster"]) == (USABLE, "info", 7.5, "us")
 
 
