@@ -23,8 +23,8 @@ from mesh.telemetry.upstream_health import UpstreamHealth
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What targets use of the process. journal: None where none is kept. routers, interceptors, interceptor_workers: of
-    the configuration."""
+    """The parts of the process that targets use. journal: None where none is kept. routers, interceptors,
+    interceptor_workers: of the configuration."""
 
     clusters: Clusters
     memory: MemoryBudget

@@ -14,7 +14,7 @@ from mesh.upstream.problems import UpstreamProblem
 
 
 class NodeHealth:
-    """What an operator is told of the nodes of a cluster, behind one virtual cluster."""
+    """The health of the nodes of a cluster behind one virtual cluster, as operators are told it."""
 
     def __init__(self, upstream_health: UpstreamHealth, cluster: str, virtual_cluster: str) -> None:
         self._upstream_health = upstream_health

@@ -51,7 +51,7 @@ _SECURITY = frozenset({"tls", "sasl", "authorization", "listeners"})
 
 @dataclass(slots=True)
 class AdminSetup:
-    """What the admin address goes by. certificate: None without TLS."""
+    """The settings of the admin address. certificate: None without TLS."""
 
     access: AdminAccess
     leases: LeaseApi

@@ -24,7 +24,7 @@ REQUEST_TIMEOUT: Final = 30.0
 
 
 class RelayUnderRules:
-    """Implements `mesh.app.configured_target.ConfiguredTarget`."""
+    """A relay with rules, as it is configured. Implements `mesh.app.configured_target.ConfiguredTarget`."""
 
     def __init__(
         self, configured: VirtualClusterConfig, relay: RelayConfig, listener: Listener, services: Services

@@ -58,8 +58,8 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a configuration needs and may not get, by the names of its virtual clusters: files that can be used, and
-    addresses that are free."""
+    """The resources that a configuration needs and may not get, by the names of its virtual clusters: files that can be
+    used, and addresses that are free."""
 
     setups: Mapping[str, ListenerSetup]
     bound: Mapping[Address, BoundAddress]

@@ -16,7 +16,7 @@ _NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "at most 100 letters, digit
 
 
 class IsolationConfig(Enum):
-    """Where an interceptor runs."""
+    """The place where an interceptor runs."""
 
     AUTO = "auto"
     PROCESS = "process"

@@ -35,7 +35,7 @@ LONGEST_TEXT: Final = 500
 
 
 class OnFailure(Enum):
-    """What becomes of records whose interceptor fails. FAIL and REJECT are the same for producers."""
+    """The fate of records whose interceptor fails. FAIL and REJECT are the same for producers."""
 
     FAIL = "fail"
     REJECT = "reject"
@@ -90,7 +90,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Judged:
-    """What a chain makes of the records of a partition.
+    """The outcome of a chain for the records of a partition.
 
     records: None: they stay as they are. next_offset: behind the last whole batch; kept_until: behind the last one of
     which something goes on; each is -1 if there is none. rejected: nothing goes on. failure: the first one; is_failed:

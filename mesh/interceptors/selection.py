@@ -18,7 +18,7 @@ MOST_KEPT: Final = 10_000
 
 
 class Isolation(Enum):
-    """Where an interceptor runs: in a worker, or on the thread that serves everybody."""
+    """The place where an interceptor runs: in a worker, or on the thread that serves everybody."""
 
     PROCESS = "process"
     INLINE = "inline"

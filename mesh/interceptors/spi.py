@@ -21,7 +21,7 @@ ENTRY_POINTS: Final = "kafka_mesh.interceptors"
 
 
 class Reads(IntEnum):
-    """What an interceptor looks at: what stands further down is not shown to it."""
+    """The parts of a record that an interceptor looks at. Parts further down are not shown to it."""
 
     BATCH = 0
     HEADERS = 1
@@ -30,7 +30,7 @@ class Reads(IntEnum):
 
 
 class Effect(Enum):
-    """What an interceptor may do: look and refuse; change records as well; leave some out as well."""
+    """The rights of an interceptor: look and refuse; change records as well; leave some out as well."""
 
     CHECK = "check"
     MAP = "map"
@@ -45,7 +45,7 @@ class On(Enum):
 
 
 class Verdict(Enum):
-    """What becomes of a record that is not changed."""
+    """The fate of a record that is not changed."""
 
     KEEP = "keep"
     DROP = "drop"
@@ -77,7 +77,7 @@ class Record(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is known of a batch without reading its records. size: bytes as they are sent. codec: 0 none, 1 gzip, 2
+    """The header of a batch, known without reading its records. size: bytes as they are sent. codec: 0 none, 1 gzip, 2
     snappy, 3 lz4, 4 zstd."""
 
     records: int
@@ -88,7 +88,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a record is on its way. topic: as clients call it. route: where there is a router. group: in pools."""
+    """The place of a record on its way. topic: as clients call it. route: where there is a router. group: in pools."""
 
     virtual_cluster: str
     topic: str
@@ -115,7 +115,8 @@ class NoConfig(BaseModel):
 
 
 class Interceptor(ABC):  # noqa: B024 - which of its methods is written depends on what it reads
-    """Looks at records. config: the model of what stands below `config`. on: which way records may go.
+    """An interceptor: it looks at records. config: the model of what stands below `config`. on: which way records may
+    go.
 
     Write `intercept`, or `intercept_batch` where several records are done faster together; `check_batch` if it reads
     nothing but the batch. Raise Reject to refuse a record.

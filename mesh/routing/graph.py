@@ -14,7 +14,7 @@ from mesh.routing.node_ids import leaf_number
 
 
 class Decides(Enum):
-    """What a router decides on."""
+    """The thing that a router decides on."""
 
     NAMES = "the name of each topic, group and transactional id"
     REQUESTS = "each request"
@@ -86,7 +86,8 @@ class PoolEnd:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What a root leads to. leaves: in the order of their numbers. routers: all that can be reached, the root too."""
+    """The leaves, pools and routers that a root leads to. leaves: in the order of their numbers. routers: all that can
+    be reached, the root too."""
 
     root: RouterName
     leaves: tuple[Leaf, ...]

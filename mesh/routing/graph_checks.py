@@ -19,7 +19,7 @@ Edge: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class GraphMistake:
-    """What is wrong at a place of a configuration. others: places that it is wrong together with."""
+    """A mistake at a place of a configuration. others: places that it is wrong together with."""
 
     path: KeyPath
     value: object

@@ -27,8 +27,8 @@ _FIRST_WITH_NULL: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class AskedTopics:
-    """What a request asks for. topics: upstream names by leaf, those that have an owner; None: all. unowned: names that
-    nobody owns. ids: topic ids, which any leaf may know."""
+    """The topics that a request asks for. topics: upstream names by leaf, those that have an owner; None: all. unowned:
+    names that nobody owns. ids: topic ids, which any leaf may know."""
 
     topics: Mapping[LeafNumber, list[str]] | None
     unowned: tuple[str, ...]
@@ -64,7 +64,7 @@ def asked_topics(request: Tree, version: int, names: Names) -> AskedTopics:
 
 @dataclass(slots=True)
 class KnownLeaf:
-    """What a leaf has said last. racks: of its nodes, by the ids that it gave them. topics: by its own name of each."""
+    """The last Metadata of a leaf. racks: of its nodes, by the ids that it gave them. topics: by its own names."""
 
     racks: dict[int, str | None] = field(default_factory=dict)
     controller: int = _NO_NODE
@@ -118,7 +118,8 @@ class KnownLeaf:
 
 
 class MergedMetadata:
-    """Puts the answers of the leaves together. place_of: where clients reach a broker of a leaf; None: nowhere."""
+    """The Metadata of a union, put together of those of its leaves. place_of: where clients reach a broker of a leaf;
+    None: nowhere."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ Served: TypeAlias = Mapping[ApiKey, tuple[int, int]]
 
 
 class Place(NamedTuple):
-    """Where a topic is: the route, and what it is called behind it."""
+    """The place of a topic: the route, and its name behind it."""
 
     route: RouteName
     topic: str
@@ -79,7 +79,7 @@ class EntityRouter(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who is at the other end of a connection.
+    """The client at the other end of a connection.
 
     principal: None as long as a client that has to authenticate with SASL has not. host: its IP address. listener: the
     name of the virtual cluster that it came to. certificate: the subject of its certificate (RFC 4514).
@@ -164,7 +164,7 @@ class RouteUnavailable(Exception):
 
 
 class RouterContext(Protocol):
-    """What a Router may ask for while it has a request.
+    """The means of a Router while it has a request.
 
     node: the broker that the client believes it speaks to; None where it came to the bootstrap address. session_id: of
     the connection, for logs.
@@ -224,7 +224,7 @@ class Router(ABC):
 
 @dataclass(frozen=True, slots=True)
 class FactoryContext:
-    """Where a router stands. name: of the router in the configuration."""
+    """The place of a router in the configuration. name: of the router in the configuration."""
 
     name: RouterName
     virtual_cluster: str
@@ -246,7 +246,7 @@ SharedT = TypeVar("SharedT")
 
 
 class RouterFactory(ABC, Generic[ConfigT, SharedT]):
-    """Makes the routers of one type. An entry point names a class that needs no arguments.
+    """The factory of the routers of one type. An entry point names a class that needs no arguments.
 
     config: the model of what stands below `config` in the configuration of a router; its mistakes are told with their
     keys. decides: what its routers decide on, and so of which kind they are.

@@ -12,9 +12,9 @@ from mesh.wire.trees import Tree
 
 
 class FakeContext:
-    """Implements `RouterContext`. answers: what each route answers; a route without one is unavailable. nodes: the ids
-    that clients see of the nodes of each route. node: the one that the client came to. sent: what was sent, in order.
-    """
+    """A context that sends nothing. Implements `RouterContext`. answers: what each route answers; a route without one
+    is unavailable. nodes: the ids that clients see of the nodes of each route. node: the one that the client came to.
+    sent: what was sent, in order."""
 
     def __init__(
         self,

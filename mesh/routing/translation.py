@@ -34,7 +34,7 @@ _FIRST_WITH_IDS: Final = 10
 
 
 class ProducerIds(Protocol):
-    """What producer ids are at a leaf that did not hand them out."""
+    """The producer ids of a home, as another leaf knows them."""
 
     def tagged(self, producer_id: int) -> int:
         """As the leaf is to know it. Raises `HomeUnknown`."""
@@ -48,7 +48,7 @@ class HomeUnknown(Exception):
 
 
 class LeafTranslation:
-    """What the messages of one connection become. Implements `mesh.wire.routed.Translation`.
+    """The translation of the messages of one connection. Implements `mesh.wire.routed.Translation`.
 
     answered_here: APIs of which no request passes. producer_ids: None where the leaf hands them out itself.
     """

@@ -22,15 +22,15 @@ from mesh.wire.relaying import LARGEST_ANSWER, LARGEST_COLLECTED, LARGEST_PRODUC
 
 
 class AnswerChange(Protocol):
-    """What becomes of the answer to a request."""
+    """The change of the answer to a request."""
 
     async def changed(self, answer: memoryview) -> Sequence[Buffer]:
         """As the client is to have it; both with their length in front. Raises ProtocolError."""
 
 
 class Decision(NamedTuple):
-    """What becomes of a request that was taken. frame: what is passed on, with its length; None: nothing is. answer: to
-    a request of which nothing is passed on; None: it has none. change: of the answer, if anybody wants to see it.
+    """The decision about a request that was taken. frame: what is passed on, with its length; None: nothing is. answer:
+    to a request of which nothing is passed on; None: it has none. change: of the answer, if anybody wants to see it.
     is_answered: False for a Produce without acks."""
 
     frame: Sequence[Buffer] | None

@@ -18,7 +18,7 @@ class DropHeadersConfig(NoConfig):
 
 
 class DropHeaders(Interceptor):
-    """Takes headers away; what has none of them stays as it is."""
+    """An interceptor that removes headers. A record without any of them stays as it is."""
 
     reads = Reads.HEADERS
     effect = Effect.MAP

@@ -55,7 +55,8 @@ class _DataKey(NamedTuple):
 
 
 class Encrypt(Interceptor):
-    """Encrypts what is produced, decrypts what is fetched. A value that is null, as in a compacted topic, stays."""
+    """An interceptor that encrypts produced values and decrypts fetched ones. A value that is null, as in a compacted
+    topic, stays."""
 
     reads = Reads.VALUE
     effect = Effect.MAP

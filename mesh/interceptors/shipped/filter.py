@@ -28,7 +28,8 @@ class FilterConfig(NoConfig):
 
 
 class Filter(Interceptor):
-    """Keeps what matches, and drops the rest. Of several headers with that name the last one counts."""
+    """An interceptor that keeps the records that match, and drops all others. Of several headers with that name the
+    last one counts."""
 
     reads = Reads.HEADERS
     effect = Effect.FILTER

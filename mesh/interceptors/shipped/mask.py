@@ -40,8 +40,8 @@ class MaskConfig(NoConfig):
 
 
 class Mask(Interceptor):
-    """Hides values in JSON. A value that is no JSON is a failure, so nothing that cannot be read goes on in clear; one
-    that is null is kept."""
+    """An interceptor that hides values in JSON. A value that is no JSON is a failure, so nothing that cannot be read
+    goes on in clear; one that is null is kept."""
 
     reads = Reads.VALUE
     effect = Effect.MAP

@@ -19,7 +19,7 @@ class SampleConfig(NoConfig):
 
 
 class Sample(Interceptor):
-    """Keeps a record if the hash of its key is in the lowest part; those without a key are dropped."""
+    """An interceptor that keeps a record if the hash of its key is in the lowest part. It drops records without a key."""
 
     reads = Reads.KEY
     effect = Effect.FILTER

@@ -43,14 +43,14 @@ class SchemaIdConfig(NoConfig):
 
 
 class _Subjects(NamedTuple):
-    """Those that have a schema. asked: when, by the clock."""
+    """The subjects that have a schema. asked: when, by the clock."""
 
     names: frozenset[str]
     asked: float
 
 
 class SchemaId(Interceptor):
-    """Refuses values without the id of a schema of their topic; a value that is null is kept."""
+    """An interceptor that refuses values without the id of a schema of their topic; a value that is null is kept."""
 
     reads = Reads.VALUE
     effect = Effect.CHECK

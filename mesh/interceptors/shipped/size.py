@@ -19,7 +19,7 @@ class SizeConfig(NoConfig):
 
 
 class Size(Interceptor):
-    """Refuses records above a size, whatever a batch compresses them to."""
+    """An interceptor that refuses records above a size, whatever a batch compresses them to."""
 
     reads = Reads.HEADERS
     effect = Effect.CHECK

@@ -34,7 +34,8 @@ class StampConfig(NoConfig):
 
 
 class Stamp(Interceptor):
-    """Puts headers on records, in place of those that have the same names: nobody stamps for another."""
+    """An interceptor that puts headers on records, in place of those that have the same names: nobody stamps for
+    another."""
 
     reads = Reads.HEADERS
     effect = Effect.MAP

@@ -35,7 +35,7 @@ class GroupAtOwner(NamedTuple):
 
 
 class Members(Enum):
-    """What an owner says of a group.
+    """The members of a group at an owner.
 
     NONE: it has no members, and its commits are as old as they are. GONE: it once had members of the classic protocol.
     SOME: it has members, who consume there directly.
@@ -48,8 +48,8 @@ class Members(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was found. is_empty: whether the group has no members at home; None: the home has not answered. members: at
-    the owner. stored: there, by the names of the owner. interval: seconds until the next look."""
+    """The findings of one look at a group. is_empty: whether the group has no members at home; None: the home has not
+    answered. members: at the owner. stored: there, by the names of the owner. interval: seconds until the next look."""
 
     is_empty: bool | None
     members: Members
@@ -59,7 +59,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What is to be done. commits: to be stored again. joins: a member is to join for a moment, and to leave."""
+    """The work that follows a look. commits: to be stored again. joins: a member is to join for a moment, and leave."""
 
     commits: Mapping[Place, StoredOffset]
     joins: bool

@@ -39,7 +39,7 @@ Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 
 
 class RouteState(Enum):
-    """Whether a member is one of its group in a cluster.
+    """The membership of a member in one cluster.
 
     OUT: not yet. LOST: it was, and has been fenced there; it joins again when it no longer owns what it had there.
     """
@@ -86,8 +86,8 @@ class Member:
 
 
 class MultiplexedMembers:
-    """Those that this process has heard of lately, by their group and id. owner: of a topic. leaf_of_id: of a topic,
-    None if it is not known."""
+    """The members that this process has heard of lately, by group and member id. owner: of a topic. leaf_of_id: of a
+    topic, None if it is not known."""
 
     def __init__(self, owner: Callable[[str], Owner | None], leaf_of_id: Callable[[UUID], LeafNumber | None]) -> None:
         self._owner: Final = owner

@@ -35,7 +35,7 @@ class _Refused(Exception):
 
 
 class _Asked(Unchanged):
-    """What stands in a request, each judged: topics for one operation, transactions for WRITE. Raises `_Refused`."""
+    """The entities of a request, each judged: topics for one operation, transactions for WRITE. Raises `_Refused`."""
 
     __slots__ = ("_access", "_names", "_operation")
 
@@ -66,7 +66,8 @@ class _Asked(Unchanged):
 
 
 class GuardedTranslation:
-    """Implements `mesh.wire.routed.Translation`. inner: that of a client who may do everything."""
+    """A translation for clients under rules. Implements `mesh.wire.routed.Translation`. inner: that of a client who may
+    do everything."""
 
     def __init__(self, inner: Translation, judge: Judge) -> None:
         self._inner: Final = inner

@@ -13,7 +13,7 @@ from mesh.wire.trees import Tree
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one leaf is asked.
+    """The part of a request that one leaf is asked.
 
     request: in the names of the leaf. asked: the same in those of the client. topics: what the client has called the
     topics of the leaf.
@@ -26,7 +26,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """What each leaf is asked, and what is answered without any.
+    """A divided request: the part of each leaf, and the answer to the rest.
 
     answered: an answer in the names of the client, to what no leaf is asked about; None if there is nothing of it.
     """

@@ -11,7 +11,7 @@ from mesh.routing.names import LeafNumber
 
 
 class LeafNames:
-    """What a leaf calls what clients name. topics: by the leaf's name, those that were named."""
+    """The names that a leaf has for entities that clients name. topics: by the leaf's name, those that were named."""
 
     def __init__(self, union: Entities, leaf: LeafNumber) -> None:
         self._union, self._leaf = union, leaf
@@ -39,7 +39,8 @@ class LeafNames:
 
 
 class ClientNames:
-    """What clients call what a leaf names. topics: those that they have named, by the leaf's name."""
+    """The names that clients have for entities that a leaf names. topics: those that they have named, by the leaf's
+    name."""
 
     def __init__(self, union: Entities, leaf: LeafNumber, topics: Mapping[str, str]) -> None:
         self._union, self._leaf = union, leaf

@@ -148,7 +148,7 @@ class _Merging:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where the elements of an answer were asked about."""
+    """The places in a request of the elements of an answer."""
 
     keys: Mapping[Any, int]
     entities: EntityList

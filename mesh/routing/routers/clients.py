@@ -123,7 +123,7 @@ class Clients(ConnectionRouter):
 
 
 class ClientsFactory(RouterFactory[ClientsConfig, Clients]):
-    """Makes `clients`."""
+    """The factory of routers of the type `clients`."""
 
     config = ClientsConfig
     decides = Decides.CONNECTIONS

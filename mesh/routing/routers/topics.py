@@ -185,7 +185,7 @@ class Topics(EntityRouter):
 
 
 class TopicsFactory(RouterFactory[TopicsConfig, Topics]):
-    """Makes `topics`."""
+    """The factory of routers of the type `topics`."""
 
     config = TopicsConfig
     decides = Decides.NAMES

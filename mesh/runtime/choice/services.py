@@ -24,14 +24,15 @@ class LedConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """Where a connection is led. accept: makes what takes it there."""
+    """The route that a connection is led. accept: makes what takes it there."""
 
     route: RouteName
     accept: Callable[[], LedConnection]
 
 
 class ChoiceServices(Protocol):
-    """What such a connection asks about. requests: answer those of clients that authenticate before they are led."""
+    """The services of connections that are not led yet. requests: answer those of clients that authenticate before they
+    are led."""
 
     @property
     def listener(self) -> Listener: ...

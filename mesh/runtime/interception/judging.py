@@ -41,7 +41,7 @@ class Work:
 
 @dataclass(slots=True, eq=False)
 class InterceptorCounts:
-    """What the interceptors of a virtual cluster did. records: by interceptor and topic."""
+    """The counts of the interceptors of a virtual cluster. records: by interceptor and topic."""
 
     records: dict[tuple[InterceptorName, str], Count] = field(default_factory=dict)
     timeouts: dict[InterceptorName, int] = field(default_factory=dict)

@@ -107,7 +107,7 @@ def _decision(request: ReadRequest, refused: dict[tuple[TopicKey, int], Tree], *
 
 
 class _Refusals:
-    """What is refused here, put into the answer to the rest. Implements `mesh.wire.interception.AnswerChange`."""
+    """The refusals of the mesh, put into the answer to the rest. Implements `mesh.wire.interception.AnswerChange`."""
 
     def __init__(self, request: ReadRequest, refused: dict[tuple[TopicKey, int], Tree]) -> None:
         self._request: Final = request

@@ -27,14 +27,14 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Interceptors:
-    """Those of a virtual cluster, and the names of the topics that its clients see."""
+    """The interceptors of a virtual cluster, and the names of the topics that its clients see."""
 
     judges: Judges
     names: TopicNames
 
 
 class InterceptedConnection(Protocol):
-    """What carries a client's requests."""
+    """The connection that carries a client's requests."""
 
     def pass_on(self, requests: Sequence[Buffer]) -> None: ...
 

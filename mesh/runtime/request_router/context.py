@@ -48,7 +48,7 @@ class _Asker:
 
 
 class ConnectionContext:
-    """What one connection offers to its router. Implements `mesh.routing.spi.RouterContext`.
+    """The context that one connection gives to its router. Implements `mesh.routing.spi.RouterContext`.
 
     node: whose address the client came to. links: connections of the client's own, by route.
     """

@@ -24,7 +24,7 @@ from mesh.wire.features import Features
 
 @dataclass(frozen=True, slots=True)
 class RouterKind:
-    """What is the same of all routers of a virtual cluster. make: one for a connection. serves: None for all that the
+    """The traits that all routers of a virtual cluster share. make: one for a connection. serves: None for all that the
     runtime serves."""
 
     make: Callable[[], Router]
@@ -33,8 +33,8 @@ class RouterKind:
 
 
 class RequestRouterServices:
-    """What the connections of one such router share. routes: what each leads to. limit: bytes of the largest request.
-    node_of: the node that a client named in its TLS handshake, as clients call it."""
+    """The services that the connections of one such router share. routes: what each leads to. limit: bytes of the
+    largest request. node_of: the node that a client named in its TLS handshake, as clients call it."""
 
     def __init__(
         self,

@@ -92,7 +92,7 @@ class _AsItIs:
 
 
 class _StaticWire(RoutedConnection):
-    """Passes requests on in pieces, as a relay does, and answers with the nodes of a union."""
+    """The wire of a static route: requests pass in pieces, as a relay's do, and answers have the nodes of a union."""
 
     _begin_request = RelayedConnection._begin_request
     _hold = RelayedConnection._hold

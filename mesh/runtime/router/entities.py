@@ -17,8 +17,9 @@ _METADATA_VERSION: Final = 9
 
 
 class RouterEntities:
-    """Implements `mesh.routing.kit.entities.Entities`, and `mesh.wire.addresses.NodeAddresses` by the ids of nodes that
-    clients know. access: of the client that is to see them; None: all."""
+    """The entities of a router. Implements `mesh.routing.kit.entities.Entities`, and
+    `mesh.wire.addresses.NodeAddresses` by the ids of nodes that clients know. access: of the client that is to see
+    them; None: all."""
 
     def __init__(self, leaves: Leaves, metadata: RouterMetadata, access: Access | None = None) -> None:
         self._leaves: Final = leaves

@@ -40,7 +40,7 @@ _FIRST_ABORTABLE: Final = 11
 
 
 class RouterRequests:
-    """Answers requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait.
+    """The requests that are taken apart. timeout: seconds that a leaf has besides what it is asked to wait.
     trouble: told of groups."""
 
     def __init__(self, leaves: Leaves, metadata: RouterMetadata, timeout: float, trouble: GroupTrouble) -> None:

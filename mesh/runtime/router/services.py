@@ -13,8 +13,8 @@ from mesh.runtime.router.requests import RouterRequests
 
 @dataclass(frozen=True, slots=True)
 class RouterServices:
-    """What the connections of a router share. node_of: the node that a client named in its TLS handshake, as clients
-    call it. memory: for requests that are taken as a whole; None: as much as they need."""
+    """The services that the connections of a router share. node_of: the node that a client named in its TLS handshake,
+    as clients call it. memory: for requests that are taken as a whole; None: as much as they need."""
 
     leaves: Leaves
     requests: RouterRequests

@@ -15,7 +15,8 @@ from mesh.wire.trees import Tree
 
 
 class GroupConfigs:
-    """Changes them in the clusters that are not the home of a group; the home's answer is the client's."""
+    """The configurations of groups. Changes them in the clusters that are not the home of a group; the home's answer is
+    the client's."""
 
     def __init__(self, services: GroupServices) -> None:
         self._services: Final = services

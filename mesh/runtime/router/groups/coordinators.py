@@ -21,7 +21,7 @@ _MOVED: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_CO
 
 
 class GroupCoordinators:
-    """Finds the coordinator of a group in a cluster, and asks it. timeout: seconds that each request has."""
+    """The coordinators of groups in each cluster. Finds and asks them. timeout: seconds that each request has."""
 
     def __init__(self, timeout: Callable[[], float]) -> None:
         self._timeout: Final = timeout

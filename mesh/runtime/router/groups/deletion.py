@@ -26,7 +26,7 @@ _NONE_THERE: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 class GroupDeletion:
-    """Asks the home of a group first, and then the owners."""
+    """The deletion of groups and offsets: at the home first, and then at the owners."""
 
     def __init__(self, services: GroupServices, homes: GroupHomes, keeper: GroupKeeper) -> None:
         self._services: Final = services

@@ -20,7 +20,7 @@ _MOST_NAMED: Final = 3
 
 
 class MembersElsewhere:
-    """Finds out who is there when an owner refuses a commit, and tells it."""
+    """The members of groups at clusters that are not their home. Looks for them when an owner refuses a commit."""
 
     def __init__(self, services: GroupServices) -> None:
         self._services: Final = services

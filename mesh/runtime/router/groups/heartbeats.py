@@ -23,7 +23,7 @@ PATTERNS: Final = 30.0
 
 
 class GroupHeartbeats:
-    """Asks the home of a group, and then the other clusters that a member has topics in."""
+    """The heartbeats of members: to the home of a group, and then to the other clusters that a member has topics in."""
 
     def __init__(self, services: GroupServices, homes: GroupHomes, members: MultiplexedMembers) -> None:
         self._services: Final = services

@@ -19,7 +19,7 @@ _HEARTBEAT_VERSION: Final = 4
 
 
 class GroupHomes:
-    """Asks the home of a group, at the node that the client takes for its coordinator."""
+    """The homes of groups, asked at the node that the client takes for the coordinator."""
 
     def __init__(self, services: GroupServices) -> None:
         self._services: Final = services

@@ -40,8 +40,8 @@ _FETCH, _COMMIT, _JOIN, _LEAVE, _CONFIGS = 7, 7, 3, 1, 1
 
 
 class GroupKeeper:
-    """Looks at each group that has stored offsets with an owner, once in a part of the time after which that drops
-    them. homes: of groups."""
+    """The keeper of offsets. Looks at each group that has stored offsets with an owner, once in a part of the time
+    after which that drops them. homes: of groups."""
 
     def __init__(self, services: GroupServices, homes: GroupHomes) -> None:
         self._services: Final = services

@@ -29,7 +29,7 @@ _FIRST_WITH_GROUPS: Final = 8
 
 
 class GroupOffsets:
-    """Divides the offsets of a group over its home and the owners of its topics, and remembers what is stored there."""
+    """The offsets of groups, divided over the home and the owners of topics. Remembers what is stored there."""
 
     def __init__(
         self,

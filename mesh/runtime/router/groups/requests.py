@@ -25,7 +25,7 @@ from mesh.wire.trees import Tree
 
 
 class GroupRequests:
-    """Answers them. timeout: seconds that a cluster has for each request."""
+    """The requests about groups. timeout: seconds that a cluster has for each request."""
 
     def __init__(
         self, leaves: Leaves, entities: RouterEntities, timeout: Callable[[], float], trouble: GroupTrouble

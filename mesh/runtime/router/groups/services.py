@@ -26,7 +26,7 @@ _DESCRIBE_CONSUMERS_VERSION: Final = 0
 
 
 class GroupTrouble(Protocol):
-    """What operators are told about groups: `group_elsewhere`."""
+    """The trouble with groups that operators are told of: `group_elsewhere`."""
 
     def begin(self, group: str, leaf: LeafNumber, reason: str) -> None:
         """The group has members in a cluster that is not its home."""
@@ -35,8 +35,8 @@ class GroupTrouble(Protocol):
 
 
 class GroupServices:
-    """What everything about groups shares. timeout: seconds that each request has. stored: what owners are known to
-    have stored."""
+    """The services that all parts about groups share. timeout: seconds that each request has. stored: what owners are
+    known to have stored."""
 
     def __init__(
         self, leaves: Leaves, entities: RouterEntities, timeout: Callable[[], float], trouble: GroupTrouble

@@ -18,7 +18,7 @@ from mesh.wire.trees import Tree
 
 
 class ShareOffsets:
-    """Divides Describe-, Alter- and DeleteShareGroupOffsets over the owners of topics."""
+    """The offsets of share groups, described, altered and deleted at the owners of topics."""
 
     def __init__(self, services: GroupServices, homes: GroupHomes) -> None:
         self._services: Final = services
