@@ -96,7 +96,9 @@ class Unions:
         interceptors = interceptors_of(self._configured, self._services, lambda asked: metadata.answer(asked, BY_ID))
         for leaf in made:
             leaf.services.interceptors = interceptors
-        runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of, interceptors)
+        runtime = RouterRuntime(
+            self._listener, leaves, requests, ending, self.node_of, interceptors, self._services.memory.requests
+        )
         self._made.append((runtime, requests))
         return runtime
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol
 
 from mesh.wire.addresses import NodeAddresses, carries_addresses, with_addresses
 from mesh.wire.answer_walker import AnswerWalker
@@ -42,6 +42,16 @@ _FRAME_LENGTH: Final = Struct(">i")
 _STREAMED: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 _API_KEYS: Final[Mapping[int, ApiKey]] = {int(key): key for key in ApiKey}
 """The same as to call `ApiKey`, in a twentieth of the time; each request asks."""
+
+
+class Room(Protocol):
+    """Memory for the request of one connection that is being taken as a whole."""
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for a request of so many bytes. If not, the connection is told of it when there is."""
+
+    def give_back(self) -> None:
+        """The request is whole, or the connection has ended."""
 
 
 class RelayedRequest:
@@ -100,6 +110,8 @@ class RelayedConnection:
         self._answered = answered
         self._guard = guard
         self._authentication = authentication
+        self._room: Room | None = None
+        """Of requests that are taken as a whole; a relay takes none."""
         self._watched: Collection[ApiKey] = OF_AUTHENTICATION if authentication is not None else ()
         self.problem: ProtocolError | None = None
         """What ended the stream of requests. Those before it are answered; then the connection is to be closed."""
@@ -154,6 +166,9 @@ class RelayedConnection:
         self._answered, self._guard = _told_to_nobody, None
         self._waiting.clear()
         self._held = self._walker = self._collected = None
+        if self._room is not None:
+            self._room.give_back()
+            self._room = None
 
     # From the client
 
@@ -180,6 +195,8 @@ class RelayedConnection:
     def _pass_on(self, now: float, passed: list[Buffer]) -> None:
         waiting = self._waiting
         while waiting and self._unanswered is None and len(self._expected) <= MOST_IN_FLIGHT:
+            if self._room is not None and (head := waiting[0].head) is not None and not self._room.take(head.length):
+                break
             piece = waiting.popleft()
             if piece.head is not None:
                 self._begin_request(piece.head, now)

@@ -17,7 +17,7 @@ from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import Piece, RequestHead
-from mesh.wire.relaying import RelayedConnection, RelayedRequest
+from mesh.wire.relaying import RelayedConnection, RelayedRequest, Room
 
 LARGEST_TAKEN: Final = 16 << 20
 """Bytes of a request without records."""
@@ -62,11 +62,13 @@ class RoutedConnection(RelayedConnection):
         answered: Callable[[RelayedRequest], None],
         limit: int,
         guard: Callable[[int], None] | None = None,
+        room: Room | None = None,
     ) -> None:
         super().__init__(served, served, local, addresses, answered, limit, guard)
         self.translation = translation
         """May be replaced: for requests that come, and for answers, from now on."""
         self._taken: RequestHead | None = None
+        self._room = room
 
     def _begin_request(self, head: RequestHead, now: float) -> None:
         if head.api_key in self._local:
@@ -92,6 +94,8 @@ class RoutedConnection(RelayedConnection):
                 return
             frame = memoryview(held)
         self._taken = self._held = None
+        if self._room is not None:
+            self._room.give_back()
         translated = self.translation.request(head, frame)
         request = RelayedRequest(head, now, is_local=translated is None)
         if translated is None:

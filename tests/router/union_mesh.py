@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -33,12 +33,13 @@ class UnionMesh(MeshProcess):
         config: Mapping[str, Any] = STRIPPED,
         name: str = "union",
         listener: Mapping[str, Any] = MappingProxyType({}),
+        nodes_of_us: Sequence[int] = tuple(range(NODES)),
     ) -> None:
         """config: of the router `topics`, with the routes eu and us. listener: further keys of the virtual cluster."""
         self.bootstrap_servers = f"127.0.0.1:{free_port()}"
-        ports = free_ports(2 * NODES)
+        ports = free_ports(NODES + len(nodes_of_us))
         routes = [{"name": each, "id": id, "target": {"cluster": each}} for id, each in enumerate(("eu", "us"))]
-        nodes = {"ports": f"{ports[0]}-{ports[-1]}", "ids": {key: [f"0-{NODES - 1}"] for key in ("eu", "us")}}
+        nodes = {"ports": f"{ports[0]}-{ports[-1]}", "ids": {"eu": [f"0-{NODES - 1}"], "us": list(nodes_of_us)}}
         target = {"router": "regions"}
         front = {"name": "all", "listen": self.bootstrap_servers, "nodes": nodes, "target": target, **listener}
         configuration: Mapping[str, Any] = {

@@ -7,11 +7,12 @@ What a request asks of other leaves is asked over connections of the client's ow
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
+from mesh.memory import RequestMemory
 from mesh.routing.features import with_apis
 from mesh.routing.guards.judge import Judge
 from mesh.routing.guards.translation import GuardedTranslation
@@ -33,8 +34,29 @@ log = get_logger(__name__)
 
 _KEY: Final = Struct(">h")
 _KEY_AT: Final = 4
+_SMALL: Final = 64 << 10
+"""Bytes of a request for which nobody waits: a chunk that is read has more."""
 _NOWHERE: Final = -2
 """A node that no cluster has."""
+
+
+class RequestRoom:
+    """Memory for the request of one connection that is being taken as a whole. Implements `mesh.wire.relaying.Room`."""
+
+    __slots__ = ("_granted", "_memory")
+
+    def __init__(self, memory: RequestMemory, granted: Callable[[], None]) -> None:
+        self._memory: Final = memory
+        self._granted: Final = granted
+
+    def take(self, size: int) -> bool:
+        return size < _SMALL or self._memory.take(self, size, self._grant)
+
+    def give_back(self) -> None:
+        self._memory.give_back(self)
+
+    def _grant(self) -> None:
+        asyncio.get_running_loop().call_soon(self._granted)
 
 
 class RouterConnection(RelayConnection):
@@ -73,11 +95,19 @@ class RouterConnection(RelayConnection):
             self._answered,
             LARGEST_LOCAL,
             self._guard if self._has_sasl else None,
+            None if self._router.memory is None else RequestRoom(self._router.memory, self.room_granted),
         )
 
     def _translation(self) -> Translation:
         translation: Translation = self._router.leaves.translation(self._leaf)
         return translation if self.judge is None else GuardedTranslation(translation, self.judge)
+
+    def room_granted(self) -> None:
+        """A request that had to wait for memory may be taken."""
+        if self.client.is_open:
+            self._send(self._wire.pass_on(self._listener.now()))
+            self._go_on()
+            self._pace()
 
     # Called by its runtime
 

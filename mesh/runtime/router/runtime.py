@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.listener import Listener
+from mesh.memory import RequestMemory
 from mesh.routing.entities import Names
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds
@@ -32,14 +33,16 @@ class RouterRuntime:
         ending: Ending,
         node_of: Callable[[asyncio.BaseTransport], int | None],
         interceptors: Interceptors | None = None,
+        memory: RequestMemory | None = None,
     ) -> None:
+        """memory: for requests that are taken as a whole; None: as much as they need."""
         self.name = listener.name
         self.listener = listener
         self.leaves = leaves
         self.interceptors = interceptors
         self.requests = requests
         self.ending = ending
-        self._services = RouterServices(leaves, requests, node_of)
+        self._services = RouterServices(leaves, requests, node_of, memory)
         self._connections: WeakSet[RouterConnection] = WeakSet()
 
     def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> RouterConnection:

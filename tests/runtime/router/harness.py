@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 from mesh.listener.limits import Descriptors, Gate
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
+from mesh.memory import RequestMemory
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NODE_BITS, NodeIds
 from mesh.routing.one_cluster import OneCluster
@@ -37,6 +38,8 @@ from tests.runtime.relay.frames import answer, framed, versions
 from tests.runtime.relay.harness import HOST, UNRATIONED, Asked, Client, FakeBroker, FakeCluster, Leg
 from tests.runtime.relay.loops import PATIENCE, until
 
+MEMORY = 4 << 20
+"""Bytes of requests that are taken as a whole."""
 Answers = Callable[[ApiKey, int, Tree], Tree | None]
 """What a broker answers; None: nothing."""
 
@@ -145,6 +148,7 @@ def at_work(
     node_of: Callable[[asyncio.BaseTransport], int | None] = lambda _: None,
     troubles: Troubles | None = None,
     interval: float = PATIENCE,
+    memory: RequestMemory | None = None,
 ) -> tuple[Leaves, RouterMetadata, RouterRuntime]:
     """A union of some of these clusters, or one of them in its place. ports: of nodes, by the ids that clients see.
     interval: seconds between two looks at a cluster."""
@@ -174,7 +178,7 @@ def at_work(
     leaves = Leaves(made, names.default, names, ids)
     metadata = RouterMetadata(leaves, "id of the union")
     requests = RouterRequests(leaves, metadata, 5.0, troubles or Troubles())
-    return leaves, metadata, RouterRuntime(listener, leaves, requests, ending, node_of)
+    return leaves, metadata, RouterRuntime(listener, leaves, requests, ending, node_of, memory=memory)
 
 
 def _places(leaf: LeafNumber, ports: Mapping[int | None, int]) -> Callable[[int], tuple[str, int] | None]:
@@ -195,6 +199,7 @@ class UnionWorld:
         self.descriptors = Descriptors(1 << 20)
         self.ports: dict[int | None, int] = {}
         self.troubles = Troubles()
+        self.memory = RequestMemory(lambda: MEMORY)
         self.named: int | None = None
         """The node that clients name in their TLS handshakes."""
         self.listener = Listener("front", self.metrics, None, Gate(UNRATIONED, self.descriptors))
@@ -211,6 +216,7 @@ class UnionWorld:
             lambda _: self.named,
             self.troubles,
             interval,
+            memory=self.memory,
         )
         self.metrics.add_collector(lambda: samples_of(self.runtime))
         self._servers: list[asyncio.Server] = []
