@@ -14,10 +14,14 @@ from mesh.interceptors.selection import Chosen, Selection
 from mesh.records.batch import CorruptBatch
 from mesh.records.rewrite import OldFormat
 from mesh.runtime.interception.workers import WorkerLost, Workers
+from mesh.telemetry.labels import BoundedLabels
 from mesh.telemetry.log_rate import LogRate
 from mesh.telemetry.logs import get_logger
 
 log = get_logger(__name__)
+
+MOST_TOPICS: Final = 1_000
+"""That are counted apart: clients may produce to topics that are not there, and think of any number of names."""
 
 
 class NotJudged(Enum):
@@ -68,6 +72,7 @@ class Judges:
         self._steps: Final = steps
         self._clock: Final = clock
         self._rate: Final = LogRate()
+        self._topics: Final = BoundedLabels(MOST_TOPICS)
 
     def close(self) -> None:
         if self.workers is not None:
@@ -139,12 +144,19 @@ class Judges:
         if isinstance(result, NotJudged):
             self._tell(work, work.task.names[0], -1, result.value)
             return result
-        for name, count in result.counts.items():
-            key = name, where.topic
-            self.counts.records[key] = self.counts.records.get(key, Count()).plus(count)
+        self.count(result, where.topic)
         if result.failure is not None:
             self._tell(work, *result.failure)
         return result
+
+    def count(self, judged: Judged, topic: str) -> None:
+        """topic: as a client calls it, whether there is one or not."""
+        if not judged.counts:
+            return
+        label = self._topics.admit(topic)
+        for name, count in judged.counts.items():
+            key = name, label
+            self.counts.records[key] = self.counts.records.get(key, Count()).plus(count)
 
     def _tell(self, work: Work, interceptor: InterceptorName, offset: int, text: str) -> None:
         where = work.task.where

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from mesh.interceptors.chain import InterceptorName, Judged, OnFailure
+from mesh.interceptors.chain import Count, InterceptorName, Judged, OnFailure
 from mesh.interceptors.frames import Task
 from mesh.interceptors.selection import ConfiguredInterceptor, Isolation, Selection
 from mesh.interceptors.spi import On, Where
-from mesh.runtime.interception.judging import Judges, NotJudged, Result, Work
+from mesh.runtime.interception.judging import MOST_TOPICS, Judges, NotJudged, Result, Work
 from mesh.runtime.interception.workers import Worker, WorkerLost, Workers, WorkerSettings
 from mesh.security.principals import ANONYMOUS
+from mesh.telemetry.labels import LONGEST, OTHER
 from tests.interceptors.fakes import batch, values
 from tests.runtime.interception.installing import install
 from tests.runtime.interception.misbehaving import Misbehaving
@@ -168,6 +169,19 @@ async def test_all_end_with_their_mesh() -> None:
         assert there.workers is not None
         pids = there.workers.pids()
     await until(lambda: not any(map(is_alive, pids)))
+
+
+@anyhow
+async def test_names_that_clients_make_up_are_counted_together() -> None:
+    """Records of a topic that is not there are seen, too; the cluster refuses them later."""
+    async with judges() as there:
+        for number in range(MOST_TOPICS + 2):
+            judged = Judged(counts={NAME: Count(kept=1)})
+            there.count(judged, f"topic-{number}" + "x" * 300)
+        topics = {topic for _, topic in there.counts.records}
+        assert len(topics) == MOST_TOPICS + 1
+        assert max(map(len, topics)) <= LONGEST
+        assert there.counts.records[NAME, OTHER].kept == 2
 
 
 @anyhow
