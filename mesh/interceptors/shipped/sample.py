@@ -19,7 +19,7 @@ class SampleConfig(NoConfig):
 
 
 class Sample(Interceptor):
-    """An interceptor that keeps a record if the hash of its key is in the lowest part. It drops records without a key."""
+    """An interceptor that keeps a record if the hash of its key is low enough. It drops records without a key."""
 
     reads = Reads.KEY
     effect = Effect.FILTER
