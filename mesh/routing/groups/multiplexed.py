@@ -24,6 +24,8 @@ SESSION: Final = 60.0
 MOST_MEMBERS: Final = 20_000
 LARGEST_SUBSCRIPTION: Final = 1 << 20
 """Characters of all names."""
+MOST_SUBSCRIBED: Final = 64 << 20
+"""The same of all members together. Those that have been silent longest are forgotten, and join again."""
 JOIN, LEAVE = 0, -1
 """What the epoch of a request says when it is none."""
 _NOT_THERE: Final = frozenset(
@@ -93,6 +95,9 @@ class MultiplexedMembers:
         self._owner: Final = owner
         self._leaf_of_id: Final = leaf_of_id
         self._members: Final[OrderedDict[tuple[str, str], Member]] = OrderedDict()
+        self._sizes: Final[dict[tuple[str, str], int]] = {}
+        """Characters of the subscription of each."""
+        self._size = 0
 
     def get(self, group: str, member_id: str) -> Member | None:
         return self._members.get((group, member_id))
@@ -108,22 +113,37 @@ class MultiplexedMembers:
         if member is not None:
             member.heard_at = now
             self._members.move_to_end(key)
+            self._measure(key, request)
+            self._forget_silent(now)
         return member
 
     def forget(self, group: str, member_id: str) -> None:
-        self._members.pop((group, member_id), None)
+        self._forget((group, member_id))
 
     def renamed(self, group: str, member_id: str) -> None:
         """A member that joined without an id has one now."""
         if (member := self._members.pop((group, ""), None)) is not None:
             self._members[group, member_id] = member
+            self._sizes[group, member_id] = self._sizes.pop((group, ""), 0)
+
+    def _measure(self, key: tuple[str, str], request: Tree) -> None:
+        names = request["subscribed_topic_names"]
+        if names is not None:
+            size = sum(map(len, names)) + len(request.get("subscribed_topic_regex") or "")
+            self._size += size - self._sizes.get(key, 0)
+            self._sizes[key] = size
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        self._members.pop(key, None)
+        self._size -= self._sizes.pop(key, 0)
 
     def _forget_silent(self, now: float) -> None:
         while self._members:
             key, oldest = next(iter(self._members.items()))
-            if oldest.heard_at > now - SESSION and len(self._members) < MOST_MEMBERS:
+            is_too_much = len(self._members) > MOST_MEMBERS or self._size > MOST_SUBSCRIBED
+            if oldest.heard_at > now - SESSION and not (is_too_much and len(self._members) > 1):
                 return
-            del self._members[key]
+            self._forget(key)
 
     # What clusters are asked
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -192,6 +193,22 @@ def test_who_is_not_heard_of_is_forgotten() -> None:
     members.known(join("eu.a"), EU, 200.0)
     members.forget("g", "m")
     assert members.get("g", "m") is None
+
+
+def test_subscriptions_of_all_members_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiplexed, "MOST_SUBSCRIBED", 100)
+    members = MultiplexedMembers(owner, leaf_of_id)
+    for number in range(5):
+        members.known({**join("n" * 40), "member_id": f"m{number}"}, EU, float(number))
+    assert [number for number in range(5) if members.get("g", f"m{number}") is not None] == [3, 4]
+    members.known({**join("n" * 90), "member_id": "m4"}, EU, 5.0)
+    assert members.get("g", "m3") is None, "one that subscribes to more makes room for itself"
+    members.known({**join("n" * 200), "member_id": "m5"}, EU, 6.0)
+    assert members.get("g", "m5") is not None, "one alone may have more"
+    members.forget("g", "m5")
+    for number in range(2):
+        members.known({**join("n" * 40), "member_id": f"n{number}"}, EU, 7.0)
+    assert members.get("g", "n0") is not None
 
 
 def test_who_was_given_an_id_is_known_by_it() -> None:
