@@ -68,6 +68,7 @@ def test_the_example(mesh: tuple[RunningMesh, dict[str, MockCluster]]) -> None:
     one.close()
 
 
+@pytest.mark.long
 def test_it_changes_and_ends(mesh: tuple[RunningMesh, dict[str, MockCluster]]) -> None:
     running, clusters = mesh
     door = running.shop

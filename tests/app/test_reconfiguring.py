@@ -32,6 +32,7 @@ def records(name: str, count: int = 40) -> set[str]:
     return {f"{name}-{number}" for number in range(count)}
 
 
+@pytest.mark.long
 def test_clusters_come_and_go_under_a_member(eu: tuple[RunningMesh, MockCluster]) -> None:
     mesh, first = eu
     member = Member(mesh.shop["listen"])

@@ -110,6 +110,7 @@ def test_a_consumer_waits_at_a_record_that_fails_and_goes_on_later(cluster: Kafk
     consumer.close()
 
 
+@pytest.mark.long
 def test_what_was_committed_is_there_once_when_a_mesh_was_killed(cluster: KafkaCluster, start: Start) -> None:
     """Transactions through a MAP in workers; the mesh is killed in the middle of one, again and again."""
     cluster.create_topic("killed", 1)

@@ -93,6 +93,7 @@ def test_each_side_is_told_of_its_own_addresses(cluster: KafkaCluster, tmp_path:
         mesh.kill()
 
 
+@pytest.mark.long
 def test_one_comes_changes_and_goes_and_the_clients_of_the_other_see_nothing(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:

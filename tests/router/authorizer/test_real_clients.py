@@ -21,6 +21,7 @@ from tests.router.authorizer.rules import MINE, OTHER, PUBLIC, SECRET
 from tests.router.authorizer.sides import PASSWORD
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.kafka,
     pytest.mark.skipif(bool(missing_programs()), reason="a real Apache Kafka needs Java 17 and Maven"),
     pytest.mark.timeout(300),
