@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from mesh.app.configured_target import Services
+from mesh.app.configured_target import LinkedTarget, Services, Wanted
 from mesh.app.router_making import Routers, graph_behind
 from mesh.app.unions import Unions
 from mesh.config.model import VirtualClusterConfig
-from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfig
+from mesh.config.routers import RouterReference, RouterTargetConfig
 from mesh.listener.listener import Listener
 from mesh.listener.peer import Peer
-from mesh.records.spans import ClusterName, TopicName
-from mesh.routing.graph import Graph, Leaf, Router, ToCluster
+from mesh.records.spans import ClusterName
+from mesh.routing.graph import Graph, Leaf, Router
 from mesh.routing.names import Path, RouteName
 from mesh.routing.one_cluster import OneCluster
 from mesh.routing.union import Union
@@ -24,7 +24,7 @@ from mesh.runtime.router.runtime import RouterRuntime
 from mesh.telemetry.metric_definitions import Sample
 
 
-class RequestTarget:
+class RequestTarget(LinkedTarget):
     """A router that decides for each request, with all that its routes lead to. Implements
     `mesh.app.configured_target.ConfiguredTarget`."""
 
@@ -40,25 +40,12 @@ class RequestTarget:
     def samples(self) -> Iterator[Sample]:
         return samples_of(self.target)
 
-    def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
-        """A router asks its leaves itself which topics there are."""
+    @property
+    def linked(self) -> Collection[ClusterName]:
+        return self._graph.clusters
 
-    def left_by(
-        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
-    ) -> frozenset[ClusterName] | None:
-        used = {leaf.cluster for leaf in self._graph.leaves}
-        return None if used & set(anew) else frozenset()
-
-    async def leave(self, cluster: ClusterName, grace: float) -> None:
-        raise AssertionError("a router that leaves a cluster begins anew")
-
-    def change(
-        self,
-        configured: VirtualClusterConfig,
-        left: Iterable[ClusterName],
-        grace: float,
-        routers: Sequence[RouterConfig],
-    ) -> None:
+    def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
+        configured = wanted.configured
         assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
         self._unions.change(configured, configured.target.router.request_timeout, self._clusters.interval)
 
@@ -78,7 +65,7 @@ def request_router(
     """The router at the end of a path, with all behind it. clients: that are led to it; None: all of the listener."""
     router = graph.at(path)
     assert isinstance(router, Router), "the path of one"
-    kind = routers.of_requests(router.name, [each.name for each in router.routes if isinstance(each.target, ToCluster)])
+    kind = routers.of_requests(router.name)
     routes: dict[RouteName, RouterRuntime] = {}
     for route in router.routes:
         here = (*path, route.name)
@@ -93,4 +80,5 @@ def request_router(
         Ending(listener, clients),
         lambda: listener.admission.limits.request or LARGEST_REQUEST,
         unions.node_of,
+        unions.memory,
     )

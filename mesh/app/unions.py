@@ -70,6 +70,7 @@ class Unions:
         self._graph = graph
         self._listener = listener
         self._services = services
+        self.memory = services.memory.requests
         self._served = {key: each for key, each in SERVED.items() if key not in refused}
         self._advertised = {key: each for key, each in ADVERTISED.items() if key not in refused}
         self.ids = NodeIds(leaf.number for leaf in graph.leaves)
@@ -96,9 +97,7 @@ class Unions:
         interceptors = interceptors_of(self._configured, self._services, lambda asked: metadata.answer(asked, BY_ID))
         for leaf in made:
             leaf.services.interceptors = interceptors
-        runtime = RouterRuntime(
-            self._listener, leaves, requests, ending, self.node_of, interceptors, self._services.memory.requests
-        )
+        runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of, interceptors, self.memory)
         self._made.append((runtime, requests))
         return runtime
 

@@ -16,27 +16,24 @@ from mesh.listener.client_transport import ClientTransport
 from mesh.listener.requests import PendingRequest
 from mesh.routing.features import with_apis
 from mesh.routing.names import RouteName
-from mesh.routing.spi import Disconnect, Node, Respond, RespondWithoutReply, Router, RouterResult
-from mesh.routing.spi import Request as RoutedRequest
-from mesh.runtime.request_router.context import ConnectionContext
+from mesh.routing.spi import Node
 from mesh.runtime.request_router.services import RequestRouterServices
 from mesh.runtime.request_router.static_legs import StaticLeg
-from mesh.runtime.router.leaves import ADVERTISED, SERVED
+from mesh.runtime.request_router.work import RouterWork
+from mesh.runtime.router.leaves import ADVERTISED, SERVED, any_of
+from mesh.runtime.router.request_room import RequestRoom
 from mesh.telemetry.logs import get_logger
+from mesh.upstream.links.handshake import Unreachable
 from mesh.wire.answer_queue import AnswerQueue, Ticket
-from mesh.wire.apis import ApiKey, Versions, has_tagged_response_header
+from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import Request, ServerConnection
-from mesh.wire.entities import Side
 from mesh.wire.errors import ProtocolError
 from mesh.wire.features import Features
 from mesh.wire.messages import Buffer, ResponseMessage
-from mesh.wire.passing import REQUEST_HEAD, Piece, RequestCutter, RequestHead
-from mesh.wire.produce_batches import body_of
-from mesh.wire.reader import INT16, INT32
+from mesh.wire.passing import Piece, RequestCutter, RequestHead
 from mesh.wire.relayed_apis import RELAYED_APIS
 from mesh.wire.relaying import LARGEST_LOCAL
 from mesh.wire.routed import LARGEST_TAKEN
-from mesh.wire.trees import read_tree, write_tree
 
 log = get_logger(__name__)
 
@@ -70,10 +67,8 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         self._legs: dict[RouteName, StaticLeg] = {}
         self._door: ServerConnection | None = None
         self._local: Ticket | None = None
-        self._router: Router | None = None
-        self._context: ConnectionContext | None = None
-        self._at_work: set[asyncio.Task[None]] = set()
-        self._bytes_at_work = 0
+        self._work: RouterWork | None = None
+        self._room: RequestRoom | None = RequestRoom(services.memory, self.resumed)
         self._looking: asyncio.Task[None] | None = None
         self._problem: ProtocolError | None = None
         """What ended the stream of requests. Those before it are answered first."""
@@ -106,19 +101,19 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.client.pause_writing()
         for leg in self._legs.values():
-            leg.pause()
+            leg.pace()
 
     def resume_writing(self) -> None:
         self.client.resume_writing()
         for leg in self._legs.values():
-            leg.pause()
+            leg.pace()
 
     # Called by its transport
 
     def opened(self) -> None:
         if self._services.ending.has_begun:
             asyncio.get_running_loop().call_soon(self.client.close)
-        if not all(behind.leaves.are_known for behind in self._services.routes.values()):
+        if not any(behind.leaves.are_known for behind in self._services.routes.values()):
             self._looking = asyncio.get_running_loop().create_task(self._first_look(), name="wait for nodes")
 
     def established(self) -> None:
@@ -133,25 +128,25 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         if self.in_work is not None:
             self.in_work.work = None  # it names the request: no cycle may stay
             self.in_work = None
-        for task in (*self._at_work, *([self._looking] if self._looking is not None else [])):
-            task.cancel()
-        self._at_work.clear()
+        if self._looking is not None:
+            self._looking.cancel()
         for leg in self._legs.values():
             leg.close()
         self._legs.clear()
         self._static = None
         self._waiting.clear()
         self._answers.clear()
-        if self._context is not None:
-            self._context.close()
-        router, self._router = self._router, None
-        if router is not None:
-            self._close_router(router)
+        if self._room is not None:
+            self._room.give_back()
+            self._room = None  # it names the connection: no cycle may stay
+        if self._work is not None:
+            self._work.close()
+            self._work = None
         self._services.ending.settled(self.client)
 
     @property
     def is_busy(self) -> bool:
-        return len(self._answers) > 0 or bool(self._at_work)
+        return len(self._answers) > 0 or (self._work is not None and len(self._work) > 0)
 
     @property
     def has_unfinished_frame(self) -> bool:
@@ -164,7 +159,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         assert door is not None and ticket is not None and response is not None
         door.answer(request, response)
         self._local = None
-        self._leave(ticket, door.data_to_send())
+        self.leave(ticket, door.data_to_send())
         asyncio.get_running_loop().call_soon(self.resumed)
 
     def served(self) -> Mapping[ApiKey, Versions]:
@@ -175,17 +170,26 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
     def features(self) -> Features:
         return with_apis(self._services.features(), self.served())
 
-    # Called by legs of static routes
+    # Called by its router's work, and by legs of static routes
 
     def expect(self) -> Ticket:
         return self._answers.expect()
+
+    def leave(self, ticket: Ticket, parts: Sequence[Buffer]) -> None:
+        self.answered(ticket, parts, is_last=True)
 
     def answered(self, ticket: Ticket, parts: Sequence[Buffer], *, is_last: bool) -> bool:
         is_next = self._answers.is_next(ticket)
         self.client.write(self._answers.add(ticket, parts, is_last=is_last))
         if is_last:
+            for leg in self._legs.values():
+                leg.pace()
             self._check_settled()
         return is_next
+
+    def worked(self) -> None:
+        self.resumed()
+        self._check_settled()
 
     def leg_changed(self) -> None:
         self.resumed()
@@ -219,8 +223,12 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             return False
         if self._static is not None:
             return not self._static.is_full
-        is_too_much = len(self._at_work) >= MOST_AT_WORK or self._bytes_at_work > self._services.limit()
-        return not is_too_much and len(self._answers) < MOST_UNANSWERED
+        is_full = self._work is not None and self._work.is_full
+        if is_full or len(self._answers) >= MOST_UNANSWERED:
+            return False
+        head = self._waiting[0].head
+        is_whole = head is not None and head.api_key not in self._services.kind.static_routes
+        return head is None or not is_whole or (self._room is not None and self._room.take(head.length))
 
     def _begin(self, head: RequestHead) -> None:
         if head.api_key not in _SERVED_HERE:
@@ -259,11 +267,12 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         self._frame += piece.buffer
         if piece.is_last:
             head, frame, self._head, self._frame = self._head, bytes(self._frame), None, bytearray()
-            assert head is not None
+            assert head is not None and self._room is not None
+            self._room.give_back()
             if head.api_key in _SERVED_HERE:
                 self._serve_here(frame)
             else:
-                self._route(head, frame)
+                self._work_of().begin(head, frame)
 
     def _serve_here(self, frame: bytes) -> None:
         door = self._door = self._door or ServerConnection(_SERVED_HERE, LARGEST_LOCAL)
@@ -272,80 +281,16 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             self._services.requests.handle(self, request)
         if refusal := door.data_to_send():  # of an ApiVersions in a version that is not known
             self._local = None
-            self._leave(ticket, refusal)
+            self.leave(ticket, refusal)
             self.client.rest(self._listener.admission.take(self.client))
 
-    def _route(self, head: RequestHead, frame: bytes) -> None:
-        api_key, version = ApiKey(head.api_key), head.api_version
-        body = body_of(api_key, version, memoryview(frame))
-        tree = read_tree(api_key, version, Side.REQUEST, memoryview(frame)[body:])
-        wants_answer = api_key is not ApiKey.PRODUCE or tree["acks"] != 0
-        request = RoutedRequest(api_key, version, tree, wants_answer)
-        context = self._context_of(_client_id(frame))
-        ticket = self._answers.expect() if wants_answer else None
-        self._bytes_at_work += len(frame)
-        work = self._work(head, request, context, ticket, len(frame))
-        task = asyncio.get_running_loop().create_task(work, name="a request of a router")
-        self._at_work.add(task)
-        task.add_done_callback(self._worked)
-
-    def _context_of(self, client_id: str | None) -> ConnectionContext:
-        if self._context is None:
-            node = None
-            if self._node is not None and (place := self._services.place(self._node)) is not None:
-                node = Node(place[0], self._node)
-            self._context = ConnectionContext(self._services, self.client, node)
-            self._router = self._services.kind.make()
-        self._context.client_id = client_id
-        return self._context
-
-    async def _work(
-        self, head: RequestHead, request: RoutedRequest, context: ConnectionContext, ticket: Ticket | None, size: int
-    ) -> None:
-        assert self._router is not None
-        try:
-            result: RouterResult = await self._router.on_request(request, context)
-            self._done(head, request, result, ticket)
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            log.exception(
-                "a connection was closed: its router failed",
-                virtual_cluster=self._listener.name,
-                api=request.api.name,
-                connection=self.client.id,
-            )
-            self.client.abort()
-            return
-        self._bytes_at_work -= size
-
-    def _worked(self, task: asyncio.Task[None]) -> None:
-        self._at_work.discard(task)
-        self.resumed()
-        self._check_settled()
-
-    def _done(self, head: RequestHead, request: RoutedRequest, result: RouterResult, ticket: Ticket | None) -> None:
-        match result:
-            case Respond(body=body) if ticket is not None:
-                self._leave(ticket, _answer(head, request, body))
-            case RespondWithoutReply() if ticket is None:
-                pass
-            case Disconnect(reason=reason):
-                log.info("a router closed a connection", virtual_cluster=self._listener.name, reason=reason)
-                self.client.close()
-                return
-            case _:
-                wanted = "an answer" if ticket is not None else "none"
-                raise TypeError(f"{request.api.name} wants {wanted}, and the router returned {result!r}")
-        if request.api not in _UNCOUNTED and (rest := self._listener.admission.take(self.client)) > 0:
-            self._listener.metrics.throttled(self._listener.name, request.api.name)
-            self.client.rest(rest)
-
-    def _leave(self, ticket: Ticket, parts: Sequence[Buffer]) -> None:
-        self.client.write(self._answers.add(ticket, parts, is_last=True))
-        for leg in self._legs.values():
-            leg.resume()
-        self._check_settled()
+    def _work_of(self) -> RouterWork:
+        """Its router, which begins with the first request for it."""
+        if self._work is None:
+            place = self._services.place(self._node) if self._node is not None else None
+            node = Node(place[0], self._node) if place is not None else None
+            self._work = RouterWork(self._services, self, node)
+        return self._work
 
     # How
 
@@ -376,29 +321,9 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             self._services.ending.settled(self.client)
 
     async def _first_look(self) -> None:
-        for behind in self._services.routes.values():
-            try:
-                await behind.leaves.first_look()
-            except Exception as problem:  # noqa: BLE001 - a route that is down is no reason to serve no other
-                log.debug("a route was not reached", virtual_cluster=self._listener.name, reason=str(problem))
+        try:
+            await any_of(behind.leaves.first_look() for behind in self._services.routes.values())
+        except Unreachable as problem:
+            log.debug("no route was reached", virtual_cluster=self._listener.name, reason=str(problem))
         self._looking = None
         self.resumed()
-
-    def _close_router(self, router: Router) -> None:
-        try:
-            router.close()
-        except Exception:
-            log.exception("a router failed to close", virtual_cluster=self._listener.name)
-
-
-def _client_id(frame: bytes) -> str | None:
-    (length,) = INT16.unpack_from(frame, REQUEST_HEAD.size)
-    begin = REQUEST_HEAD.size + INT16.size
-    return frame[begin : begin + length].decode(errors="replace") if length >= 0 else None
-
-
-def _answer(head: RequestHead, request: RoutedRequest, body: Mapping[str, object]) -> list[Buffer]:
-    told = write_tree(request.api, request.version, Side.RESPONSE, dict(body))
-    tags = b"\0" if has_tagged_response_header(request.api, request.version) else b""
-    length = INT32.size + len(tags) + len(told)
-    return [INT32.pack(length) + INT32.pack(head.correlation_id) + tags, told]

@@ -9,6 +9,7 @@ from typing import Any
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
+from mesh.memory import RequestMemory
 from mesh.routing.names import RouteName
 from mesh.routing.node_ids import NodeIds
 from mesh.routing.spi import Served
@@ -35,13 +36,16 @@ class RequestRouterRuntime:
         ending: Ending,
         limit: Callable[[], int],
         node_of: Callable[[asyncio.BaseTransport], int | None],
+        memory: RequestMemory,
     ) -> None:
         self.name = listener.name
         self.listener = listener
         self.routes = routes
         self._ending = ending
         requests = Requests(listener, LocalRequests())
-        self._services = RequestRouterServices(listener, requests, Chunks(), kind, routes, ids, ending, limit, node_of)
+        self._services = RequestRouterServices(
+            listener, requests, Chunks(), kind, routes, ids, ending, limit, node_of, memory
+        )
 
     @property
     def leaves(self) -> list[RouterLeaf]:

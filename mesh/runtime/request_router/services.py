@@ -9,6 +9,7 @@ from typing import Final
 
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
+from mesh.memory import RequestMemory
 from mesh.routing.features import common_features
 from mesh.routing.names import LeafNumber, RouteName
 from mesh.routing.node_ids import NodeIds
@@ -34,7 +35,8 @@ class RouterKind:
 
 class RequestRouterServices:
     """The services that the connections of one such router share. routes: what each leads to. limit: bytes of the
-    largest request. node_of: the node that a client named in its TLS handshake, as clients call it."""
+    largest request. node_of: the node that a client named in its TLS handshake, as clients call it. memory: for
+    requests that are taken as a whole."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class RequestRouterServices:
         ending: Ending,
         limit: Callable[[], int],
         node_of: Callable[[asyncio.BaseTransport], int | None],
+        memory: RequestMemory,
     ) -> None:
         self.listener: Final = listener
         self.requests: Final = requests
@@ -57,6 +60,7 @@ class RequestRouterServices:
         self.ending: Final = ending
         self.limit: Final = limit
         self.node_of: Final = node_of
+        self.memory: Final = memory
         self._leaves: Final[Mapping[LeafNumber, tuple[RouteName, RouterLeaf]]] = {
             leaf.number: (route, leaf) for route, behind in routes.items() for leaf in behind.leaves
         }

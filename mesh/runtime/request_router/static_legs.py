@@ -123,7 +123,8 @@ class StaticLeg:
         self._opener.open(self, self._leg)
         self._traffic = leaf.services.traffic.of(-1)
         self._unsent: list[Buffer] = []
-        self._held = 0
+        self._held: deque[Ticket] = deque()
+        """Answers that have come, and wait for those of others."""
         self._is_leg_full = False
 
     @property
@@ -134,6 +135,11 @@ class StaticLeg:
     @property
     def is_session_over(self) -> bool:
         return self._opener.is_session_over
+
+    @property
+    def held(self) -> int:
+        """Bytes of answers that wait for those of others."""
+        return sum(len(part) for ticket in self._held for part in ticket.waiting)
 
     def request(self, piece: Piece[RequestHead]) -> None:
         """The next bytes of a request. Raises ProtocolError."""
@@ -149,15 +155,12 @@ class StaticLeg:
         else:
             self._unsent += passed
 
-    def resume(self) -> None:
-        """The answer that comes next may leave."""
-        if self._held:
-            self._held = 0
-            self._pace()
-
-    def pause(self) -> None:
-        """The client reads again, or no more."""
-        self._pace()
+    def pace(self) -> None:
+        """Answers have left, or the client reads again, or no more."""
+        while self._held and not self._held[0].waiting:
+            self._held.popleft()
+        if self._owner is not None:
+            self._leg.pause(is_paused=self._owner.client.is_writing_paused or self.held > MOST_HELD)
 
     def close(self) -> None:
         self._owner = None
@@ -170,7 +173,7 @@ class StaticLeg:
     def leg_opened(self) -> None:
         unsent, self._unsent = self._unsent, []
         self._leg.send(unsent)
-        self._pace()
+        self.pace()
         if self._owner is not None:
             self._owner.leg_changed()
 
@@ -216,13 +219,10 @@ class StaticLeg:
         if is_last:
             self._tickets.popleft()
         if self._owner is not None and not self._owner.answered(ticket, parts, is_last=is_last):
-            self._held += sum(map(len, parts))
-            if self._held > MOST_HELD:
-                self._pace()
-
-    def _pace(self) -> None:
-        if self._owner is not None:
-            self._leg.pause(is_paused=self._owner.client.is_writing_paused or self._held > MOST_HELD)
+            if not self._held or self._held[-1] is not ticket:
+                self._held.append(ticket)
+            if self.held > MOST_HELD:
+                self.pace()
 
     def _passed(self, request: RelayedRequest) -> None:
         self._traffic.add(request, self._listener.now())

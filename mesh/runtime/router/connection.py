@@ -7,18 +7,18 @@ What a request asks of other leaves is asked over connections of the client's ow
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final
 
 from mesh.apis.listener_table import LISTENER_TABLE
-from mesh.memory import RequestMemory
 from mesh.routing.features import with_apis
 from mesh.routing.guards.judge import Judge
 from mesh.routing.guards.translation import GuardedTranslation
 from mesh.runtime.relay.connection import BEFORE_AUTHENTICATION, UNCOUNTED, RelayConnection
 from mesh.runtime.relay.leg_opener import LegOpener
 from mesh.runtime.router.leaves import RouterLeaf
+from mesh.runtime.router.request_room import RequestRoom
 from mesh.runtime.router.services import RouterServices
 from mesh.runtime.router.side_links import SideLinks
 from mesh.security.rules import Refusal
@@ -34,29 +34,8 @@ log = get_logger(__name__)
 
 _KEY: Final = Struct(">h")
 _KEY_AT: Final = 4
-_SMALL: Final = 64 << 10
-"""Bytes of a request for which nobody waits: a chunk that is read has more."""
 _NOWHERE: Final = -2
 """A node that no cluster has."""
-
-
-class RequestRoom:
-    """Memory for the request of one connection that is being taken as a whole. Implements `mesh.wire.relaying.Room`."""
-
-    __slots__ = ("_granted", "_memory")
-
-    def __init__(self, memory: RequestMemory, granted: Callable[[], None]) -> None:
-        self._memory: Final = memory
-        self._granted: Final = granted
-
-    def take(self, size: int) -> bool:
-        return size < _SMALL or self._memory.take(self, size, self._grant)
-
-    def give_back(self) -> None:
-        self._memory.give_back(self)
-
-    def _grant(self) -> None:
-        asyncio.get_running_loop().call_soon(self._granted)
 
 
 class RouterConnection(RelayConnection):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mesh.routing.entities import Names
 from mesh.routing.features import common_features
@@ -158,17 +158,22 @@ class Leaves:
 
     async def first_look(self) -> None:
         """Returns when any leaf has said which nodes it has. Raises Unreachable."""
-        looks = [asyncio.get_running_loop().create_task(leaf.nodes.first_look()) for leaf in self]
-        try:
-            reason = Unreachable("there are no leaves")
-            for look in asyncio.as_completed(looks):
-                try:
-                    await look
-                except Unreachable as problem:
-                    reason = problem
-                else:
-                    return
-            raise reason
-        finally:
-            for task in looks:
-                task.cancel()
+        await any_of(leaf.nodes.first_look() for leaf in self)
+
+
+async def any_of(looks: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Returns when one of them does. Raises Unreachable if none does."""
+    tasks = [asyncio.get_running_loop().create_task(look) for look in looks]
+    try:
+        reason = Unreachable("there are no leaves")
+        for look in asyncio.as_completed(tasks):
+            try:
+                await look
+            except Unreachable as problem:
+                reason = problem
+            else:
+                return
+        raise reason
+    finally:
+        for task in tasks:
+            task.cancel()

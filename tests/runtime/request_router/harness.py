@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from mesh.listener.limits import Descriptors, Gate
 from mesh.listener.listener import Listener
+from mesh.memory import RequestMemory
 from mesh.records.spans import ClusterName
 from mesh.routing.graph import Decides, Leaf, Route, ToCluster, compile_graph
 from mesh.routing.graph import Router as Configured
@@ -23,7 +24,7 @@ from mesh.telemetry.metrics import Metrics
 from mesh.wire.apis import ApiKey
 from tests.runtime.relay.harness import HOST, UNRATIONED
 from tests.runtime.relay.loops import until
-from tests.runtime.router.harness import LeafCluster, UnionClient, at_work
+from tests.runtime.router.harness import MEMORY, LeafCluster, UnionClient, at_work
 
 EU, US = RouteName("eu"), RouteName("us")
 EU_NODE, US_NODE = (leaf << NODE_BITS for leaf in (0, 1))
@@ -63,6 +64,7 @@ class RequestWorld:
         self.routers: list[Router] = []
         self.gate = Gate(UNRATIONED, Descriptors(1 << 20))
         self.metrics = Metrics()
+        self.memory = RequestMemory(lambda: MEMORY)
         self.listener = Listener("front", self.metrics, None, self.gate)
         routes = tuple(Route(RouteName(name), id, ToCluster(ClusterName(name))) for id, name in enumerate(clusters))
         graph = compile_graph([Configured(RouterName("own"), routes, Decides.REQUESTS)], RouterName("own"))
@@ -79,7 +81,7 @@ class RequestWorld:
 
         kind = RouterKind(another, static_routes, serves)
         self.runtime = RequestRouterRuntime(
-            self.listener, kind, behind, ids, Ending(self.listener), lambda: 100 << 20, lambda _: None
+            self.listener, kind, behind, ids, Ending(self.listener), lambda: 100 << 20, lambda _: None, self.memory
         )
         self._servers: list[asyncio.Server] = []
         self._clients: list[UnionClient] = []

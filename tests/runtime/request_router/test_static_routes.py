@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from struct import pack
+from typing import Any
 
 import pytest
 
 from mesh.routing.spi import Request, RouterContext, RouterResult
-from mesh.runtime.request_router import connection
-from mesh.runtime.request_router.static_legs import routable
+from mesh.runtime.request_router import connection, work
+from mesh.runtime.request_router.static_legs import MOST_HELD, StaticLeg, routable
 from mesh.wire.apis import ApiKey
 from mesh.wire.relayed_apis import RELAYED_APIS
 from tests.runtime.relay.frames import answer, framed
@@ -35,7 +36,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("it was read")
 
     for name in ("read_tree", "write_tree"):
-        monkeypatch.setattr(connection, name, fail)
+        monkeypatch.setattr(work, name, fail)
 
 
 @pytest.mark.usefixtures("unread")
@@ -132,6 +133,41 @@ async def test_a_client_that_reads_nothing_stops_its_brokers() -> None:
             frame = await client.frame()
             assert frame[:4] == pack(">i", number)
             assert len(frame) == 4 + len(told)
+
+
+@pytest.fixture
+def legs(monkeypatch: pytest.MonkeyPatch) -> list[StaticLeg]:
+    """Those that are made."""
+    made: list[StaticLeg] = []
+
+    class Noted(StaticLeg):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr(connection, "StaticLeg", Noted)
+    return made
+
+
+@anyhow
+async def test_a_broker_whose_answers_waited_goes_on_behind_those_of_another(legs: list[StaticLeg]) -> None:
+    """What waits for the answer of another route is bounded; when that has left, the rest is read."""
+    async with routed(static_routes={ApiKey.LIST_OFFSETS: EU, ApiKey.PRODUCE: US}) as made:
+        told = bytes(300 << 10)
+        made.eu.brokers[0].script = lambda broker, leg, asked: leg.writer.write(answer(asked.correlation_id, told))
+        made.us.answers = lambda *_: None
+        client = await made.client()
+        client.ask_tree(ApiKey.PRODUCE, 9, produce("orders"), 0)
+        await until(lambda: bool(made.us.seen))
+        for number in range(1, 61):
+            client.ask_tree(ApiKey.LIST_OFFSETS, 6, offsets("orders"), number)
+        await until(lambda: any(leg.held > MOST_HELD for leg in legs))
+        await asyncio.sleep(0)
+        assert max(leg.held for leg in legs) < 8 * MOST_HELD, "of 18 MiB"
+        made.us.brokers[0].leg.writer.write(answer(0, b"\0an answer"))
+        assert (await client.frame())[:4] == pack(">i", 0)
+        for number in range(1, 61):
+            assert (await client.frame())[:4] == pack(">i", number)
 
 
 def test_apis_with_nodes_in_them_have_no_static_routes() -> None:

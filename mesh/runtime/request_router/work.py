@@ -1,0 +1,137 @@
+"""The requests of one connection that its router has: decoded, several at work at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from mesh.listener.client_transport import ClientTransport
+from mesh.routing.spi import Disconnect, Node, Request, Respond, RespondWithoutReply, Router, RouterResult
+from mesh.runtime.relay.connection import UNCOUNTED
+from mesh.runtime.request_router.context import ConnectionContext
+from mesh.runtime.request_router.services import RequestRouterServices
+from mesh.telemetry.logs import get_logger
+from mesh.wire.answer_queue import Ticket
+from mesh.wire.apis import ApiKey, has_tagged_response_header
+from mesh.wire.entities import Side
+from mesh.wire.messages import Buffer
+from mesh.wire.passing import REQUEST_HEAD, RequestHead
+from mesh.wire.produce_batches import body_of
+from mesh.wire.reader import INT16, INT32
+from mesh.wire.trees import read_tree, write_tree
+
+log = get_logger(__name__)
+
+MOST_AT_WORK: Final = 64
+"""Requests of one connection that its router has; until one of them is answered no more is taken up."""
+
+
+class WorkOwner(Protocol):
+    """The connection of a client. It is told when an answer is there, and when a request is done."""
+
+    @property
+    def client(self) -> ClientTransport: ...
+
+    def expect(self) -> Ticket: ...
+
+    def leave(self, ticket: Ticket, parts: Sequence[Buffer]) -> None: ...
+
+    def worked(self) -> None: ...
+
+
+class RouterWork:
+    """The router of one connection, and the requests that it has. node: whose address the client came to."""
+
+    def __init__(self, services: RequestRouterServices, owner: WorkOwner, node: Node | None) -> None:
+        self._services: Final = services
+        self._owner: WorkOwner | None = owner
+        self._client: Final = owner.client
+        self._context: Final = ConnectionContext(services, owner.client, node)
+        self._router: Final[Router] = services.kind.make()
+        self._at_work: Final[set[asyncio.Task[None]]] = set()
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._at_work) >= MOST_AT_WORK or self._bytes > self._services.limit()
+
+    def __len__(self) -> int:
+        return len(self._at_work)
+
+    def begin(self, head: RequestHead, frame: bytes) -> None:
+        """frame: with its length. Raises ProtocolError."""
+        assert self._owner is not None
+        api_key, version = ApiKey(head.api_key), head.api_version
+        body = body_of(api_key, version, memoryview(frame))
+        tree = read_tree(api_key, version, Side.REQUEST, memoryview(frame)[body:])
+        wants_answer = api_key is not ApiKey.PRODUCE or tree["acks"] != 0
+        self._context.client_id = _client_id(frame)
+        ticket = self._owner.expect() if wants_answer else None
+        self._bytes += len(frame)
+        work = self._work(head, Request(api_key, version, tree, wants_answer), ticket, len(frame))
+        task = asyncio.get_running_loop().create_task(work, name="a request of a router")
+        self._at_work.add(task)
+        task.add_done_callback(self._worked)
+
+    def close(self) -> None:
+        self._owner = None
+        for task in self._at_work:
+            task.cancel()
+        self._at_work.clear()
+        self._context.close()
+        try:
+            self._router.close()
+        except Exception:
+            log.exception("a router failed to close", virtual_cluster=self._services.listener.name)
+
+    async def _work(self, head: RequestHead, request: Request, ticket: Ticket | None, size: int) -> None:
+        try:
+            self._done(head, request, await self._router.on_request(request, self._context), ticket)
+        except Exception:
+            log.exception(
+                "a connection was closed: its router failed",
+                virtual_cluster=self._services.listener.name,
+                api=request.api.name,
+                connection=self._client.id,
+            )
+            self._client.abort()
+        self._bytes -= size
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._at_work.discard(task)
+        if self._owner is not None:
+            self._owner.worked()
+
+    def _done(self, head: RequestHead, request: Request, result: RouterResult, ticket: Ticket | None) -> None:
+        listener, client = self._services.listener, self._client
+        match result:
+            case Respond(body=body) if ticket is not None:
+                answer = _answer(head, request, body)
+                if self._owner is not None:
+                    self._owner.leave(ticket, answer)
+            case RespondWithoutReply() if ticket is None:
+                pass
+            case Disconnect(reason=reason):
+                log.info("a router closed a connection", virtual_cluster=listener.name, reason=reason)
+                client.close()
+                return
+            case _:
+                wanted = "an answer" if ticket is not None else "none"
+                raise TypeError(f"{request.api.name} wants {wanted}, and the router returned {result!r}")
+        if request.api not in UNCOUNTED and (rest := listener.admission.take(client)) > 0:
+            listener.metrics.throttled(listener.name, request.api.name)
+            client.rest(rest)
+
+
+def _client_id(frame: bytes) -> str | None:
+    (length,) = INT16.unpack_from(frame, REQUEST_HEAD.size)
+    begin = REQUEST_HEAD.size + INT16.size
+    return frame[begin : begin + length].decode(errors="replace") if length >= 0 else None
+
+
+def _answer(head: RequestHead, request: Request, body: Mapping[str, object]) -> list[Buffer]:
+    told = write_tree(request.api, request.version, Side.RESPONSE, dict(body))
+    tags = b"\0" if has_tagged_response_header(request.api, request.version) else b""
+    length = INT32.size + len(tags) + len(told)
+    return [INT32.pack(length) + INT32.pack(head.correlation_id) + tags, told]
