@@ -10,8 +10,9 @@ from mesh.config.graphs import configured as configured_router
 from mesh.config.graphs import router_of
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake
 from mesh.config.routers import RouterConfig
-from mesh.routing.graph import Decides, Graph, compile_graph
-from mesh.routing.names import RouterName
+from mesh.routing.graph import Decides, Graph, ToCluster, compile_graph
+from mesh.routing.graph import Router as Routed
+from mesh.routing.names import RouteName, RouterName
 from mesh.routing.served import common_of
 from mesh.routing.spi import AnyRouter, ConnectionRouter, EntityRouter, FactoryContext, Router, RouterFactory, Served
 from mesh.runtime.request_router.services import RouterKind
@@ -56,10 +57,11 @@ class Routers:
         """Raises ConfigurationError for one that cannot begin; then none has begun."""
         self._made: dict[RouterName, _Made] = {}
         self._standing: dict[RouterName, AnyRouter] = {}
+        self._kinds: dict[RouterName, RouterKind] = {}
         try:
             for index, each in enumerate(routers):
                 if each.name in graph.routers:
-                    self._begin(each, ("routers", index), virtual_cluster)
+                    self._begin(each, ("routers", index), virtual_cluster, graph.routers[each.name])
         except ConfigurationError:
             self.close()
             raise
@@ -76,36 +78,12 @@ class Routers:
         """What clients may use of what the runtime serves, as all of these say; None: all of it."""
         return common_of(self._serves(name) for name in names)
 
-    def of_requests(self, name: RouterName, to_clusters: Collection[str]) -> RouterKind:
-        """to_clusters: those of its routes that lead to one. Raises ConfigurationError."""
-        made = self._made[name]
-        one = made.another()
-        assert isinstance(one, Router), "another kind has another target"
-        static, serves = dict(one.static_routes()), one.serves()
-        one.close()
-        for api, route in static.items():
-            if route not in to_clusters:
-                allowed = f"static routes to routes that lead to a cluster: {', '.join(sorted(to_clusters)) or 'none'}"
-                raise ConfigurationError([Mistake((*made.path, "config"), f"{api.name}: {route}", allowed)])
-            if not routable(api):
-                allowed = "static routes of APIs without nodes in them: others have to be translated"
-                raise ConfigurationError([Mistake((*made.path, "config"), f"{api.name}: {route}", allowed)])
-
-        def make() -> Router:
-            router = made.another()
-            assert isinstance(router, Router), "as the first one"
-            return router
-
-        return RouterKind(make, static, serves)
+    def of_requests(self, name: RouterName) -> RouterKind:
+        """Raises KeyError for a router of another kind."""
+        return self._kinds[name]
 
     def _serves(self, name: RouterName) -> Served | None:
-        if name in self._standing:
-            return self._standing[name].serves()
-        one = self._made[name].another()
-        assert isinstance(one, Router), "others are standing"
-        served = one.serves()
-        one.close()
-        return served
+        return self._kinds[name].serves if name in self._kinds else self._standing[name].serves()
 
     def close(self) -> None:
         """Each factory is told that its routers have ended."""
@@ -116,7 +94,7 @@ class Routers:
             except Exception:
                 log.exception("a router failed to close", virtual_cluster=each.context.virtual_cluster, router=name)
 
-    def _begin(self, router: RouterConfig, path: KeyPath, virtual_cluster: str) -> None:
+    def _begin(self, router: RouterConfig, path: KeyPath, virtual_cluster: str, in_graph: Routed) -> None:
         factory, config = configured_router(router)
         context = FactoryContext(router.name, virtual_cluster, tuple(route.name for route in router.routes))
         try:
@@ -124,8 +102,33 @@ class Routers:
         except Exception as problem:
             raise _cannot_begin(path, problem) from problem
         made = self._made[router.name] = _Made(factory, context, shared, path)
-        if factory.decides is not Decides.REQUESTS:
+        if factory.decides is Decides.REQUESTS:
+            to_clusters = [each.name for each in in_graph.routes if isinstance(each.target, ToCluster)]
+            self._kinds[router.name] = _kind(made, to_clusters)
+        else:
             self._standing[router.name] = made.another()
+
+
+def _kind(made: _Made, to_clusters: Collection[RouteName]) -> RouterKind:
+    """to_clusters: routes that lead to one. Raises ConfigurationError for static routes that cannot be."""
+
+    def make() -> Router:
+        router = made.another()
+        assert isinstance(router, Router), "another kind is standing"
+        return router
+
+    one = make()
+    static, serves = dict(one.static_routes()), one.serves()
+    one.close()
+    for api, route in static.items():
+        if route not in to_clusters:
+            allowed = f"static routes to routes that lead to a cluster: {', '.join(sorted(to_clusters)) or 'none'}"
+        elif not routable(api):
+            allowed = "static routes of APIs without nodes in them: others have to be translated"
+        else:
+            continue
+        raise ConfigurationError([Mistake((*made.path, "config"), f"{api.name}: {route}", allowed)])
+    return RouterKind(make, static, serves)
 
 
 def _cannot_begin(path: KeyPath, problem: Exception) -> ConfigurationError:

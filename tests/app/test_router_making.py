@@ -139,13 +139,14 @@ def test_where_one_cannot_begin_the_others_end() -> None:
     ],
 )
 def test_static_routes_that_cannot_be(static: dict[str, str], allowed: str) -> None:
-    made = routers({"static": static}, {})
-    with pytest.raises(ConfigurationError, match=allowed):
-        made.of_requests(RouterName("front"), ["us"])
+    with pytest.raises(ConfigurationError, match=allowed) as told:
+        routers({"static": static}, {})
+    assert "routers[1].config" in str(told.value)
+    assert sorted(events()[-2:]) == ["end behind", "end front"], "before anything has changed"
 
 
 def test_static_routes() -> None:
-    kind = routers({"static": {"FETCH": "us"}}, {}).of_requests(RouterName("front"), ["us"])
+    kind = routers({"static": {"FETCH": "us"}}, {}).of_requests(RouterName("front"))
     assert kind.static_routes == {ApiKey.FETCH: "us"}
     assert kind.make() is not kind.make()
 
