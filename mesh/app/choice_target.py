@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from mesh.app.configured_target import Services
+from mesh.app.configured_target import LinkedTarget, Services, Wanted
 from mesh.app.from_config import clusters_of
 from mesh.app.pool_target import PoolTarget
 from mesh.app.request_target import request_router
@@ -12,7 +12,7 @@ from mesh.app.router_making import Routers, graph_behind
 from mesh.app.unions import Unions
 from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
 from mesh.config.pool import PoolConfig
-from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfig, ToPoolConfig
+from mesh.config.routers import RouterReference, RouterTargetConfig, ToPoolConfig
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName, TopicName
 from mesh.routing.choices import Choices
@@ -25,7 +25,7 @@ from mesh.runtime.choice.runtime import ChoiceRuntime
 from mesh.telemetry.metric_definitions import Sample
 
 
-class ChoiceTarget:
+class ChoiceTarget(LinkedTarget):
     """A router that chooses by connection, with all that its routes lead to. Implements
     `mesh.app.configured_target.ConfiguredTarget`."""
 
@@ -73,28 +73,18 @@ class ChoiceTarget:
         for pool in self._pools.values():
             pool.topics_changed(cluster, topics)
 
-    def left_by(
-        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
-    ) -> frozenset[ClusterName] | None:
-        used = {leaf.cluster for leaf in self._graph.leaves}
-        for pool in self._pool_configs.values():
-            used |= clusters_of(pool)
-        return None if used & set(anew) else frozenset()
+    @property
+    def linked(self) -> Collection[ClusterName]:
+        """With those of pools, which are not left here either."""
+        return self._graph.clusters.union(*map(clusters_of, self._pool_configs.values()))
 
-    async def leave(self, cluster: ClusterName, grace: float) -> None:
-        raise AssertionError("a router that leaves a cluster begins anew")
-
-    def change(
-        self,
-        configured: VirtualClusterConfig,
-        left: Iterable[ClusterName],
-        grace: float,
-        routers: Sequence[RouterConfig],
-    ) -> None:
+    def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
+        configured = wanted.configured
         assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
         self._unions.change(configured, configured.target.router.request_timeout, self._clusters.interval)
         for route, pool in self._pools.items():
-            pool.change(_with_pool(configured, self._pool_configs[route]), (), grace, routers)
+            behind = _with_pool(configured, self._pool_configs[route])
+            pool.change(wanted._replace(configured=behind), (), grace)
 
     def close(self) -> None:
         self._routers.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -35,6 +36,13 @@ class Services:
     interceptor_workers: InterceptorWorkersConfig
 
 
+class Wanted(NamedTuple):
+    """A virtual cluster as it is to be, with all routers of that configuration."""
+
+    configured: VirtualClusterConfig
+    routers: Sequence[RouterConfig]
+
+
 class ConfiguredTarget(Protocol):
     """A target that may be configured otherwise while it runs."""
 
@@ -47,21 +55,13 @@ class ConfiguredTarget(Protocol):
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         """What an upstream cluster has now, each with its partitions."""
 
-    def left_by(
-        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
-    ) -> frozenset[ClusterName] | None:
+    def left_by(self, wanted: Wanted, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
         """Which clusters it has to leave, perhaps to come back, when it is configured so and those are connected to
-        anew; None if it has to begin anew itself. routers: of the configuration that is to be."""
+        anew; None if it has to begin anew itself."""
 
     async def leave(self, cluster: ClusterName, grace: float) -> None: ...
 
-    def change(
-        self,
-        configured: VirtualClusterConfig,
-        left: Iterable[ClusterName],
-        grace: float,
-        routers: Sequence[RouterConfig],
-    ) -> None:
+    def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
         """left: clusters that were left before. grace: seconds that members have to commit."""
 
     def close(self) -> None:
@@ -76,3 +76,27 @@ class ListenAddress(NamedTuple):
     address: Address
     node: int | None
     listener: ListenerName = FIRST
+
+
+class LinkedTarget(ABC):
+    """A target without engines: connections of the mesh's own lead to its clusters, so it never leaves one, but begins
+    anew. In part a `ConfiguredTarget`."""
+
+    @property
+    @abstractmethod
+    def linked(self) -> Collection[ClusterName]:
+        """The clusters that it has connections to."""
+
+    def topics_changed(  # noqa: B027 - a relay need not know
+        self, cluster: ClusterName, topics: Mapping[TopicName, int]
+    ) -> None:
+        """It asks its clusters itself which topics there are, if it has to know."""
+
+    def left_by(self, wanted: Wanted, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+        return None if set(self.linked) & set(anew) else frozenset()
+
+    async def leave(self, cluster: ClusterName, grace: float) -> None:
+        raise AssertionError("a target that leaves a cluster of its own connections begins anew")
+
+    def close(self) -> None:  # noqa: B027 - not every target keeps something
+        """Nothing is kept here that has to be told."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 
-from mesh.app.configured_target import ListenAddress, Services
+from mesh.app.configured_target import ListenAddress, Services, Wanted
 from mesh.app.from_config import clusters_of, rules_of, settings_of, topics_of
 from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
 from mesh.config.pool import PoolConfig
-from mesh.config.routers import RouterConfig
 from mesh.listener.listener import Listener
 from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE, Endpoint, HostAndPort
 from mesh.pool.common.ids import GroupId
@@ -76,9 +75,8 @@ class PoolTarget:
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         self.target.topics_changed(cluster, topics)
 
-    def left_by(
-        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
-    ) -> frozenset[ClusterName] | None:
+    def left_by(self, wanted: Wanted, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+        configured = wanted.configured
         pool = _pool_of(configured)
         difference = self.target.core.topics.compare(topics_of(configured.name, pool))
         used = clusters_of(self._pool) | clusters_of(pool)
@@ -91,13 +89,8 @@ class PoolTarget:
     def close(self) -> None:
         """Nothing is kept here that has to be told."""
 
-    def change(
-        self,
-        configured: VirtualClusterConfig,
-        left: Iterable[ClusterName],
-        grace: float,
-        routers: Sequence[RouterConfig],
-    ) -> None:
+    def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
+        configured = wanted.configured
         runtime, self._configured, self._pool = self.target, configured, _pool_of(configured)
         pool = self._pool
         runtime.change_endpoint(_endpoint(configured))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from mesh.app.configured_target import ListenAddress, Services
+from mesh.app.configured_target import LinkedTarget, ListenAddress, Services, Wanted
 from mesh.app.from_config import has_credentials, refused_apis
 from mesh.app.interception import interceptors_of, is_intercepting_fetch
 from mesh.app.node_places import NodeHealth, places
 from mesh.config.listeners import FIRST, ConfiguredListener, ListenerName
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
-from mesh.config.routers import RouterConfig
 from mesh.config.values import Address
 from mesh.listener.listener import Listener
-from mesh.records.spans import ClusterName, TopicName
+from mesh.records.spans import ClusterName
 from mesh.runtime.interception.interception_samples import samples_of as samples_of_interceptors
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.nodes import RelayNodes
@@ -39,7 +38,7 @@ def _addresses_of_listener(listener: ConfiguredListener) -> Iterator[ListenAddre
         yield ListenAddress((*listener.path, "nodes"), Address(listener.listen.host, port), node, listener.name)
 
 
-class RelayTarget:
+class RelayTarget(LinkedTarget):
     """A relay as it is configured. Implements `mesh.app.configured_target.ConfiguredTarget`."""
 
     def __init__(
@@ -86,27 +85,12 @@ class RelayTarget:
         if self.target.interceptors is not None:
             yield from samples_of_interceptors(self.target.interceptors.judges)
 
-    def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
-        """A relay asks nobody which topics there are."""
+    @property
+    def linked(self) -> Collection[ClusterName]:
+        return (self._cluster,)
 
-    def left_by(
-        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
-    ) -> frozenset[ClusterName] | None:
-        return None if self._cluster in anew else frozenset()
-
-    async def leave(self, cluster: ClusterName, grace: float) -> None:
-        raise AssertionError("a relay that leaves its cluster begins anew")
-
-    def close(self) -> None:
-        """Nothing is kept here that has to be told."""
-
-    def change(
-        self,
-        configured: VirtualClusterConfig,
-        left: Iterable[ClusterName],
-        grace: float,
-        routers: Sequence[RouterConfig],
-    ) -> None:
+    def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
+        configured = wanted.configured
         assert isinstance(configured.target, RelayTargetConfig), "another kind of target begins anew"
         self._change_listeners({each.name: each for each in configured.all_listeners()}, grace)
         self.target.nodes.interval = self._clusters.interval

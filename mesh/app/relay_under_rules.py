@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from mesh.app.configured_target import Services
+from mesh.app.configured_target import LinkedTarget, Services, Wanted
 from mesh.app.from_config import has_credentials, refused_apis
 from mesh.app.unions import Unions
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.relay import RelayConfig
-from mesh.config.routers import RouterConfig
 from mesh.listener.listener import Listener
-from mesh.records.spans import ClusterName, TopicName
+from mesh.records.spans import ClusterName
 from mesh.routing.graph import Graph, Route, Router, ToCluster, compile_graph
 from mesh.routing.names import RouteName, RouterName
 from mesh.routing.one_cluster import OneCluster
@@ -23,7 +22,7 @@ REQUEST_TIMEOUT: Final = 30.0
 """Seconds that the cluster has for what does not pass, above what the request itself may wait."""
 
 
-class RelayUnderRules:
+class RelayUnderRules(LinkedTarget):
     """A relay with rules, as it is configured. Implements `mesh.app.configured_target.ConfiguredTarget`."""
 
     def __init__(
@@ -40,28 +39,12 @@ class RelayUnderRules:
     def samples(self) -> Iterator[Sample]:
         return samples_of(self.target)
 
-    def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
-        """It asks its cluster itself which topics there are."""
+    @property
+    def linked(self) -> Collection[ClusterName]:
+        return (self._cluster,)
 
-    def left_by(
-        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
-    ) -> frozenset[ClusterName] | None:
-        return None if self._cluster in anew else frozenset()
-
-    async def leave(self, cluster: ClusterName, grace: float) -> None:
-        raise AssertionError("a relay that leaves its cluster begins anew")
-
-    def change(
-        self,
-        configured: VirtualClusterConfig,
-        left: Iterable[ClusterName],
-        grace: float,
-        routers: Sequence[RouterConfig],
-    ) -> None:
-        self._unions.change(configured, REQUEST_TIMEOUT, self._clusters.interval)
-
-    def close(self) -> None:
-        """Nothing is kept here that has to be told."""
+    def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
+        self._unions.change(wanted.configured, REQUEST_TIMEOUT, self._clusters.interval)
 
 
 def _graph_of(cluster: ClusterName) -> Graph:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from mesh.app.configured_target import ListenAddress, Services
+from mesh.app.configured_target import LinkedTarget, ListenAddress, Services, Wanted
 from mesh.app.router_making import Routers, graph_behind
 from mesh.app.unions import Unions, ports_of
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.routers import RouterConfig, RouterReference, RouterTargetConfig
 from mesh.config.values import Address
 from mesh.listener.listener import Listener
-from mesh.records.spans import ClusterName, TopicName
+from mesh.records.spans import ClusterName
 from mesh.routing.graph import Decides, Graph
 from mesh.routing.union import Union
 from mesh.runtime.router.router_samples import samples_of
@@ -30,7 +30,7 @@ def addresses_of_router(
     return (ListenAddress(("listen",), configured.listen, None), *coordinator, *nodes)
 
 
-class RouterTarget:
+class RouterTarget(LinkedTarget):
     """A router as it is configured. Implements `mesh.app.configured_target.ConfiguredTarget`."""
 
     def __init__(
@@ -48,16 +48,14 @@ class RouterTarget:
     def samples(self) -> Iterator[Sample]:
         return samples_of(self.target)
 
-    def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
-        """A router asks its leaves itself which topics there are."""
+    @property
+    def linked(self) -> Collection[ClusterName]:
+        return self._graph.clusters
 
-    def left_by(
-        self, configured: VirtualClusterConfig, anew: Collection[ClusterName], routers: Sequence[RouterConfig]
-    ) -> frozenset[ClusterName] | None:
-        used = {leaf.cluster for leaf in self._graph.leaves}
-        assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
-        graph = graph_behind(routers, configured.target.router.name)
-        return None if used & set(anew) or not self._can_become(graph, routers) else frozenset()
+    def left_by(self, wanted: Wanted, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
+        graph = graph_behind(wanted.routers, _reference_of(wanted).name)
+        can_go_on = self._can_become(graph, wanted.routers)
+        return super().left_by(wanted, anew) if can_go_on else None
 
     def _can_become(self, graph: Graph, routers: Sequence[RouterConfig]) -> bool:
         """Whether all that connects to it may go on: every node keeps its id, and producers have theirs from where they
@@ -78,21 +76,11 @@ class RouterTarget:
             began.close()
         return default == self.target.leaves.default.number
 
-    async def leave(self, cluster: ClusterName, grace: float) -> None:
-        raise AssertionError("a router that leaves a cluster begins anew")
-
-    def change(
-        self,
-        configured: VirtualClusterConfig,
-        left: Iterable[ClusterName],
-        grace: float,
-        routers: Sequence[RouterConfig],
-    ) -> None:
-        assert isinstance(configured.target, RouterTargetConfig), "another kind of target begins anew"
-        router = configured.target.router
-        if list(routers) != list(self._configs):
-            self._rearrange(graph_behind(routers, router.name), routers)
-        self._unions.change(configured, router.request_timeout, self._clusters.interval)
+    def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
+        router = _reference_of(wanted)
+        if list(wanted.routers) != list(self._configs):
+            self._rearrange(graph_behind(wanted.routers, router.name), wanted.routers)
+        self._unions.change(wanted.configured, router.request_timeout, self._clusters.interval)
 
     def _rearrange(self, graph: Graph, configs: Sequence[RouterConfig]) -> None:
         before, self._routers = self._routers, Routers(graph, configs, self._name)
@@ -103,3 +91,8 @@ class RouterTarget:
 
     def close(self) -> None:
         self._routers.close()
+
+
+def _reference_of(wanted: Wanted) -> RouterReference:
+    assert isinstance(wanted.configured.target, RouterTargetConfig), "another kind of target begins anew"
+    return wanted.configured.target.router

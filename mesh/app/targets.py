@@ -45,7 +45,7 @@ def linked_clusters(configured: VirtualClusterConfig, routers: Sequence[RouterCo
         case RelayTargetConfig(relay=relay):
             return frozenset({relay.cluster})
         case RouterTargetConfig(router=router):
-            return frozenset(leaf.cluster for leaf in graph_behind(routers, router.name).leaves)
+            return graph_behind(routers, router.name).clusters
         case _:
             assert_never(configured.target)
 

@@ -11,7 +11,7 @@ import anyio
 import anyio.abc
 
 from mesh.app.clusters import Clusters
-from mesh.app.configured_target import ConfiguredTarget, Services
+from mesh.app.configured_target import ConfiguredTarget, Services, Wanted
 from mesh.app.from_config import limits_of
 from mesh.app.targets import addresses_of, make, pools_of, try_routers
 from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
@@ -193,7 +193,7 @@ class VirtualClusters:
     def left_by(self, configured: VirtualClusterConfig, anew: Collection[ClusterName]) -> frozenset[ClusterName] | None:
         """Which clusters a virtual cluster has to leave, perhaps to come back, when it changes to this and those are
         connected to anew; None if it has to begin anew itself."""
-        return self._running[configured.name].configured_target.left_by(configured, anew, self._routers)
+        return self._running[configured.name].configured_target.left_by(Wanted(configured, self._routers), anew)
 
     async def look_at_files(self) -> None:
         """Read those again that have changed."""
@@ -218,7 +218,7 @@ class VirtualClusters:
         if setup is not None:
             self._secure(running, setup, tasks)
             running.target.listener.rules_changed()
-        running.configured_target.change(configured, left, grace, self._routers)
+        running.configured_target.change(Wanted(configured, self._routers), left, grace)
         await self.serve(running, tasks)
 
     def rearrange(self, config: Config) -> None:

@@ -98,6 +98,11 @@ class Graph:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_number", {each.number: each for each in self.leaves})
 
+    @property
+    def clusters(self) -> frozenset[ClusterName]:
+        """Of all leaves."""
+        return frozenset(leaf.cluster for leaf in self.leaves)
+
     def leaf(self, number: LeafNumber) -> Leaf | None:
         """None: a number that peers make up, or that of a leaf that has gone."""
         return self._by_number.get(number)
