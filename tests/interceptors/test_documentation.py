@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
-import sys
-import tomllib
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +13,7 @@ from mesh.config import load
 from mesh.interceptors.shipped import SHIPPED
 from mesh.interceptors.types import class_of
 from tests.documents import blocks
+from tests.wheels import installed, wheel
 
 PAGE = "docs/interceptors.md"
 
@@ -27,30 +24,10 @@ def shown(language: str, holding: str) -> str:
     return found
 
 
-def wheel(folder: Path) -> Path:
-    """As any build backend makes one of the page's pyproject.toml."""
-    project = tomllib.loads(shown("toml", "entry-points"))["project"]
-    ((group, points),) = project["entry-points"].items()
-    metadata = f"{project['name']}-{project['version']}.dist-info"
-    files = {
-        "shout.py": shown("python", "class Shout"),
-        f"{metadata}/METADATA": f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n",
-        f"{metadata}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{metadata}/entry_points.txt": "\n".join([f"[{group}]", *(f"{key} = {at}" for key, at in points.items())]),
-    }
-    files[f"{metadata}/RECORD"] = "".join(f"{file},,\n" for file in [*files, f"{metadata}/RECORD"])
-    made = folder / f"{project['name']}-{project['version']}-py3-none-any.whl"
-    with zipfile.ZipFile(made, "w") as archive:
-        for file, text in files.items():
-            archive.writestr(file, text)
-    return made
-
-
 @pytest.fixture
 def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = tmp_path / "site"
-    words = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(site)]
-    subprocess.run([sys.executable, *words, str(wheel(tmp_path))], check=True)
+    made = wheel(tmp_path, shown("toml", "entry-points"), "shout", shown("python", "class Shout"))
+    site = installed(tmp_path, made)
     monkeypatch.syspath_prepend(str(site))
     importlib.invalidate_caches()
 

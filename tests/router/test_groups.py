@@ -79,21 +79,17 @@ def script_of(union: UnionMesh, group: str, topic: str, client: Client) -> Scrip
     )
 
 
-@pytest.mark.parametrize("home", ["", "us."])
-@pytest.mark.parametrize("client", clients(SEVERAL, quick=True))
-def test_a_group_consumes_topics_of_both_clusters(
-    kafka_pair: Clusters, union: UnionMesh, topic: str, client: Client, home: str, tmp_path: Path
-) -> None:
-    script = script_of(union, f"{home}{topic}", topic, client)
-    fed(kafka_pair, topic, tmp_path, "one")
-    made = members(client, script, tmp_path, ("a", "b"))
+def check_consumed(kafka_pair: Clusters, topic: str, client: Client, script: Script, folder: Path) -> None:
+    """Two members show everything of both clusters, one goes on alone, and all is committed at each cluster."""
+    fed(kafka_pair, topic, folder, "one")
+    made = members(client, script, folder, ("a", "b"))
     try:
-        everything_of_one = everything(kafka_pair, topic)
-        eventually("all is shown", lambda: shown(made) == everything_of_one.keys(), timeout=60)
+        of_one = everything(kafka_pair, topic)
+        eventually("all is shown", lambda: shown(made) == of_one.keys(), timeout=60)
         made.pop().close()
-        fed(kafka_pair, topic, tmp_path, "more")
+        fed(kafka_pair, topic, folder, "more")
         stored = everything(kafka_pair, topic)
-        eventually("all is shown", lambda: shown(made) >= stored.keys() - everything_of_one.keys(), timeout=60)
+        eventually("all is shown", lambda: shown(made) >= stored.keys() - of_one.keys(), timeout=60)
         for cluster in kafka_pair:
             eventually(
                 f"all is committed at {cluster.name}",
@@ -104,6 +100,15 @@ def test_a_group_consumes_topics_of_both_clusters(
     finally:
         for member in made:
             member.kill()
+
+
+@pytest.mark.parametrize("home", ["", "us."])
+@pytest.mark.parametrize("client", clients(SEVERAL, quick=True))
+def test_a_group_consumes_topics_of_both_clusters(
+    kafka_pair: Clusters, union: UnionMesh, topic: str, client: Client, home: str, tmp_path: Path
+) -> None:
+    script = script_of(union, f"{home}{topic}", topic, client)
+    check_consumed(kafka_pair, topic, client, script, tmp_path)
 
 
 @pytest.mark.parametrize("client", clients((Client.CONFLUENT, Client.JAVA)))
@@ -119,25 +124,7 @@ def test_a_group_of_the_consumer_protocol_consumes_topics_of_both_clusters(
         protocol="consumer",
         pattern=f"^(us[.])?{topic}" if subscribes == "by pattern" else "",
     )
-    fed(kafka_pair, topic, tmp_path, "one")
-    made = members(client, script, tmp_path, ("a", "b"))
-    try:
-        of_one = everything(kafka_pair, topic)
-        eventually("all is shown", lambda: shown(made) == of_one.keys(), timeout=60)
-        made.pop().close()
-        fed(kafka_pair, topic, tmp_path, "more")
-        stored = everything(kafka_pair, topic)
-        eventually("all is shown", lambda: shown(made) >= stored.keys() - of_one.keys(), timeout=60)
-        for cluster in kafka_pair:
-            eventually(
-                f"all is committed at {cluster.name}",
-                lambda cluster=cluster: committed(cluster, script) == log_ends(cluster, topic),  # type: ignore[misc]
-            )
-        made[0].assert_running()
-        made[0].close()
-    finally:
-        for member in made:
-            member.kill()
+    check_consumed(kafka_pair, topic, client, script, tmp_path)
 
 
 @pytest.mark.parametrize("client", clients((Client.CONFLUENT, Client.JAVA, Client.FRANZ)))

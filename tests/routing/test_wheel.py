@@ -5,45 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tomllib
-import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.routing.test_documentation import shown
+from tests.wheels import installed, wheel
 
 CHECK = "import sys; from mesh.cli import main; sys.argv = ['kafka-mesh', 'check', sys.argv[1]]; main()"
 
 
-def wheel(folder: Path) -> Path:
-    """As any build backend makes one of the page's pyproject.toml."""
-    project = tomllib.loads(shown("toml", "entry-points"))["project"]
-    name, version = project["name"].replace("-", "_"), project["version"]
-    ((group, points),) = project["entry-points"].items()
-    metadata = f"{name}-{version}.dist-info"
-    files = {
-        "tenants.py": shown("python", "class TenantsFactory"),
-        f"{metadata}/METADATA": f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {version}\n",
-        f"{metadata}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{metadata}/entry_points.txt": "\n".join([f"[{group}]", *(f"{key} = {at}" for key, at in points.items())]),
-    }
-    files[f"{metadata}/RECORD"] = "".join(f"{file},,\n" for file in [*files, f"{metadata}/RECORD"])
-    made = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(made, "w") as archive:
-        for file, text in files.items():
-            archive.writestr(file, text)
-    return made
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Where pip has installed it."""
-    folder = tmp_path / "site"
-    words = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(folder)]
-    subprocess.run([sys.executable, *words, str(wheel(tmp_path))], check=True)
-    return folder
+    made = wheel(tmp_path, shown("toml", "entry-points"), "tenants", shown("python", "class TenantsFactory"))
+    return installed(tmp_path, made)
 
 
 def check(tree: object, folder: Path, site: Path | None) -> subprocess.CompletedProcess[str]:
