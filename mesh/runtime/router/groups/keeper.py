@@ -49,6 +49,8 @@ class GroupKeeper:
         self._keeping: Final = Keeping()
         self._links: Final = SideLinks()
         self._retention: Final[dict[LeafNumber, float]] = {}
+        self._untold: Final[set[LeafNumber]] = set()
+        """Those that have not said it, and operators know it."""
         self._news: Final = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
 
@@ -164,12 +166,26 @@ class GroupKeeper:
             for each in result["configs"]:
                 if each["name"] == _RETENTION_NAME and (each["value"] or "").isdecimal():
                     self._retention[owner.number] = 60.0 * int(each["value"])
+        if owner.number not in self._retention and owner.number not in self._untold:
+            self._untold.add(owner.number)
+            log.warning(
+                "how long a cluster keeps offsets of groups is not known; seven days are supposed",
+                cluster=owner.nodes.cluster,
+                key=_RETENTION_NAME,
+                needs="to be allowed DescribeConfigs of the cluster",
+            )
 
     def _interval(self, leaf: LeafNumber) -> float:
         return max(PART * self._retention.get(leaf, RETENTION), _SHORTEST)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def is_keeper(member: Tree, client_id: str) -> bool:
+    """Whether a member, as DescribeGroups has it, is a keeper, of any process: it leaves before the group is balanced,
+    and until then a broker tells no subscriptions. client_id: of the mesh."""
+    return bool(member["client_id"] == client_id and not member["member_metadata"])
 
 
 def _members(described: Tree, consumers: Tree | None) -> Members:

@@ -30,7 +30,8 @@ class GroupCluster:
         self.retention = "10080"
         self.epoch = 1
         self.consumers: list[Tree] = []
-        """Members, as ConsumerGroupDescribe has them."""
+        """Members, as ConsumerGroupDescribe and ShareGroupDescribe have them."""
+        self.listed: list[Tree] = []
         cluster.answers = self._answer
 
     def seen(self, *api_keys: ApiKey) -> list[Tree]:
@@ -65,20 +66,22 @@ class GroupCluster:
             ApiKey.DELETE_GROUPS: lambda *_: {"results": [{"group_id": GROUP, "error_code": self.code}]},
             ApiKey.OFFSET_DELETE: self._delete,
             ApiKey.LEAVE_GROUP: lambda *_: {"error_code": 0},
-            ApiKey.CONSUMER_GROUP_DESCRIBE: lambda *_: {
-                "groups": [
-                    {
-                        "group_id": GROUP,
-                        "error_code": 0 if self.consumers else 69,
-                        "group_state": "Stable" if self.consumers else "Dead",
-                        "members": self.consumers,
-                    }
-                ]
-            },
+            ApiKey.CONSUMER_GROUP_DESCRIBE: self._describe_consumers,
+            ApiKey.SHARE_GROUP_DESCRIBE: self._describe_consumers,
+            ApiKey.LIST_GROUPS: lambda *_: {"groups": self.listed},
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self._heartbeat,
             ApiKey.SHARE_GROUP_HEARTBEAT: self._heartbeat,
         }
         return by_api[api_key](version, request)
+
+    def _describe_consumers(self, version: int, request: Tree) -> Tree:
+        group = {
+            "group_id": GROUP,
+            "error_code": 0 if self.consumers else 69,
+            "group_state": "Stable" if self.consumers else "Dead",
+            "members": self.consumers,
+        }
+        return {"groups": [group]}
 
     def _coordinator(self, version: int, request: Tree) -> Tree:
         host, port = self.cluster.addresses[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from mesh.routing.groups import keeping
 from mesh.runtime.router.groups import keeper
@@ -83,3 +84,16 @@ async def test_an_owner_that_comes_back_is_looked_at_again() -> None:
         await made.us.brokers[0].start()
         before = len(kept(us))
         await until(lambda: len(kept(us)) > before)
+
+
+@anyhow
+async def test_operators_are_told_once_when_it_is_not_known_how_long_a_cluster_keeps_offsets() -> None:
+    async with union() as made:
+        eu, us = GroupCluster(made.eu), GroupCluster(made.us)
+        eu.state, us.retention = "Stable", ""
+        with capture_logs() as logs:
+            client = await made.client(0)
+            await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.orders": 5}))
+            await until(lambda: len(us.seen(ApiKey.DESCRIBE_CONFIGS)) >= 2)
+        (told,) = [each for each in logs if each["log_level"] == "warning"]
+        assert (told["cluster"], told["key"]) == ("us", "offsets.retention.minutes")
