@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from mesh.records.producer_batches import with_producer_ids
 from mesh.routing.entities import Elsewhere, FromLeaf, Hidden, Names, ToLeaf
+from mesh.routing.kit import streams
 from mesh.routing.kit.hidden import without_hidden
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds
@@ -80,6 +81,8 @@ class LeafTranslation:
             return PassedRequest((frame,), is_answered=True)
         body = body_of(api_key, head.api_version, frame)
         is_answered = True
+        if api_key is ApiKey.JOIN_GROUP and self._is_refused(head.api_version, frame[body:]):
+            return None
         if api_key in _OFFSETS and _may_be_of_several(api_key, head.api_version, frame[body:]):
             return None
         try:
@@ -91,6 +94,13 @@ class LeafTranslation:
                 raise ProtocolError("produce", "it is for another cluster, and there is no answer to say so") from None
             return None
         return PassedRequest(_with_length(pieces), is_answered)
+
+    def _is_refused(self, version: int, body: memoryview) -> bool:
+        """Whether a JoinGroup is one of Kafka Streams with a topic that is elsewhere."""
+        if not streams.may_be_of_streams(body):
+            return False
+        join = read_tree(ApiKey.JOIN_GROUP, version, Side.REQUEST, body)
+        return streams.topic_elsewhere(join, self._names) is not None
 
     def leaf_of_nodes(self, api_key: ApiKey, version: int) -> int | None:
         if self._renames and api_key is ApiKey.FETCH and version <= _LAST_WITH_NAMES:
