@@ -74,11 +74,10 @@ class GroupListing:
     async def _is_run_directly(
         self, asker: Asker, api_key: ApiKey, version: int, described: Tree, gate: asyncio.Semaphore
     ) -> bool:
+        client_id, group = asker.leaf.nodes.client_id, described["group_id"]
+        ids = [each["member_id"] for each in described["members"] if not is_keeper(each, client_id)]
         if api_key is ApiKey.DESCRIBE_GROUPS:
-            client_id = asker.leaf.nodes.client_id
-            return not all(is_keeper(each, client_id) for each in described["members"])
-        group = described["group_id"]
-        ids = [each["member_id"] for each in described["members"]]
+            return bool(ids)
         unknown = [each for each in ids if self._members.get(group, each) is None]
         if not unknown:
             return False

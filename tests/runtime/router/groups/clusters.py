@@ -21,6 +21,8 @@ class GroupCluster:
         self.cluster = cluster
         self.code = 0
         self.group_code = 0
+        self.heartbeat_code = 0
+        """Of heartbeats of the consumer protocol."""
         self.state = "Empty"
         self.stored: dict[str | UUID, int] = {}
         self.protocol_type = ""
@@ -105,7 +107,7 @@ class GroupCluster:
         given = [{"topic_id": topic_id(name), "partitions": [0]} for name in names or ()]
         leaves = request["member_epoch"] < 0
         return {
-            "error_code": self.code,
+            "error_code": self.code or self.heartbeat_code,
             "member_id": "m",
             "member_epoch": request["member_epoch"] if leaves else self.epoch,
             "heartbeat_interval_ms": 5_000,

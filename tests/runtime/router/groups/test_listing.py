@@ -62,6 +62,16 @@ async def test_the_keeper_of_any_process_is_not() -> None:
         assert await ids(client) == [GROUP, "us-own"]
 
 
+@anyhow
+async def test_the_keeper_of_a_group_of_the_consumer_protocol_is_not() -> None:
+    async with union() as made:
+        us, client = await at_us(made, "consumer")
+        us.consumers = [{"member_id": "k", "client_id": "kafka-mesh"}]
+        assert await ids(client) == ["us-own"]
+        us.consumers = [{"member_id": "k", "client_id": "kafka-mesh", "subscribed_topic_names": ["orders"]}]
+        assert await ids(client) == [GROUP, "us-own"]
+
+
 @pytest.mark.parametrize("type", ["consumer", "share", "Share"])
 @anyhow
 async def test_a_member_that_the_home_knows_is_not(type: str) -> None:
