@@ -67,7 +67,8 @@ class ChoiceTarget(LinkedTarget):
         self.target.routes[way] = made
 
     def samples(self) -> Iterator[Sample]:
-        return samples_of(self.target)
+        yield from samples_of(self.target)
+        yield from self._unions.interceptors.samples()
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         for pool in self._pools.values():
@@ -88,6 +89,7 @@ class ChoiceTarget(LinkedTarget):
 
     def close(self) -> None:
         self._routers.close()
+        self._unions.interceptors.close()
 
 
 def _pool_of(services: Services, graph: Graph, path: Path) -> PoolConfig:
