@@ -46,7 +46,7 @@ class ChoiceTarget(LinkedTarget):
                     self._pool_configs[way] = _pool_of(services, graph, path)
                     behind = _with_pool(configured, self._pool_configs[way])
                     assert isinstance(behind.target, PoolTargetConfig)
-                    pool = PoolTarget(behind, behind.target.pool, listener, services)
+                    pool = PoolTarget(behind, behind.target.pool, listener, services, self._unions.interceptors, path)
                     self._pools[way] = pool
                     self.target.routes[way] = pool.target
                 case Leaf() as leaf:

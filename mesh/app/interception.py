@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ from mesh.runtime.interception.interception_samples import samples_of
 from mesh.runtime.interception.judging import Judges
 from mesh.runtime.interception.topic_names import AskMetadata, TopicNames
 from mesh.runtime.interception.workers import Workers, WorkerSettings
+from mesh.runtime.pool.intercepted_engine import Intake, NumberOf
 from mesh.telemetry.metric_definitions import Sample
 from mesh.wire.trees import Tree
 
@@ -47,6 +49,7 @@ class ConfiguredInterceptors:
         self._of_routes: dict[Path, tuple[ConfiguredInterceptor, ...]] = {}
         self.rearrange(graph, services.routers)
         self._all = tuple(dict.fromkeys((*self._first, *(each for of in self._of_routes.values() for each in of))))
+        self._at_once = services.interceptor_workers.count
         self.judges = _judges(configured.name, [by_name[each.name] for each in self._all], services)
 
     def rearrange(self, graph: Graph | None, routers: Sequence[RouterConfig]) -> None:
@@ -63,6 +66,16 @@ class ConfiguredInterceptors:
         if not self._first and not any(path[: len(each)] == each for each in self._of_routes):
             return None
         return self.on_the_way(OneName(path), _nobody_knows)
+
+    def at_intake(self, path: Path, number: NumberOf) -> Intake | None:
+        """Those of the virtual cluster and of the routes to a pool; None if none of them sees what is fetched."""
+        if self.judges is None:
+            return None
+        of_routes = [each for route, of in self._of_routes.items() if path[: len(route)] == route for each in of]
+        if not any(On.FETCH in each.on for each in (*self._first, *of_routes)):
+            return None
+        selection = Selection(self._all, self.stops(OneName(path)))
+        return Intake(self.judges, selection, number, asyncio.Semaphore(self._at_once))
 
     def behind(self, path: Path, names: NamesOnTheWay, ask: AskMetadata) -> Interceptors | None:
         """Those of the routes that lead on from a place; None if there are none. ask: about topics, as they are called

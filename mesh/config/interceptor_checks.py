@@ -141,7 +141,6 @@ def _in_a_pool(stops: _Stops, by_name: Mapping[InterceptorName, InterceptorConfi
         each = by_name.get(name)
         if each is None or On.FETCH not in each.on:
             continue
-        yield Finding(path, name, "left out where a pool is behind it: interceptors do not run in pools yet")
         if each.principals != ("*",):
             allowed = "one without principals: a pool is behind it, where it is not known yet who gets the records"
             yield Finding(path, name, allowed, (("interceptors",),))
