@@ -18,7 +18,7 @@ from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import MeshProcess
 from tests.integration.processes import eventually, free_ports
-from tests.integration.test_interceptors import CODECS, cards, produce
+from tests.integration.test_interceptors import CODECS, cards, produce, read
 from tests.runtime.interception.installing import install
 from tests.runtime.interception.misbehaving import Misbehaving
 
@@ -43,11 +43,17 @@ class PoolMesh(MeshProcess):
     """A pool of one cluster, whose topics are called as there."""
 
     def __init__(
-        self, folder: Path, cluster: KafkaCluster, engine: str, interceptors: Sequence[Mapping[str, Any]]
+        self,
+        folder: Path,
+        cluster: KafkaCluster,
+        engine: str,
+        interceptors: Sequence[Mapping[str, Any]],
+        **more: object,
     ) -> None:
+        """more: keys of the pool."""
         listen, coordinator = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.bootstrap_servers = listen
-        pool = {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"], "start": "earliest"}
+        pool = {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"], "start": "earliest", **more}
         front = {
             "name": "front",
             "listen": listen,
@@ -74,8 +80,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 def start(cluster: KafkaCluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
     meshes: list[PoolMesh] = []
 
-    def start(*interceptors: Mapping[str, Any]) -> PoolMesh:
-        meshes.append(PoolMesh(tmp_path, cluster, request.param, interceptors))
+    def start(*interceptors: Mapping[str, Any], **more: object) -> PoolMesh:
+        meshes.append(PoolMesh(tmp_path, cluster, request.param, interceptors, **more))
         return meshes[-1]
 
     yield start
@@ -105,8 +111,25 @@ class Member:
 
         eventually("the records", more, timeout=60)
 
-    def close(self) -> None:
-        self._consumer.commit(asynchronous=False)
+    def dies_of(self, value: bytes) -> bool:
+        """Takes records one after the other, and commits each, until it leaves with this one in its hands; False: it
+        has not come."""
+        for _ in range(100):
+            message = self._consumer.poll(1.0)
+            if message is None:
+                break
+            assert message.error() is None, message.error()
+            self.got.append(message.value())
+            if message.value() == value:
+                self._consumer.close()
+                return True
+            self._consumer.commit(message=message, asynchronous=False)
+        self._consumer.close()
+        return False
+
+    def close(self, *, commits: bool = True) -> None:
+        if commits:
+            self._consumer.commit(asynchronous=False)
         self._consumer.close()
 
 
@@ -171,6 +194,44 @@ def test_one_that_fails_stands_and_others_go_on(
     assert b"die" not in member.got
     member.close()
     assert committed(cluster, topic, stands) <= 0
+
+
+def test_what_kills_its_members_is_found(cluster: KafkaCluster, start: Start, request: pytest.FixtureRequest) -> None:
+    topic = name_of(request)
+    cluster.create_topic(topic, 1)
+    assert set(produce(cluster.bootstrap_servers, topic, cards(20), **{"compression.type": "lz4"})) == {None}
+    mesh = start(MASK, dead_letters={"topic": "{topic}.dead", "create": True, "limit": 2})
+    bad, got = b'{"id":7,"card":"****"}', set[bytes | None]()
+    deaths = 0
+
+    def is_found() -> bool:
+        nonlocal deaths
+        member = Member(mesh, topic, topic)
+        deaths += member.dies_of(bad)
+        got.update(member.got)
+        return mesh.metric("kafka_mesh_dead_letters_total") > 0 and len(got) == 20
+
+    eventually("it is given up", is_found, timeout=120)
+    assert 2 <= deaths <= 8
+    assert [value for _, value, _ in read(cluster.bootstrap_servers, f"{topic}.dead", 0)] == [bad]
+    eventually("all is committed", lambda: committed(cluster, topic, topic) == 20, timeout=30)
+
+
+def test_a_mesh_that_is_killed_shows_again_what_was_not_committed(
+    cluster: KafkaCluster, start: Start, request: pytest.FixtureRequest
+) -> None:
+    topic = name_of(request)
+    cluster.create_topic(topic, 1)
+    assert set(produce(cluster.bootstrap_servers, topic, cards(100))) == {None}
+    masked = {b'{"id":%d,"card":"****"}' % number for number in range(100)}
+    for is_last in (False, True):
+        mesh = start(MASK)
+        member = Member(mesh, topic, topic)
+        member.until(lambda member=member: len(member.got) >= 100)  # type: ignore[misc]
+        assert set(member.got) == masked
+        if not is_last:
+            mesh.kill()
+        member.close(commits=is_last)
 
 
 def test_leases_of_what_they_see_are_refused(

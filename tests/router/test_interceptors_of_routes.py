@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from tests.integration.jars import missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import MeshProcess
-from tests.integration.processes import free_port, free_ports
+from tests.integration.processes import eventually, free_port, free_ports
 from tests.integration.test_interceptors import cards, produce, read
 from tests.router.pass_through import install_pass_through
 from tests.router.union_mesh import STRIPPED
@@ -26,6 +27,9 @@ MASKED = [b'{"id":%d,"card":"****"}' % number for number in range(10)]
 STORED = [value for value, _ in cards(10)]
 
 
+POOL = {"topics": [{"prefix": "cards", "cluster": "eu"}], "groups": ["*"], "start": "earliest"}
+
+
 def stamp(name: str) -> dict[str, Any]:
     """Says of produced records which interceptor they met, and what their topic is called there."""
     config = {"headers": {name: "{topic}"}}
@@ -34,12 +38,13 @@ def stamp(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def address(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Clients that are called `direct` come to eu, those called `union` to both, and others to a router that answers
-    each request, and sends all on to us."""
+    """Clients that are called `direct` come to eu, those called `union` to both, those called `shared` to a pool of eu,
+    and others to a router that answers each request, and sends all on to us."""
     folder, patch = tmp_path_factory.mktemp("routes"), pytest.MonkeyPatch()
     install_pass_through(folder, patch)
-    listen, leaves = f"127.0.0.1:{free_port()}", ("direct", "union/eu", "union/us", "through/eu", "through/us")
+    leaves = ("direct", "union/eu", "union/us", "through/eu", "through/us")
     ports = free_ports(2 * len(leaves))
+    listen, coordinator = (f"127.0.0.1:{free_port()}" for _ in range(2))
     mask = {"name": "cards", "type": "mask", "topics": ["cards*"], "on": ["fetch"], "config": {"paths": ["card"]}}
     configuration = {
         "clusters": [
@@ -51,10 +56,11 @@ def address(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path_factory: pyt
             router(
                 "who",
                 "clients",
-                {"rules": [rule(each) for each in ("direct", "union")], "default": "through"},
+                {"rules": [rule(each) for each in ("direct", "union", "shared")], "default": "through"},
                 route("direct", 0, {"cluster": "eu"}, ["to-direct"]),
                 route("union", 1, {"router": "regions"}, ["to-union"]),
                 route("through", 2, {"router": "r"}, []),
+                route("shared", 3, {"pool": POOL}, ["to-direct", "cards"]),
             ),
             router(
                 "regions",
@@ -75,6 +81,7 @@ def address(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path_factory: pyt
             {
                 "name": "door",
                 "listen": listen,
+                "coordinator": coordinator,
                 "nodes": {"ports": f"{ports[0]}-{ports[-1]}", "ids": {each: ["0-1"] for each in leaves}},
                 "interceptors": ["front"],
                 "target": {"router": "who"},
@@ -91,7 +98,7 @@ def router(name: str, type: str, config: Any, *routes: dict[str, Any]) -> dict[s
     return {"name": name, "type": type, "config": config, "routes": list(routes)}
 
 
-def route(name: str, id: int, target: dict[str, str], interceptors: list[str]) -> dict[str, Any]:
+def route(name: str, id: int, target: dict[str, Any], interceptors: list[str]) -> dict[str, Any]:
     return {"name": name, "id": id, "target": target, "interceptors": interceptors}
 
 
@@ -135,3 +142,19 @@ def test_a_router_of_requests_behind_a_choice(kafka_pair: tuple[KafkaCluster, Ka
     assert headers(kafka_pair[1], "cards-through") == expected
     found = read(address, "cards-through", 9, **{"client.id": "anybody"})
     assert [value for _, value, _ in found] == MASKED
+
+
+def test_a_pool_behind_a_choice(kafka_pair: tuple[KafkaCluster, KafkaCluster], address: str) -> None:
+    kafka_pair[0].create_topic("cards-shared", 1)
+    assert set(produce(kafka_pair[0].bootstrap_servers, "cards-shared", cards(10))) == {None}
+    own = {"bootstrap.servers": address, "group.id": "shared", "client.id": "shared", "auto.offset.reset": "earliest"}
+    consumer, got = Consumer(own), list[bytes | None]()
+    consumer.subscribe(["cards-shared"])
+
+    def more() -> bool:
+        got.extend(each.value() for each in consumer.consume(100, 0.5) if each.error() is None)  # it may be new
+        return len(got) >= 10
+
+    eventually("the records", more, timeout=60)
+    consumer.close()
+    assert got == MASKED
