@@ -96,8 +96,8 @@ def try_wheel(wheel: Path, folder: Path, sbom: Path) -> int:
         raise Mistake(f"the installed program says {told.strip()!r}")
     subprocess.run([binaries / "kafka-mesh", "check", EXAMPLE], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([binaries / "pip", "uninstall", "--quiet", "--yes", "pip", "setuptools"], check=True)
-    listing: list[str | Path] = [sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "--output-file", sbom]
-    subprocess.run([*listing, binaries / "python"], check=True)
+    listing: list[str | Path] = [sys.executable, "-m", "cyclonedx_py", "environment", binaries / "python"]
+    subprocess.run([*listing, "--output-reproducible", "--output-file", sbom], check=True)
     made = json.loads(sbom.read_text())
     for each in made["components"]:  # where the wheel lay when it was installed is nobody's business
         references = each.get("externalReferences", ())
