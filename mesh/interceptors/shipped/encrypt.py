@@ -20,7 +20,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import BeforeValidator, Field
 
-from mesh.interceptors.spi import KEEP, Effect, Interceptor, NoConfig, On, Outcome, Reads, Record, Where
+from mesh.interceptors.shipped.files import read_file
+from mesh.interceptors.spi import KEEP, CannotBegin, Effect, Interceptor, NoConfig, On, Outcome, Reads, Record, Where
 from mesh.quantities import parse_duration
 
 HEADER: Final = "kafka-mesh.encrypt"
@@ -140,9 +141,9 @@ class Encrypt(Interceptor):
 
 
 def keys_of(file: Path) -> dict[str, bytes]:
-    """By their names. Raises ValueError for a file that has none, or something else; OSError."""
+    """By their names. Raises CannotBegin for a file that has none, or something else."""
     keys: dict[str, bytes] = {}
-    for number, line in enumerate(file.read_text().splitlines(), 1):
+    for number, line in enumerate(read_file("keys", file).decode(errors="replace").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         name, _, text = line.strip().partition(" ")
@@ -151,8 +152,9 @@ def keys_of(file: Path) -> dict[str, bytes]:
         except ValueError:
             key = b""
         if len(key) != KEY or name in keys:
-            raise ValueError(f"{file}, line {number}: a name of its own, and {KEY} bytes in base64, are needed")
+            allowed = f"a name of its own in each line, and {KEY} bytes in base64; line {number} is none"
+            raise CannotBegin("keys", str(file), allowed)
         keys[name] = key
     if not keys:
-        raise ValueError(f"{file}: one key at least is needed")
+        raise CannotBegin("keys", str(file), "a file with one key at least")
     return keys
