@@ -158,7 +158,7 @@ def _of_process(before: Config, after: Config) -> Iterator[KeyPath]:
         match key:
             case "clusters" | "routers" | "interceptors" | "interceptor_workers" | "virtual_clusters":
                 pass
-            case "process_id" | "journal":
+            case "process_id" | "journal" | "store":
                 pass
             case "admin":
                 if before.admin is not None and after.admin is not None:
@@ -291,6 +291,8 @@ def _refused(before: Config, after: Config) -> Iterator[Mistake]:
         yield _mistake(("process_id",), old["process_id"], new["process_id"])
     if before.journal != after.journal:
         yield _mistake(("journal",), _presence(before.journal), _presence(after.journal))
+    if before.store != after.store:
+        yield _mistake(("store",), _presence(before.store), _presence(after.store))
     match before.admin, after.admin:
         case Admin() as was, Admin() as is_to_be:
             if was.listen != is_to_be.listen:

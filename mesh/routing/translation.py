@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from mesh.records.producer_batches import with_producer_ids
 from mesh.routing.entities import Elsewhere, FromLeaf, Hidden, Names, ToLeaf
+from mesh.routing.kit import streams
 from mesh.routing.kit.hidden import without_hidden
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds
@@ -81,6 +82,8 @@ class LeafTranslation:
         body = body_of(api_key, head.api_version, frame)
         if api_key is ApiKey.PRODUCE:
             return self._produce(head.api_version, frame, body)
+        if api_key is ApiKey.JOIN_GROUP and self._is_refused(head.api_version, frame[body:]):
+            return None
         if api_key in _OFFSETS and _may_be_of_several(api_key, head.api_version, frame[body:]):
             return None
         try:
@@ -112,6 +115,13 @@ class LeafTranslation:
             self._to_leaf.transactional_id(parts.transactional_id)
         for topic in parts.topics:
             self._to_leaf.topic(topic)
+
+    def _is_refused(self, version: int, body: memoryview) -> bool:
+        """Whether a JoinGroup is one of Kafka Streams with a topic that is elsewhere."""
+        if not streams.may_be_of_streams(body):
+            return False
+        join = read_tree(ApiKey.JOIN_GROUP, version, Side.REQUEST, body)
+        return streams.topic_elsewhere(join, self._names) is not None
 
     def leaf_of_nodes(self, api_key: ApiKey, version: int) -> int | None:
         if self._renames and api_key is ApiKey.FETCH and version <= _LAST_WITH_NAMES:
