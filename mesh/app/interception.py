@@ -208,7 +208,7 @@ def _step(each: InterceptorConfig, index: int) -> dict[InterceptorName, Step]:
     except Exception as problem:
         path: KeyPath = ("interceptors", index, "config")
         if isinstance(problem, CannotBegin):
-            mistake = Mistake((*path, problem.key), show(problem.value), problem.allowed)
+            mistake = Mistake((*path, *problem.key.split(".")), show(problem.value), problem.allowed)
         else:
             mistake = Mistake(path, "", f"what its type can begin with: {type(problem).__name__}: {problem}")
         raise ConfigurationError([mistake]) from problem

@@ -106,8 +106,8 @@ class Reject(Exception):
 
 
 class CannotBegin(Exception):
-    """A config that an interceptor cannot begin with; `__init__` raises it. key: below `config`. allowed: what its
-    value should be."""
+    """A config that an interceptor cannot begin with; `__init__` raises it. key: below `config`, with dots between
+    several. allowed: what its value should be."""
 
     def __init__(self, key: str, value: str, allowed: str) -> None:
         super().__init__(f"{key}: {value}: {allowed}")

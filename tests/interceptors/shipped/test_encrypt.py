@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mesh.interceptors.shipped.encrypt import HEADER, Encrypt, EncryptConfig, NotDecrypted, keys_of
+from mesh.interceptors.shipped.data_keys import NotDecrypted, keys_of
+from mesh.interceptors.shipped.encrypt import HEADER, Encrypt, EncryptConfig
 from mesh.interceptors.spi import KEEP, CannotBegin, Record
 from tests.interceptors.fakes import FETCH, PRODUCE
 
