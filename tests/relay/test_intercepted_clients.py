@@ -14,20 +14,28 @@ from mesh.interceptors.shipped.sample import Sample, SampleConfig
 from mesh.interceptors.spi import KEEP, Record
 from tests.clients.bench import JAVASCRIPT, KNOWN_TO_ALL, Client
 from tests.clients.producing import Feed
-from tests.clients.script import Script
 from tests.clients.selection import clients
 from tests.integration.feeding import stored_upstream
 from tests.integration.jars import missing_programs
 from tests.integration.records import Stored, account
 from tests.integration.test_interceptors import CODECS
 from tests.interceptors.fakes import FETCH
-from tests.relay.cluster import NODES, SeveralBrokers
+from tests.relay.cluster import SeveralBrokers
 from tests.relay.front import Front, relayed
-from tests.relay.matrix import in_partitions, number_of, ordered, produced, started
+from tests.relay.matrix import (
+    COUNT,
+    PRODUCERS,
+    created,
+    in_partitions,
+    member_of,
+    number_of,
+    ordered,
+    produced,
+    started,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
 
-COUNT = 500
 PART = 0.4
 KEYS = {Feed(bootstrap_servers="", client_id="", topic="", count=COUNT).key(number) for number in range(COUNT)}
 
@@ -40,7 +48,6 @@ ONE_KEY = min(
     part for part in (number / 10_000 for number in range(1, 10_000)) if any(is_kept(key, part) for key in KEYS)
 )
 """The part with one key: everything of the other partitions is dropped."""
-PRODUCERS = [client for client in Client if client is not Client.KCAT]
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +79,7 @@ def front(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture
 def topic(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> str:
     """A partition for each node to lead; every node has all of it."""
-    name = "".join(each if each.isalnum() else "-" for each in request.node.name).strip("-")
-    cluster.create_topic(name, len(NODES), places=[[*NODES[at:], *NODES[:at]] for at in range(len(NODES))])
-    return name
+    return created(cluster, request.node.name)
 
 
 @pytest.mark.parametrize("client", clients(PRODUCERS, quick=True))
@@ -131,13 +136,7 @@ def check_consumed(
 
 def check_given(front: Front, topic: str, client: Client, tmp_path: Path, kept: Sequence[Stored]) -> None:
     """A member is given these, once and in order."""
-    script = Script(
-        bootstrap_servers=str(front.bootstrap),
-        client_id="member",
-        group=f"{topic}-group",
-        topic=topic,
-        assignor="range" if client is Client.KAFKA_PYTHON else "",
-    )
+    script = member_of(str(front.bootstrap), topic, client)
     member = started(client, script, tmp_path)
     try:
         member.until_delivered(len(kept))
