@@ -78,7 +78,8 @@ def attributed(pool: Pool, topics: VirtualTopics) -> dict[Member, list[TopicPart
 
 def is_consumer_group(pool: Pool) -> bool:
     """Whether a broker would call this group one of the consumer protocol: one such member is enough (KIP-848)."""
-    return any(membership.subscription is not None for membership in pool.coordinator.members.values())
+    memberships = pool.coordinator.members.values()
+    return any(each.subscription is not None and not each.is_share for each in memberships)
 
 
 def state_of(pool: Pool | None) -> str:

@@ -96,15 +96,15 @@ def encode_share_fetch_response(response: ShareFetchResponse) -> list[Buffer]:
     for topic in response.topics:
         head += _id(topic.topic_id)
         head += encode_unsigned_varint(len(topic.partitions) + 1)
-        for number, error, acknowledge_error, records, acquired in topic.partitions:
-            head += _FETCHED.pack(number, error, 0, acknowledge_error, 0, -1, -1, 0)
-            head += encode_unsigned_varint(sum(map(len, records)) + 1)
-            if records:
+        for each in topic.partitions:
+            head += _FETCHED.pack(each.partition, each.error_code, 0, each.acknowledge_error_code, 0, -1, -1, 0)
+            head += encode_unsigned_varint(sum(map(len, each.records)) + 1)
+            if each.records:
                 pieces.append(head)
-                pieces += records
+                pieces += each.records
                 head = bytearray()
-            head += encode_unsigned_varint(len(acquired) + 1)
-            for first, last, delivery_count in acquired:
+            head += encode_unsigned_varint(len(each.acquired) + 1)
+            for first, last, delivery_count in each.acquired:
                 head += _RANGE.pack(first, last, delivery_count, 0)
             head += _NO_TAGGED_FIELDS
         head += _NO_TAGGED_FIELDS

@@ -33,6 +33,8 @@ class DeliveryEventType(Enum):
     EXPIRED = "expired"
     """Taken from a member that died, fell silent or held too long, or from a lease that was not renewed."""
     DEAD_LETTERED = "dead_lettered"
+    GIVEN_UP = "given_up"
+    """Rejected by a share member, or delivered too often to such, and settled without a dead letter."""
     GONE = "gone"
     """Held or to be delivered again, and not there any more upstream: passed over."""
     EMPTY = "empty"
@@ -79,7 +81,17 @@ class DeliveryEvent:
     produced: int = -1
 
 
-_TAKEN = frozenset({Cause.EXPIRED, Cause.AWAY, Cause.REPLACED, Cause.SILENT, Cause.HELD})
+_TAKEN = frozenset(
+    {
+        Cause.EXPIRED,
+        Cause.AWAY,
+        Cause.REPLACED,
+        Cause.SILENT,
+        Cause.HELD,
+        Cause.LOCK_OVER,
+        Cause.SESSION_ENDED,
+    }
+)
 
 
 class DeliveryEvents:
