@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import anyio
 import anyio.abc
+from confluent_kafka import KafkaException
 
 from mesh.admin.http import AdminAccess, serve_admin
 from mesh.admin.leases import LeaseApi
@@ -21,6 +22,7 @@ from mesh.app.readiness import Readiness
 from mesh.app.reconfiguring import AdminSetup, Reconfiguring
 from mesh.app.targets import linked_clusters
 from mesh.app.virtual_clusters import VirtualClusters
+from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Admin, Config
 from mesh.config.warnings import warnings_of
 from mesh.listener.limits import Descriptors, raise_descriptor_limit
@@ -32,6 +34,8 @@ from mesh.telemetry.logs import configure_logs, get_logger
 from mesh.telemetry.loop_lag import measure_loop_lag
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.upstream_health import UpstreamHealth
+from mesh.upstream.store.store import TopicStore
+from mesh.upstream.store.topic import StorePlace
 from mesh.upstream.writers.journal import JournalWriter
 
 log = get_logger(__name__)
@@ -71,7 +75,10 @@ class Application:
         self._metrics.add_collector(upstream_health.samples)
         self._upstream_health = upstream_health
         self._journal = _keep_journal(config, self._metrics)
-        self._virtual_clusters = VirtualClusters(self._metrics, memory, descriptors, upstream_health, self._journal)
+        self._store = _open_store(config)
+        self._virtual_clusters = VirtualClusters(
+            self._metrics, memory, descriptors, upstream_health, self._journal, self._store
+        )
         self._clusters = Clusters(config, upstream_health, self._virtual_clusters.tell_topics)
         self._reconfiguring = Reconfiguring(config, file, memory, self._clusters, self._virtual_clusters)
         self._metrics.add_collector(self._reconfiguring.samples)
@@ -140,6 +147,8 @@ class Application:
         self._clusters.close()
         if self._journal is not None:
             await self._journal.close()
+        if self._store is not None:
+            await self._store.close()
 
     async def _serve_admin(self, tasks: anyio.abc.TaskGroup, configured: Admin) -> None:
         certificate = admin_certificate(configured.tls) if configured.tls is not None else None
@@ -184,6 +193,28 @@ def _keep_journal(config: Config, metrics: Metrics) -> Journal | None:
     names = config.process_id or "", uuid4().hex
     place = cluster.bootstrap_servers, properties_of(cluster), kept.topic, kept.create
     return Journal(JournalWriter(*place, *names, tell, loop), metrics, loop, kept.interval, kept.limit)
+
+
+def _open_store(config: Config) -> TopicStore | None:
+    kept = config.store
+    if kept is None:
+        return None
+    index = next(index for index, each in enumerate(config.clusters) if each.name == kept.cluster)
+    cluster = config.clusters[index]
+
+    def tell(reason: str) -> None:
+        fields = {"cluster": cluster.name, "topic": kept.topic}
+        if reason:
+            log.warning("the store cannot be read", reason=reason, **fields)
+        else:
+            log.info("the store has been read", **fields)
+
+    place = StorePlace(cluster.name, cluster.bootstrap_servers, properties_of(cluster), kept.topic, kept.create)
+    try:
+        return TopicStore(place, tell)
+    except KafkaException as problem:
+        allowed = f"properties that librdkafka takes: {problem.args[0].str()}"
+        raise ConfigurationError([Mistake(("clusters", index, "properties"), "", allowed)]) from problem
 
 
 def _descriptors(wanted: int) -> Descriptors:

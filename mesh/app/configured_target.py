@@ -20,17 +20,19 @@ from mesh.records.spans import ClusterName, TopicName
 from mesh.telemetry.journal import Journal
 from mesh.telemetry.metric_definitions import Sample
 from mesh.telemetry.upstream_health import UpstreamHealth
+from mesh.upstream.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of the process that targets use. journal: None where none is kept. routers, interceptors,
+    """The parts of the process that targets use. journal, store: None where none is kept. routers, interceptors,
     interceptor_workers: of the configuration."""
 
     clusters: Clusters
     memory: MemoryBudget
     upstream_health: UpstreamHealth
     journal: Journal | None
+    store: Store | None
     routers: Sequence[RouterConfig]
     interceptors: Sequence[InterceptorConfig]
     interceptor_workers: InterceptorWorkersConfig

@@ -34,6 +34,7 @@ from mesh.telemetry.journal import Journal
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
 from mesh.telemetry.upstream_health import UpstreamHealth
+from mesh.upstream.store.store import Store
 
 log = get_logger(__name__)
 
@@ -79,8 +80,10 @@ class VirtualClusters:
         descriptors: Descriptors,
         upstream_health: UpstreamHealth,
         journal: Journal | None,
+        store: Store | None,
     ) -> None:
         self._journal = journal
+        self._store = store
         self._metrics = metrics
         self._memory = memory
         self._descriptors = descriptors
@@ -159,6 +162,7 @@ class VirtualClusters:
             self._memory,
             self._upstream_health,
             self._journal,
+            self._store,
             self._routers,
             self._interceptors,
             self._interceptor_workers,

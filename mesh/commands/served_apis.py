@@ -12,7 +12,7 @@ from rich.table import Table
 
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.app.from_config import has_credentials, properties_of, refused_apis
-from mesh.app.interception import is_intercepting_fetch
+from mesh.app.interception import intercepts_fetch
 from mesh.app.router_making import Routers
 from mesh.config.graphs import graph_of
 from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
@@ -83,7 +83,7 @@ def _tables(
                 behind = [leaf for leaf in graph.leaves if leaf.path[: len(path)] == path]
                 limits_here = {name: limits[name] for name in choices.on_the_way(way) if name in limits}
                 if behind:
-                    yield f"{title}, route {way}", limited_by(_of_leaves(behind, clusters), limits_here)
+                    yield f"{title}, route {way}", limited_by(_of_leaves(behind, clusters, intercepted), limits_here)
                 else:
                     yield f"{title}, route {way}: {_POOL}", _of_a_pool()
         case _:
@@ -114,7 +114,7 @@ def limited_by(rows: Iterable[Row], limits: Mapping[RouterName, Served]) -> Iter
 
 
 def refused_by_interceptors(each: VirtualClusterConfig, config: Config) -> dict[ApiKey, str]:
-    if not is_intercepting_fetch(each, config.interceptors):
+    if not intercepts_fetch(each, config.interceptors, config.routers):
         return {}
     return {ApiKey.SHARE_FETCH: "interceptors would not see what it fetches"}
 

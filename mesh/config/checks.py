@@ -39,6 +39,8 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
         yield from _security(virtual_cluster, ("virtual_clusters", index))
     if config.journal is not None and cluster_names is not None and config.journal.cluster not in cluster_names:
         yield Finding(("journal", "cluster"), config.journal.cluster, _one_of(cluster_names))
+    if config.store is not None and cluster_names is not None and config.store.cluster not in cluster_names:
+        yield Finding(("store", "cluster"), config.store.cluster, _one_of(cluster_names))
     yield from check_relays(config, cluster_names)
     yield from check_routers(config, cluster_names)
     yield from check_interceptors(config)

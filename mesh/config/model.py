@@ -67,6 +67,14 @@ class JournalConfig(Model):
     )
 
 
+class StoreConfig(Model):
+    """What the mesh keeps of groups that have no commit metadata."""
+
+    cluster: ClusterName = Field(description="Name of the upstream cluster that keeps it.")
+    topic: Annotated[TopicName, TOPIC] = Field(description="A compacted topic; its first partition is used.")
+    create: bool = Field(default=False, description="Whether to make that topic, with one partition, if it is missing.")
+
+
 class LogConfig(Model):
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The lowest level that is written."
@@ -227,6 +235,9 @@ class Config(Model):
     drain_timeout: Duration = Field(default=15.0, description="How long a stop may take, `drain_grace` included.")
     journal: JournalConfig | None = Field(
         default=None, description="A journal of every delivery; without it there is none."
+    )
+    store: StoreConfig | None = Field(
+        default=None, description="Where what is kept of groups is written; without it nothing that needs it is there."
     )
     clusters: tuple[Cluster, ...] = Field(description="Upstream clusters.")
     routers: tuple[RouterConfig, ...] = Field(default=(), description="Ways from one address to several clusters.")

@@ -25,6 +25,7 @@ from mesh.wire.first_errors import first_error
 from mesh.wire.messages import Buffer
 from mesh.wire.passed_authentication import OF_AUTHENTICATION, PassedAuthentication
 from mesh.wire.passing import AnswerCutter, AnswerHead, Piece, RequestCutter, RequestHead
+from mesh.wire.plain_answers import is_plain_produce_answer
 from mesh.wire.produce_head import acks_of
 
 LARGEST_COLLECTED: Final = 128 << 20
@@ -131,6 +132,8 @@ class RelayedConnection:
         self._is_local = False
         self._answering: RelayedRequest | None = None
         self._answer_size = 0
+        self._is_plain = False
+        """Whether the present answer is known to say nothing but offsets, and the names of topics."""
         self._walker: AnswerWalker | None = None
         self._collected: list[memoryview] | None = None
 
@@ -296,7 +299,7 @@ class RelayedConnection:
         pieces = self._answers.cut(chunk)
         for piece in pieces:
             if piece.head is not None:
-                self._begin_answer(piece.head, piece.buffer)
+                self._begin_answer(piece.head, piece)
             self._continue_answer(piece, sent)
             if piece.is_last:
                 self._end_answer()
@@ -306,7 +309,7 @@ class RelayedConnection:
             raise self._answers.problem
         return sent
 
-    def _begin_answer(self, head: AnswerHead, beginning: memoryview) -> None:
+    def _begin_answer(self, head: AnswerHead, piece: Piece[AnswerHead]) -> None:
         if not self._expected:
             raise ProtocolError("unexpected_response", f"response {head.correlation_id}, and no request waits")
         request = self._expected[0]
@@ -314,8 +317,12 @@ class RelayedConnection:
             detail = f"response {head.correlation_id}, {request.correlation_id} is expected"
             raise ProtocolError("unexpected_response", detail)
         request.answer_size = self._answer_size = head.length
-        request.error = first_error(request.api_key, request.api_version, beginning)
-        self._answering = request
+        self._answering, key = request, request.api_key
+        self._is_plain = (
+            key is ApiKey.PRODUCE and piece.is_whole and is_plain_produce_answer(request.api_version, piece.buffer)
+        )
+        if not self._is_plain:
+            request.error = first_error(key, request.api_version, piece.buffer)
 
     def _continue_answer(self, piece: Piece[AnswerHead], sent: list[Buffer]) -> None:
         request = self._answering
@@ -348,6 +355,8 @@ class RelayedConnection:
 
     def _is_looked_at(self, request: RelayedRequest) -> bool:
         key = request.api_key
+        if self._is_plain:
+            return False
         return key is ApiKey.API_VERSIONS or key in self._watched or carries_addresses(key, request.api_version)
 
     def _walker_of(self, request: RelayedRequest) -> AnswerWalker | None:

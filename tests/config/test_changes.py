@@ -171,6 +171,7 @@ def test_routers_that_go_by_names_change_under_clients_that_are_connected() -> N
         (("admin", "tls"), {"certificate_file": "a", "key_file": "b"}, "admin.tls: (a mapping) in place of null"),
         (("admin",), ..., "admin: null in place of (a mapping)"),
         (("journal",), {"cluster": "eu", "topic": "journal"}, "journal: (a mapping) in place of null"),
+        (("store",), {"cluster": "eu", "topic": "store"}, "store: (a mapping) in place of null"),
     ],
 )
 def test_what_cannot_change_is_named_with_both_values(path: tuple[str, ...], value: object, told: str) -> None:

@@ -32,6 +32,12 @@ def test_clusters_are_defined(tmp_path: Path) -> None:
     ]
 
 
+def test_the_cluster_of_the_store_is_defined(tmp_path: Path) -> None:
+    tree = small()
+    tree["store"] = {"cluster": "mars", "topic": "store"}
+    assert mistakes(tmp_path, tree) == ["store.cluster: 'mars': one of the clusters defined: eu, us"]
+
+
 def test_the_cluster_of_the_journal_is_defined(tmp_path: Path) -> None:
     tree = small()
     tree["journal"] = {"cluster": "mars", "topic": "journal"}

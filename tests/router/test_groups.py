@@ -29,8 +29,6 @@ pytestmark = [
 ]
 
 COUNT, PARTITIONS = 300, 2
-SEVERAL = (Client.CONFLUENT, Client.JAVA, Client.FRANZ, Client.SARAMA, Client.KAFKA_PYTHON, Client.AIOKAFKA)
-"""Clients that take several topics; see `tests.clients.script`."""
 Clusters = tuple[KafkaCluster, KafkaCluster]
 
 
@@ -103,7 +101,7 @@ def check_consumed(kafka_pair: Clusters, topic: str, client: Client, script: Scr
 
 
 @pytest.mark.parametrize("home", ["", "us."])
-@pytest.mark.parametrize("client", clients(SEVERAL, quick=True))
+@pytest.mark.parametrize("client", clients(quick=True))
 def test_a_group_consumes_topics_of_both_clusters(
     kafka_pair: Clusters, union: UnionMesh, topic: str, client: Client, home: str, tmp_path: Path
 ) -> None:
@@ -111,7 +109,7 @@ def test_a_group_consumes_topics_of_both_clusters(
     check_consumed(kafka_pair, topic, client, script, tmp_path)
 
 
-@pytest.mark.parametrize("client", clients((Client.CONFLUENT, Client.JAVA)))
+@pytest.mark.parametrize("client", clients((Client.CONFLUENT, Client.JAVA, Client.FRANZ)))
 @pytest.mark.parametrize("subscribes", ["by name", "by pattern"])
 def test_a_group_of_the_consumer_protocol_consumes_topics_of_both_clusters(
     kafka_pair: Clusters, union: UnionMesh, client: Client, subscribes: str, tmp_path: Path

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from mesh.interceptors.spi import On
-from mesh.runtime.interception.client import InterceptedClient
+from mesh.runtime.interception.client import InterceptedClient, Interceptors
 from mesh.runtime.interception.fetches import FetchRequests
-from mesh.runtime.interception.judging import Judges
 from mesh.runtime.interception.produces import ProduceRequests
-from mesh.runtime.interception.topic_names import TopicNames
 from mesh.security.principals import Principal
 from mesh.telemetry.logs import get_logger
 from mesh.wire.apis import ApiKey
@@ -23,14 +20,6 @@ from mesh.wire.passing import RequestHead
 from mesh.wire.relayed_apis import RELAYED_APIS
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Interceptors:
-    """The interceptors of a virtual cluster, and the names of the topics that its clients see."""
-
-    judges: Judges
-    names: TopicNames
 
 
 class InterceptedConnection(Protocol):
@@ -64,9 +53,9 @@ class Interception:
         limit: Callable[[], int],
     ) -> None:
         clock = asyncio.get_running_loop().time
-        client = InterceptedClient(interceptors.judges, interceptors.names, principal, may_write)
+        client = InterceptedClient(interceptors, principal, may_write)
         self._connection: InterceptedConnection | None = connection
-        self._sides: Final = interceptors.judges.selection.sides
+        self._sides: Final = interceptors.selection.sides
         self._produces: Final = ProduceRequests(client)
         self._fetches: Final = FetchRequests(client, clock)
         self._may_look: Final = may_look

@@ -10,7 +10,7 @@ from typing import Any
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
-from mesh.runtime.interception.stage import Interceptors
+from mesh.runtime.interception.client import Interceptors
 from mesh.runtime.relay.connection import RelayConnection
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import ListenerAddresses, NodeOf, PlaceOf
@@ -48,7 +48,6 @@ class RelayRuntime:
         self.listener = listener
         self.nodes = nodes
         self.traffic = Traffic()
-        self.interceptors = interceptors
         self._ending = Ending(listener)
         self._services = RelayServices(
             listener,
@@ -119,8 +118,6 @@ class RelayRuntime:
         self.listener.close()
 
     async def closed(self) -> None:
-        if self.interceptors is not None:
-            self.interceptors.judges.close()
         self._watching.cancel()
         await asyncio.wait([self._watching])
 
