@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import anyio
 
-from mesh.app.from_config import properties_of
+from mesh.app.from_config import properties_of, start_of
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Cluster, Config
 from mesh.config.pool import NamedTopic
@@ -134,7 +134,10 @@ class Clusters:
         name: ClusterName,
         group: GroupId,
         deliver: Callable[[EngineEvent], None],
+        *,
+        is_share: bool,
     ) -> Engine:
+        """is_share: whether the group has share members."""
         cluster, process = self._by_name[name], self._config.process_id
         options = EngineOptions(
             cluster.name,
@@ -142,7 +145,7 @@ class Clusters:
             properties_of(cluster),
             pool.upstream_group_prefix + group,
             f"kafka-mesh.{process}.{virtual_cluster}.{group}" if process is not None else None,
-            pool.start.value,
+            start_of(pool, is_share),
             pool.isolation.value,
             pool.budgets.pool // 4,  # what was fetched and is not in the backlog yet counts too
         )

@@ -118,8 +118,11 @@ class PoolTarget:
             runtime.step(lambda core, now, name=name: core.come_back_to(name, now))  # type: ignore[misc]
 
     def _engine(self, group: GroupId, name: ClusterName, deliver: Callable[[EngineEvent], None]) -> Engine:
+        known = self.target.core.pools.get(group)
+        is_share = known is not None and known.serving.has_share_members
+
         def make(deliver: Callable[[EngineEvent], None]) -> Engine:
-            return self._clusters.engine(self._configured.name, self._pool, name, group, deliver)
+            return self._clusters.engine(self._configured.name, self._pool, name, group, deliver, is_share=is_share)
 
         if self._intake is None:
             return make(deliver)

@@ -33,8 +33,6 @@ class DeliveryEventType(Enum):
     EXPIRED = "expired"
     """Taken from a member that died, fell silent or held too long, or from a lease that was not renewed."""
     DEAD_LETTERED = "dead_lettered"
-    GIVEN_UP = "given_up"
-    """Rejected by a share member, or delivered too often to such, and settled without a dead letter."""
     GONE = "gone"
     """Held or to be delivered again, and not there any more upstream: passed over."""
     EMPTY = "empty"
@@ -47,6 +45,8 @@ class DeliveryEventType(Enum):
     """The offsets of the partition begin anew: whatever was known of it is void."""
     TRUNCATED = "truncated"
     """The log is another one from `first` on: whatever was known of it from there on, up to `last`, is void."""
+    GIVEN_UP = "given_up"
+    """Rejected by a share member, or delivered too often to such, and settled without a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,8 @@ class Serving:
         self._share_responses = ShareResponses(
             parts, self.distribution, self.replays, self.share_releases, self.delivery_events
         )
-        self._has_share_members = False
+        self.has_share_members = False
+        """Whether it has, or had."""
         self.shared: list[tuple[Ticket, SharedRecords]] = []
         """ShareFetches that are complete; their acknowledgements may have to be stored before they are answered."""
 
@@ -129,8 +130,8 @@ class Serving:
 
     def serve_share_members(self) -> None:
         """There are some: what is delivered in vain counts by their rules as well."""
-        if not self._has_share_members:
-            self._has_share_members = True
+        if not self.has_share_members:
+            self.has_share_members = True
             quarantine = self.distribution.quarantine
             quarantine.also(self.share_releases.redelivery)
             for partition in self.partitions.values():

@@ -33,6 +33,7 @@ class Reports:
                 fields = {"group": group, "partition": str(partition), "span": str(span), "offsets": offsets}
                 log.warning(f"{event} offsets are gone upstream and skipped", virtual_cluster=self._name, **fields)
             case GivenUp(group, partition, span, history):
+                self._metrics.given_up(self._name, group, len(span))
                 fields = {"group": group, "partition": str(partition), "span": str(span)}
                 reason = history.cause.value if history.cause is not None else ""
                 about = {"member": history.member, "deliveries": history.count, "reason": reason}
