@@ -13,6 +13,7 @@ from mesh.config.model import Cluster, Config
 from mesh.config.pool import NamedTopic
 from mesh.config.pool import PoolConfig as PoolConfig
 from mesh.pool.common.ids import GroupId
+from mesh.pool.common.settings import ShareStart
 from mesh.records.spans import ClusterName, TopicName
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.problem_watch import found, not_reached
@@ -135,9 +136,9 @@ class Clusters:
         group: GroupId,
         deliver: Callable[[EngineEvent], None],
         *,
-        is_share: bool,
+        start: ShareStart,
     ) -> Engine:
-        """is_share: whether the group has share members."""
+        """start: of a group that has committed nothing."""
         cluster, process = self._by_name[name], self._config.process_id
         options = EngineOptions(
             cluster.name,
@@ -145,7 +146,7 @@ class Clusters:
             properties_of(cluster),
             pool.upstream_group_prefix + group,
             f"kafka-mesh.{process}.{virtual_cluster}.{group}" if process is not None else None,
-            start_of(pool, is_share),
+            start_of(pool, start),
             pool.isolation.value,
             pool.budgets.pool // 4,  # what was fetched and is not in the backlog yet counts too
         )

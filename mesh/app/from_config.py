@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from mesh.config.model import ClientLimits, Cluster
-from mesh.config.pool import NamedTopic, PrefixRuleConfig, ShareReset
+from mesh.config.pool import NamedTopic, PrefixRuleConfig
 from mesh.config.pool import PoolConfig as PoolConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.listener.limits import Limits
@@ -14,7 +14,7 @@ from mesh.pool.common import topics as pool_topics
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.history import Redelivery
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings, ShareSettings
+from mesh.pool.common.settings import PoolSettings, ShareSettings, ShareStart
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.links.connection_settings import ConnectionSettings
@@ -98,6 +98,7 @@ def settings_of(pool: PoolConfig, epoch: float, journal: bool = False) -> PoolSe
         epoch=epoch,
         journal=journal,
         share=ShareSettings(
+            start=pool.share.auto_offset_reset,
             lock=pool.share.record_lock_duration,
             delivery_limit=pool.share.delivery_count_limit,
             most_locks=pool.share.partition_max_record_locks,
@@ -107,14 +108,14 @@ def settings_of(pool: PoolConfig, epoch: float, journal: bool = False) -> PoolSe
     )
 
 
-def start_of(pool: PoolConfig, is_share: bool) -> Literal["earliest", "latest"]:
-    """Where a group begins that has committed nothing upstream. is_share: whether it has share members."""
-    match pool.share.auto_offset_reset if is_share else ShareReset.POOL:
-        case ShareReset.EARLIEST:
+def start_of(pool: PoolConfig, start: ShareStart) -> Literal["earliest", "latest"]:
+    """Where a group begins that has committed nothing upstream."""
+    match start:
+        case ShareStart.EARLIEST:
             return "earliest"
-        case ShareReset.LATEST:
+        case ShareStart.LATEST:
             return "latest"
-        case ShareReset.POOL:
+        case ShareStart.POOL:
             return pool.start.value
 
 

@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from mesh.config.base import Model, keys_of
 from mesh.config.values import Count, Duration, GroupPattern, Size, matching
-from mesh.pool.common.settings import Acknowledge, Policy
+from mesh.pool.common.settings import Acknowledge, Policy, ShareStart
 from mesh.records.spans import ClusterName, TopicName
 
 TOPIC = matching(
@@ -119,20 +119,11 @@ class SessionTimeout(Model):
     maximum: Duration = Field(default=1_800.0, description="Longest session timeout that a member may ask for.")
 
 
-class ShareReset(Enum):
-    """Where a group without commits upstream begins of which a share member asks first."""
-
-    LATEST = "latest"
-    EARLIEST = "earliest"
-    POOL = "pool"
-    """As `start` of the pool says."""
-
-
 class ShareConfig(Model):
     """What share members (KIP-932) have, in Kafka's words and bounds."""
 
-    auto_offset_reset: ShareReset = Field(
-        default=ShareReset.LATEST, description="Where a group without commits upstream begins; as in `start`, or that."
+    auto_offset_reset: ShareStart = Field(
+        default=ShareStart.LATEST, description="Where a group without commits upstream begins; as in `start`, or that."
     )
     record_lock_duration: Annotated[Duration, Field(ge=15, le=60)] = Field(
         default=30.0, description="How long a member has what it acquires."

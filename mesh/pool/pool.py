@@ -64,6 +64,7 @@ class Pool:
         self._topics = topics
         self._slots = slots
         self.timers = parts.timers
+        self.share_settings = parts.share
         self._outbox = parts.outbox
         self.is_closed = False
         self.serving = Serving(parts, topics, slots, parked)

@@ -93,8 +93,3 @@ class ShareBench(Bench):
         """Start a VerifiableShareConsumer on the mesh."""
         kafka, address = self.clusters[0], self.mesh.bootstrap_servers
         return self._joined(JavaShareMember(name, kafka, address, self.group, self.topic, self._folder))
-
-    def assert_nothing_accepted_came_again(self, before: set[tuple[int, int]], members: list[ShareMember]) -> None:
-        """before: what had been accepted, and answered so, when these members began."""
-        again = {place for member in members for place in member.deliveries_of} & before
-        assert not again, f"accepted, and delivered again: {sorted(again)[:10]}"

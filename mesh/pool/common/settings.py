@@ -23,12 +23,22 @@ class Acknowledge(Enum):
     RECEIPT = "receipt"
 
 
+class ShareStart(Enum):
+    """Where a group begins that has committed nothing, and of which a share member asks first. POOL: where any other
+    does."""
+
+    LATEST = "latest"
+    EARLIEST = "earliest"
+    POOL = "pool"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSettings:
     """What share members may have (KIP-932). lock: seconds for which a member has what it acquires. delivery_limit: how
     often a record is delivered. most_locks: offsets of one partition that are acquired at the same time. may_renew:
     whether members may renew their locks. most_sessions: share sessions of one virtual cluster."""
 
+    start: ShareStart = ShareStart.LATEST
     lock: float = 30.0
     delivery_limit: int = 5
     most_locks: int = 2_000

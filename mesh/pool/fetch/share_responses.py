@@ -39,7 +39,7 @@ class ShareResponses:
         delivery_events: DeliveryEvents,
     ) -> None:
         self._group = parts.group
-        self._lock = parts.settings.share.lock
+        self._settings = parts.share
         self._distribution = distribution
         self._replays = replays
         self._releases = releases
@@ -95,7 +95,7 @@ class ShareResponses:
             # Another member had them, at offsets of its own; they may still lie in its connection's send buffer.
             batch = copy_batch(batch)
             rebase(batch, batch.base)
-        deadline = now + self._lock
+        deadline = now + self._settings.value.lock
         kept = KeptBatch(batch)
         holding = member.share.of(partition.source)
         holding.add(Acquired(available.span, history, kept, deadline, now))

@@ -58,6 +58,7 @@ class ShareRequests:
             self._outbox.answer(ticket, ShareHeartbeatResult(error, request.member_id))
             return self._outbox.take_all()
         pool = self._pools.of_group(group, now)
+        pool.share_settings.value = self._pools.share_settings(group)
         with self._pools.step(pool, now):
             member = pool.share_heartbeat(ticket, request, connection, now)
             if member is not None:

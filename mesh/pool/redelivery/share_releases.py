@@ -37,7 +37,8 @@ class ShareReleases:
         dead_letters: DeadLetters,
         delivery_events: DeliveryEvents,
     ) -> None:
-        self._redelivery = replace(parts.settings.redelivery, limit=parts.settings.share.delivery_limit)
+        self._of_pool = parts.settings.redelivery
+        self._settings = parts.share
         self._timers = parts.timers
         self._partitions = partitions
         self._distribution = distribution
@@ -49,7 +50,7 @@ class ShareReleases:
     @property
     def redelivery(self) -> Redelivery:
         """The rules for what share members have."""
-        return self._redelivery
+        return replace(self._of_pool, limit=self._settings.value.delivery_limit)
 
     def release_all(self, member: Member, cause: Cause, now: float) -> None:
         """A member gives up everything that it has acquired."""
@@ -102,7 +103,7 @@ class ShareReleases:
                 continue
             self._note(member, source, acquired, cause)
             for span, history in self._after(member, acquired, cause, held == len(acquired)):
-                if self._redelivery.is_over(history):
+                if self.redelivery.is_over(history):
                     self._dead_letters.give_up(partition, acquired.kept.batch, span, history)
                 else:
                     self._put_back(partition, acquired.kept.batch, span, history, now)
@@ -111,7 +112,7 @@ class ShareReleases:
             self._rereads.pump(partition)
 
     def _after(self, member: Member, acquired: Acquired, cause: Cause, is_alone: bool) -> list[tuple[Span, History]]:
-        return self._redelivery.after_release(
+        return self.redelivery.after_release(
             acquired.span, acquired.history, False, member.name, cause, is_alone=is_alone
         )
 
@@ -123,7 +124,7 @@ class ShareReleases:
     def _put_back(self, partition: Partition, batch: Batch | None, span: Span, history: History, now: float) -> None:
         if history.count:
             partition.ledger.count(span, history.count)
-        if seconds := self._redelivery.rest(history):
+        if seconds := self._of_pool.rest(history):
             self._releases.rest(partition, Released(span, history, None), now + seconds)
         elif batch is None:
             partition.released[span.first] = Released(span, history, None)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.history import Cause
+from mesh.pool.common.outbox import CurrentShareSettings
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.share.requests import AcknowledgeType
 from mesh.pool.state.acquired import Holding, Settling
@@ -46,12 +47,11 @@ class _Said:
 
 
 class Acknowledging:
-    """lock: seconds for which a lock is renewed. may_renew: whether it may be."""
+    """Takes what share members of one pool acknowledge."""
 
-    def __init__(self, serving: Serving, lock: float, may_renew: bool) -> None:
+    def __init__(self, serving: Serving, settings: CurrentShareSettings) -> None:
         self._serving = serving
-        self._lock = lock
-        self._may_renew = may_renew
+        self._settings = settings
 
     def acknowledge(
         self, member: Member, partition: Partition, batches: Sequence[AcknowledgementBatch], renews: bool, now: float
@@ -72,7 +72,7 @@ class Acknowledging:
     def _refuse(self, said: _Said, holding: Holding, again: Iterable[Settling]) -> ErrorCode:
         """Why nothing of it is done. again: what of it was done before, and the member was not told."""
         renewed = said.of(AcknowledgeType.RENEW)
-        if renewed and not self._may_renew:
+        if renewed and not self._settings.value.may_renew:
             return ErrorCode.INVALID_RECORD_STATE
         if holding.missing(renewed) or holding.missing(said.of(AcknowledgeType.RELEASE)):
             return ErrorCode.INVALID_RECORD_STATE
@@ -92,8 +92,9 @@ class Acknowledging:
         if released := said.of(AcknowledgeType.RELEASE):
             releases.release(member, source, released, Cause.RELEASED, now)
         if renewed := said.of(AcknowledgeType.RENEW):
-            holding.renew(renewed, now + self._lock)
-            releases.watch(member, source, holding, now + self._lock)
+            deadline = now + self._settings.value.lock
+            holding.renew(renewed, deadline)
+            releases.watch(member, source, holding, deadline)
         holding.settling = [each for each in holding.settling if each.span.last >= partition.ledger.stored.offset]
         holding.settling += settling
         return settling

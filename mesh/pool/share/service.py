@@ -65,14 +65,14 @@ class ShareService:
         coordinator: GroupCoordinator,
         intake: Intake,
     ) -> None:
-        self._settings = parts.settings.share
+        self._current = parts.share
         self._outbox = parts.outbox
         self._topics = topics
         self._serving = serving
         self._members = members
         self._coordinator = coordinator
         self._intake = intake
-        self._acknowledging = Acknowledging(serving, self._settings.lock, self._settings.may_renew)
+        self._acknowledging = Acknowledging(serving, parts.share)
         self._answers = ShareAnswers(parts, commits)
         self._asked: dict[Ticket, _Asked] = {}
         self.sessions = ShareSessions()
@@ -119,7 +119,9 @@ class ShareService:
             return
         is_news = any(session.told[name] != error for name, error in asked.errors.items())
         wait = 0.0 if is_news else request.wait
-        terms = AcquireTerms(request.most_records, request.is_exact, request.longest_range, self._settings.most_locks)
+        terms = AcquireTerms(
+            request.most_records, request.is_exact, request.longest_range, self._current.value.most_locks
+        )
         parameters = FetchParameters((), request.minimum, request.maximum, wait)
         self._serving.share_fetch(member, connection, ticket, parameters, asked.sources.values(), terms, now)
 
@@ -242,12 +244,12 @@ class ShareService:
                 partitions.append(_fetched(name, error, errors.get(name, ErrorCode.NONE), found))
             if name in told:
                 told[name] = error
-        result = ShareFetchResult(ErrorCode.NONE, self._settings.lock, tuple(partitions), records.delivered)
+        result = ShareFetchResult(ErrorCode.NONE, self._current.value.lock, tuple(partitions), records.delivered)
         self._outbox.answer(ticket, result)
 
     def _acknowledged(self, ticket: Ticket, errors: Errors) -> None:
         del self._asked[ticket]
-        self._outbox.answer(ticket, ShareAcknowledgeResult(ErrorCode.NONE, self._settings.lock, dict(errors)))
+        self._outbox.answer(ticket, ShareAcknowledgeResult(ErrorCode.NONE, self._current.value.lock, dict(errors)))
 
     def _forget_requests(self, connection: ConnectionId) -> None:
         gone = [ticket for ticket, asked in self._asked.items() if asked.connection == connection]
