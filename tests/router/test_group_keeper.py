@@ -25,7 +25,7 @@ from tests.integration.members import Member
 from tests.integration.processes import eventually
 from tests.integration.raw import Endpoint, RawConnection
 from tests.relay.matrix import committed
-from tests.router.test_group_retention import RETENTION
+from tests.router.test_group_retention import CLASSIC_ONLY, RETENTION
 from tests.router.test_groups import PARTITIONS, everything, fed, members, shown
 from tests.router.union_mesh import UnionMesh
 
@@ -35,8 +35,6 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}"),
 ]
-CLASSIC_ONLY = "3.9.1"
-"""A version of brokers without the consumer protocol."""
 MOMENT = {"group.initial.rebalance.delay.ms": "4000"}
 """Who comes to an empty group of the classic protocol has to wait for so long, and others can come meanwhile."""
 
