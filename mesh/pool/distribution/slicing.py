@@ -55,6 +55,25 @@ class Slicing:
         delivery.batch = whole
         return whole
 
+    def cut(self, partition: Partition, batch: Batch, span: Span) -> list[Batch]:
+        """What of a single batch lies in a span, while others hold, or have settled, the rest of it. Of one that is
+        damaged all bytes, which count for the span: its records cannot be told apart."""
+        try:
+            return keep_unsettled(partition.ledger, batch, [span])
+        except CorruptBatch as problem:
+            self._tell(partition, batch, problem)
+            return [Batch(batch.data, batch.base, span.first, span.last, batch.record_count)]
+
+    def cut_apart(self, partition: Partition, batch: Batch, span: Span) -> list[Batch]:
+        """Each record in a span of a batch or run by itself; of one that is damaged all, as one."""
+        try:
+            return keep_unsettled(
+                partition.ledger, batch, [Span(offset, offset) for offset in range(span.first, span.last + 1)]
+            )
+        except CorruptBatch as problem:
+            self._tell(partition, batch, problem)
+            return [Batch(batch.data, batch.base, span.first, span.last, batch.record_count)]
+
     def clip(self, partition: Partition, batches: Sequence[Batch], span: Span) -> tuple[list[Batch], str]:
         """What of batches that were read again lies in the span, up to the first that is damaged and ends beyond it;
         and what is wrong with that one, "" if there is none such."""
