@@ -9,6 +9,7 @@ from mesh.app.configured_target import LinkedTarget, ListenAddress, Services, Wa
 from mesh.app.from_config import has_credentials, refused_apis
 from mesh.app.interception import interceptors_of, is_intercepting_fetch
 from mesh.app.node_places import NodeHealth, places
+from mesh.app.topologies import topologies_of
 from mesh.config.listeners import FIRST, ConfiguredListener, ListenerName
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
@@ -21,6 +22,7 @@ from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.relay_samples import samples_of
 from mesh.runtime.relay.runtime import RelayRuntime
 from mesh.runtime.relay.topic_metadata import metadata_of
+from mesh.runtime.topologies.topology_samples import samples_of as samples_of_topologies
 from mesh.telemetry.metric_definitions import Sample
 from mesh.wire.apis import ApiKey
 
@@ -62,6 +64,7 @@ class RelayTarget(LinkedTarget):
             lambda transport: self._node_of(transport),
             is_bare=relay.authentication is RelayAuthentication.UPSTREAM,
             interceptors=interceptors_of(configured, services, metadata_of(nodes)),
+            topologies=topologies_of(configured, services),
         )
         for name, each in self._listeners.items():
             if name != FIRST:
@@ -84,6 +87,8 @@ class RelayTarget(LinkedTarget):
         yield from samples_of(self.target)
         if self.target.interceptors is not None:
             yield from samples_of_interceptors(self.target.interceptors.judges)
+        if self.target.topologies is not None:
+            yield from samples_of_topologies(self.target.topologies)
 
     @property
     def linked(self) -> Collection[ClusterName]:

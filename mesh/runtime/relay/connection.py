@@ -19,6 +19,7 @@ from mesh.listener.requests import PendingRequest
 from mesh.runtime.interception.stage import Interception
 from mesh.runtime.relay.leg_opener import LINGER, LegOpener
 from mesh.runtime.relay.services import RelayServices
+from mesh.runtime.relay.topologies import raised_among, topology_requests
 from mesh.runtime.relay.traffic import NodeTraffic
 from mesh.security.principals import Principal
 from mesh.security.rules import Operation, ResourceType
@@ -29,6 +30,7 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.features import NO_FEATURES, Features
 from mesh.wire.messages import Buffer, ResponseMessage
 from mesh.wire.passed_authentication import OF_AUTHENTICATION, PassedAuthentication
+from mesh.wire.raised_versions import raised
 from mesh.wire.relaying import LARGEST_LOCAL, RelayedConnection, RelayedRequest
 
 SERVED_HERE: Final = {key: (each.versions.lowest, each.versions.highest) for key, each in LISTENER_TABLE.items()}
@@ -81,13 +83,18 @@ class RelayConnection(asyncio.BufferedProtocol):
             LARGEST_LOCAL,
             self._guard if self._has_sasl else None,
             self._authentication,
+            raised if services.topologies is not None else None,
         )
 
     def _make_interception(self) -> Interception | None:
-        if (interceptors := self._services.interceptors) is None:
+        services = self._services
+        others = []
+        if services.topologies is not None:
+            others.append(topology_requests(services.topologies, services.nodes, lambda: self._opener.place))
+        if services.interceptors is None and not others:
             return None
-        limit = self._services.limit
-        return Interception(self, interceptors, self._principal, self._may_write, self._may_be_intercepted, limit)
+        looks = self._principal, self._may_write, self._may_be_intercepted
+        return Interception(self, services.interceptors, *looks, services.limit, others)
 
     # Called by the event loop
 
@@ -191,7 +198,9 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def served(self) -> Mapping[ApiKey, Versions]:
         """What is served at the address that the client came to, as far as that is known without a leg."""
-        return self._services.nodes.served_at(self._node, self._services.advertised)
+        services = self._services
+        served = services.nodes.served_at(self._node, services.advertised)
+        return served if services.topologies is None else raised_among(served, services.advertised)
 
     def features(self) -> Features:
         """None before the authentication: behind it the node says them itself."""
