@@ -126,6 +126,7 @@ NAMES: Final = (
     _.FakeContext,
     # Called by pydantic.
     _._only_what_belongs_to_it,
+    _._without_empty,
     # tests/wire/test_schema.py: fields of messages that are wrong on purpose.
     _.grop_instance_id,
     _.nullable,

@@ -145,6 +145,7 @@ class LeaseApi:
         )
         server = self._server(body)
         self._refuse_unknown(server, wanted.topics)
+        _refuse_intercepted(server, wanted.topics)
         result = await self._ask(body, lambda pool, ticket: pool.lease(ticket, wanted, server.now()), body.wait)
         return self._granted(server, _expect(result, LeaseGranted))
 
@@ -158,6 +159,8 @@ class LeaseApi:
             wait=body.wait,
         )
         server = self._server(body)
+        places = [server.core.topics.number(each.partition) for each in claim.ranges]
+        _refuse_intercepted(server, [place[0] for place in places if place is not None])
         result = await self._ask(body, lambda pool, ticket: pool.claim(ticket, claim, server.now()), body.wait)
         return _settled(_expect(result, LeaseSettled))
 
@@ -288,6 +291,14 @@ class LeaseApi:
                 return JSONResponse({"error": refused.error, "detail": refused.detail}, status_code=refused.status)
 
         return answer
+
+
+def _refuse_intercepted(server: PoolRuntime, topics: Iterable[TopicName]) -> None:
+    """Who holds a lease reads the upstream cluster itself, past whatever hides, checks or decrypts records here."""
+    for topic in topics:
+        if server.is_intercepted(topic):
+            detail = f"interceptors see the records of topic {topic!r}, and who holds a lease would read past them"
+            raise LeaseRefused(403, "intercepted_topic", detail)
 
 
 async def _body(request: Request, kind: type[Given]) -> Given:

@@ -46,7 +46,7 @@ class ChoiceTarget(LinkedTarget):
                     self._pool_configs[way] = _pool_of(services, graph, path)
                     behind = _with_pool(configured, self._pool_configs[way])
                     assert isinstance(behind.target, PoolTargetConfig)
-                    pool = PoolTarget(behind, behind.target.pool, listener, services)
+                    pool = PoolTarget(behind, behind.target.pool, listener, services, self._unions.interceptors, path)
                     self._pools[way] = pool
                     self.target.routes[way] = pool.target
                 case Leaf() as leaf:
@@ -67,7 +67,8 @@ class ChoiceTarget(LinkedTarget):
         self.target.routes[way] = made
 
     def samples(self) -> Iterator[Sample]:
-        return samples_of(self.target)
+        yield from samples_of(self.target)
+        yield from self._unions.interceptors.samples()
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         for pool in self._pools.values():
@@ -88,6 +89,7 @@ class ChoiceTarget(LinkedTarget):
 
     def close(self) -> None:
         self._routers.close()
+        self._unions.interceptors.close()
 
 
 def _pool_of(services: Services, graph: Graph, path: Path) -> PoolConfig:

@@ -10,6 +10,7 @@ from functools import partial
 
 from mesh.app.configured_target import ListenAddress, Services, Wanted
 from mesh.app.from_config import clusters_of, rules_of, settings_of, topics_of
+from mesh.app.interception import ConfiguredInterceptors
 from mesh.config.model import PoolTargetConfig, VirtualClusterConfig
 from mesh.config.pool import PoolConfig
 from mesh.listener.listener import Listener
@@ -17,8 +18,10 @@ from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE, Endpoint, Host
 from mesh.pool.common.ids import GroupId
 from mesh.pool.core import PoolCore
 from mesh.records.spans import ClusterName, TopicName
+from mesh.routing.names import Path
 from mesh.runtime.pool.administration import UpstreamAdministration
 from mesh.runtime.pool.dead_letters import DeadLetterForwarder, WriteDeadLetter, no_dead_letters
+from mesh.runtime.pool.intercepted_engine import InterceptedEngine
 from mesh.runtime.pool.pool_samples import samples_of
 from mesh.runtime.pool.runtime import PoolRuntime
 from mesh.telemetry.metric_definitions import Sample
@@ -37,8 +40,15 @@ class PoolTarget:
     """A pool as it is configured. Implements `ConfiguredTarget`."""
 
     def __init__(
-        self, configured: VirtualClusterConfig, pool: PoolConfig, listener: Listener, services: Services
+        self,
+        configured: VirtualClusterConfig,
+        pool: PoolConfig,
+        listener: Listener,
+        services: Services,
+        interceptors: ConfiguredInterceptors,
+        path: Path = (),
     ) -> None:
+        """interceptors: of all that the virtual cluster leads to; path: the routes that lead to this pool."""
         self._configured = configured
         self._pool = pool
         self._clusters = clusters = services.clusters
@@ -52,6 +62,9 @@ class PoolTarget:
         )
         for name, topics in clusters.known().items():
             core.topics_changed(name, topics, asyncio.get_running_loop().time())
+        self._memory = services.memory
+        self._interceptors = interceptors
+        self._intake = interceptors.at_intake(path, core.topics.number)
         write_dead_letter: WriteDeadLetter = no_dead_letters
         if (dead := pool.dead_letters) is not None:
             writer = partial(clusters.writer, create=dead.create)
@@ -67,10 +80,12 @@ class PoolTarget:
             write_dead_letter,
             services.journal,
             pool.isolation.value,
+            self._intake.sees if self._intake is not None else lambda _: False,
         )
 
     def samples(self) -> Iterator[Sample]:
-        return samples_of(self.target)
+        yield from samples_of(self.target)
+        yield from self._interceptors.samples()
 
     def topics_changed(self, cluster: ClusterName, topics: Mapping[TopicName, int]) -> None:
         self.target.topics_changed(cluster, topics)
@@ -87,7 +102,7 @@ class PoolTarget:
         await self.target.until(lambda: self.target.core.has_left(cluster))
 
     def close(self) -> None:
-        """Nothing is kept here that has to be told."""
+        self._interceptors.close()
 
     def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
         configured = wanted.configured
@@ -103,7 +118,12 @@ class PoolTarget:
             runtime.step(lambda core, now, name=name: core.come_back_to(name, now))  # type: ignore[misc]
 
     def _engine(self, group: GroupId, name: ClusterName, deliver: Callable[[EngineEvent], None]) -> Engine:
-        return self._clusters.engine(self._configured.name, self._pool, name, group, deliver)
+        def make(deliver: Callable[[EngineEvent], None]) -> Engine:
+            return self._clusters.engine(self._configured.name, self._pool, name, group, deliver)
+
+        if self._intake is None:
+            return make(deliver)
+        return InterceptedEngine(make, deliver, self._intake, group, self._memory)
 
     def _administration(self) -> UpstreamAdministration:
         pool = self._pool

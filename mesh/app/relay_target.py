@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mesh.app.configured_target import LinkedTarget, ListenAddress, Services, Wanted
 from mesh.app.from_config import has_credentials, refused_apis
-from mesh.app.interception import interceptors_of, is_intercepting_fetch
+from mesh.app.interception import ConfiguredInterceptors, OneName, intercepts_fetch
 from mesh.app.node_places import NodeHealth, places
 from mesh.app.topologies import topologies_of
 from mesh.config.listeners import FIRST, ConfiguredListener, ListenerName
@@ -16,7 +16,6 @@ from mesh.config.relay import RelayAuthentication, RelayConfig
 from mesh.config.values import Address
 from mesh.listener.listener import Listener
 from mesh.records.spans import ClusterName
-from mesh.runtime.interception.interception_samples import samples_of as samples_of_interceptors
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.relay_samples import samples_of
@@ -53,7 +52,8 @@ class RelayTarget(LinkedTarget):
         self._health = NodeHealth(services.upstream_health, relay.cluster, configured.name)
         cluster, access = services.clusters.access(relay.cluster)
         self._has_credentials = has_credentials(cluster, access)
-        self._is_intercepting_fetch = is_intercepting_fetch(configured, services.interceptors)
+        self._interceptors = ConfiguredInterceptors(configured, services)
+        self._is_intercepting_fetch = intercepts_fetch(configured, services.interceptors, ())
         interval = services.clusters.interval
         servers = cluster.bootstrap_servers
         nodes = RelayNodes(relay.cluster, servers, access, place_of, interval, self._looked)
@@ -63,7 +63,7 @@ class RelayTarget(LinkedTarget):
             self._refused(relay),
             lambda transport: self._node_of(transport),
             is_bare=relay.authentication is RelayAuthentication.UPSTREAM,
-            interceptors=interceptors_of(configured, services, metadata_of(nodes)),
+            interceptors=self._interceptors.on_the_way(OneName(()), metadata_of(nodes)),
             topologies=topologies_of(configured, services),
         )
         for name, each in self._listeners.items():
@@ -85,10 +85,12 @@ class RelayTarget(LinkedTarget):
 
     def samples(self) -> Iterator[Sample]:
         yield from samples_of(self.target)
-        if self.target.interceptors is not None:
-            yield from samples_of_interceptors(self.target.interceptors.judges)
+        yield from self._interceptors.samples()
         if self.target.topologies is not None:
             yield from samples_of_topologies(self.target.topologies)
+
+    def close(self) -> None:
+        self._interceptors.close()
 
     @property
     def linked(self) -> Collection[ClusterName]:

@@ -37,7 +37,8 @@ class RelayUnderRules(LinkedTarget):
         self.target = self._unions.make(OneCluster(graph.leaves[0]), REQUEST_TIMEOUT, None)
 
     def samples(self) -> Iterator[Sample]:
-        return samples_of(self.target)
+        yield from samples_of(self.target)
+        yield from self._unions.interceptors.samples()
 
     @property
     def linked(self) -> Collection[ClusterName]:
@@ -45,6 +46,9 @@ class RelayUnderRules(LinkedTarget):
 
     def change(self, wanted: Wanted, left: Iterable[ClusterName], grace: float) -> None:
         self._unions.change(wanted.configured, REQUEST_TIMEOUT, self._clusters.interval)
+
+    def close(self) -> None:
+        self._unions.interceptors.close()
 
 
 def _graph_of(cluster: ClusterName) -> Graph:

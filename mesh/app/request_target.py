@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
 
 from mesh.app.configured_target import LinkedTarget, Services, Wanted
 from mesh.app.router_making import Routers, graph_behind
@@ -15,13 +17,26 @@ from mesh.records.spans import ClusterName
 from mesh.routing.graph import Graph, Leaf, Router
 from mesh.routing.names import Path, RouteName
 from mesh.routing.one_cluster import OneCluster
+from mesh.routing.served import limited
+from mesh.routing.spi import Served
 from mesh.routing.union import Union
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.runtime import LARGEST_REQUEST
 from mesh.runtime.request_router.request_samples import samples_of
 from mesh.runtime.request_router.runtime import RequestRouterRuntime
+from mesh.runtime.router.leaves import SERVED
 from mesh.runtime.router.runtime import RouterRuntime
 from mesh.telemetry.metric_definitions import Sample
+from mesh.wire.apis import ApiKey
+
+_LAST_BY_NAME: Final = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
+"""Later versions call topics by ids, and nobody but its router says whose they are."""
+SEEN_BY_NAME: Final[Served] = {
+    key: (lowest, min(highest, _LAST_BY_NAME.get(key, highest)))
+    for key, (lowest, highest) in SERVED.items()
+    if key is not ApiKey.SHARE_FETCH
+}
+"""What is served where interceptors stand in front of such a router."""
 
 
 class RequestTarget(LinkedTarget):
@@ -38,7 +53,8 @@ class RequestTarget(LinkedTarget):
         self.target = request_router(graph, (), routers, unions, listener, router.request_timeout)
 
     def samples(self) -> Iterator[Sample]:
-        return samples_of(self.target)
+        yield from samples_of(self.target)
+        yield from self._unions.interceptors.samples()
 
     @property
     def linked(self) -> Collection[ClusterName]:
@@ -51,6 +67,7 @@ class RequestTarget(LinkedTarget):
 
     def close(self) -> None:
         self._routers.close()
+        self._unions.interceptors.close()
 
 
 def request_router(
@@ -66,12 +83,15 @@ def request_router(
     router = graph.at(path)
     assert isinstance(router, Router), "the path of one"
     kind = routers.of_requests(router.name)
+    interceptors = unions.interceptors.in_front(path)
+    if interceptors is not None:
+        kind = replace(kind, serves=limited(SEEN_BY_NAME, kind.serves))
     routes: dict[RouteName, RouterRuntime] = {}
     for route in router.routes:
         here = (*path, route.name)
         found = graph.at(here)
         names = OneCluster(found) if isinstance(found, Leaf) else Union(graph, routers.by_names, here)
-        routes[route.name] = unions.make(names, timeout, routers.serves(graph.behind(here)), lambda: ())
+        routes[route.name] = unions.make(names, timeout, routers.serves(graph.behind(here)), lambda: (), path)
     return RequestRouterRuntime(
         listener,
         kind,
@@ -81,4 +101,5 @@ def request_router(
         lambda: listener.admission.limits.request or LARGEST_REQUEST,
         unions.node_of,
         unions.memory,
+        interceptors,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mesh.config.graphs import configured as configured_router
 from mesh.config.graphs import router_of
@@ -18,6 +18,7 @@ from mesh.routing.spi import AnyRouter, ConnectionRouter, EntityRouter, FactoryC
 from mesh.runtime.request_router.services import RouterKind
 from mesh.runtime.request_router.static_legs import routable
 from mesh.telemetry.logs import get_logger
+from mesh.wire.apis import ApiKey
 
 log = get_logger(__name__)
 
@@ -46,6 +47,7 @@ class _Made:
         return router
 
 
+_WITH_RECORDS: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 _KINDS = {Decides.NAMES: EntityRouter, Decides.CONNECTIONS: ConnectionRouter, Decides.REQUESTS: Router}
 
 
@@ -104,13 +106,15 @@ class Routers:
         made = self._made[router.name] = _Made(factory, context, shared, path)
         if factory.decides is Decides.REQUESTS:
             to_clusters = [each.name for each in in_graph.routes if isinstance(each.target, ToCluster)]
-            self._kinds[router.name] = _kind(made, to_clusters)
+            intercepted = [each.name for each in router.routes if each.interceptors]
+            self._kinds[router.name] = _kind(made, to_clusters, intercepted)
         else:
             self._standing[router.name] = made.another()
 
 
-def _kind(made: _Made, to_clusters: Collection[RouteName]) -> RouterKind:
-    """to_clusters: routes that lead to one. Raises ConfigurationError for static routes that cannot be."""
+def _kind(made: _Made, to_clusters: Collection[RouteName], intercepted: Collection[RouteName]) -> RouterKind:
+    """to_clusters: routes that lead to one. intercepted: that have interceptors. Raises ConfigurationError for static
+    routes that cannot be."""
 
     def make() -> Router:
         router = made.another()
@@ -125,6 +129,8 @@ def _kind(made: _Made, to_clusters: Collection[RouteName]) -> RouterKind:
             allowed = f"static routes to routes that lead to a cluster: {', '.join(sorted(to_clusters)) or 'none'}"
         elif not routable(api):
             allowed = "static routes of APIs without nodes in them: others have to be translated"
+        elif route in intercepted and api in _WITH_RECORDS:
+            allowed = f"no static route of PRODUCE and FETCH to {route}, whose interceptors would not see what passes"
         else:
             continue
         raise ConfigurationError([Mistake((*made.path, "config"), f"{api.name}: {route}", allowed)])

@@ -46,7 +46,8 @@ class RouterTarget(LinkedTarget):
         self.target = self._unions.make(union, router.request_timeout, routers.serves(graph.routers))
 
     def samples(self) -> Iterator[Sample]:
-        return samples_of(self.target)
+        yield from samples_of(self.target)
+        yield from self._unions.interceptors.samples()
 
     @property
     def linked(self) -> Collection[ClusterName]:
@@ -86,11 +87,12 @@ class RouterTarget(LinkedTarget):
         before, self._routers = self._routers, Routers(graph, configs, self._name)
         self._graph, self._configs = graph, configs
         names = Union(graph, self._routers.by_names)
-        self._unions.rearrange(graph, names, self._routers.serves(graph.routers))
+        self._unions.rearrange(graph, configs, names, self._routers.serves(graph.routers))
         before.close()
 
     def close(self) -> None:
         self._routers.close()
+        self._unions.interceptors.close()
 
 
 def _reference_of(wanted: Wanted) -> RouterReference:

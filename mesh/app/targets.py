@@ -7,6 +7,7 @@ from typing import assert_never
 
 from mesh.app.choice_target import ChoiceTarget
 from mesh.app.configured_target import ConfiguredTarget, ListenAddress, Services
+from mesh.app.interception import ConfiguredInterceptors
 from mesh.app.pool_target import PoolTarget, addresses_of_pool
 from mesh.app.relay_target import RelayTarget, addresses_of_relay
 from mesh.app.relay_under_rules import RelayUnderRules
@@ -56,7 +57,7 @@ def make(configured: VirtualClusterConfig, listener: Listener, services: Service
     """The target that is configured; a configuration has exactly one."""
     match configured.target:
         case PoolTargetConfig(pool=pool):
-            return PoolTarget(configured, pool, listener, services)
+            return PoolTarget(configured, pool, listener, services, ConfiguredInterceptors(configured, services))
         case RelayTargetConfig(relay=relay):
             of_relay = RelayTarget if configured.authorization is None else RelayUnderRules
             return of_relay(configured, relay, listener, services)

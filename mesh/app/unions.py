@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from mesh.app.configured_target import Services
 from mesh.app.group_health import GroupHealth
-from mesh.app.interception import interceptors_of, is_intercepting_fetch
+from mesh.app.interception import ConfiguredInterceptors, NamesOnTheWay, intercepts_fetch
 from mesh.app.node_places import NodeHealth, places
 from mesh.config.graphs import ports_of_nodes
 from mesh.config.listeners import FIRST
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
+from mesh.config.routers import RouterConfig
 from mesh.listener.listener import Listener
 from mesh.listener.peer import Peer
 from mesh.listener.requests import Requests
 from mesh.records.spans import ClusterName
 from mesh.routing.entities import Names
 from mesh.routing.graph import Graph, Leaf
-from mesh.routing.names import LeafNumber
+from mesh.routing.names import LeafNumber, Path
 from mesh.routing.node_ids import NodeIds, NodeIdTooLarge
 from mesh.routing.producer_ids import equal_tags
 from mesh.routing.served import limited
 from mesh.routing.spi import Served
 from mesh.runtime.interception.topic_names import FIRST_BY_ID as BY_ID
+from mesh.runtime.interception.topic_names import AskMetadata
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import NodeOf, PlaceOf
 from mesh.runtime.relay.local_requests import LocalRequests
@@ -43,7 +45,7 @@ from mesh.wire.apis import ApiKey
 log = get_logger(__name__)
 
 
-class NamesOfLeaves(Names, Protocol):
+class NamesOfLeaves(Names, NamesOnTheWay, Protocol):
     """A union, or one cluster in its place. default: the leaf of what has no name."""
 
     @property
@@ -77,6 +79,7 @@ class Unions:
         self._chunks = Chunks()
         self._alike: tuple[tuple[ClusterName, ClusterName], ...] = ()
         self._made: list[tuple[RouterRuntime, RouterRequests]] = []
+        self.interceptors = ConfiguredInterceptors(configured, services, graph)
         self.node_of, self._place_of = places_of(configured, graph)
 
     def make(
@@ -85,16 +88,20 @@ class Unions:
         timeout: float,
         serves: Served | None,
         clients: Callable[[], Collection[Peer]] | None = None,
+        behind: Path | None = None,
     ) -> RouterRuntime:
         """timeout: seconds that a leaf has besides what it is asked to wait. serves: what its routers let clients use;
-        None: all. clients: of this union; None: all of the listener."""
+        None: all. clients: of this union; None: all of the listener. behind: the routes to a router that sends it its
+        requests, whose clients have met the interceptors in front of it; None: clients come to it."""
         ending = Ending(self._listener, clients)
         made = [self._leaf(leaf, ending, serves) for leaf in names.leaves]
         leaves = Leaves(made, names.default, names, self.ids)
         metadata = RouterMetadata(leaves, None if self._is_relay else f"kafka-mesh.{self._name}")
         health = GroupHealth(self._services.upstream_health, leaves, self._name)
         requests = RouterRequests(leaves, metadata, timeout, health)
-        interceptors = interceptors_of(self._configured, self._services, lambda asked: metadata.answer(asked, BY_ID))
+        ask: AskMetadata = lambda asked: metadata.answer(asked, BY_ID)  # noqa: E731 - it is about these leaves
+        made_of = self.interceptors
+        interceptors = made_of.on_the_way(names, ask) if behind is None else made_of.behind(behind, names, ask)
         for leaf in made:
             leaf.services.interceptors = interceptors
         runtime = RouterRuntime(self._listener, leaves, requests, ending, self.node_of, interceptors, self.memory)
@@ -109,7 +116,9 @@ class Unions:
             for leaf in runtime.leaves:
                 leaf.nodes.interval = interval
 
-    def rearrange(self, graph: Graph, names: NamesOfLeaves, serves: Served | None) -> None:
+    def rearrange(
+        self, graph: Graph, routers: Sequence[RouterConfig], names: NamesOfLeaves, serves: Served | None
+    ) -> None:
         """Of the only union: its leaves are those of another graph from now on, which `can_become` this one."""
         ((runtime, _),) = self._made
         before = {leaf.number for leaf in self._graph.leaves}
@@ -118,6 +127,9 @@ class Unions:
         added = [self._leaf(leaf, runtime.ending, serves) for leaf in graph.leaves if leaf.number not in before]
         for leaf in added:
             leaf.services.interceptors = runtime.interceptors
+        self.interceptors.rearrange(graph, routers)
+        if runtime.interceptors is not None:
+            runtime.interceptors.selection.change(self.interceptors.stops(names))
         for known in runtime.leaves:
             known.services.served = self._without_share_fetch(limited(self._served, serves))
             known.services.advertised = self._without_share_fetch(limited(self._advertised, serves))
@@ -154,7 +166,7 @@ class Unions:
 
     def _without_share_fetch(self, apis: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, tuple[int, int]]:
         """Where interceptors see what is fetched: share consumers would be given what others are not shown."""
-        if not is_intercepting_fetch(self._configured, self._services.interceptors):
+        if not intercepts_fetch(self._configured, self._services.interceptors, self._services.routers):
             return apis
         return {key: versions for key, versions in apis.items() if key is not ApiKey.SHARE_FETCH}
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.app.from_config import has_credentials, properties_of, refused_apis
-from mesh.app.interception import is_intercepting_fetch
+from mesh.app.interception import intercepts_fetch
 from mesh.app.router_making import Routers
 from mesh.config.graphs import graph_of
 from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
@@ -39,51 +39,88 @@ Row = tuple[str, str, str, str]
 
 
 class ClusterUnavailable(Exception):
-    """A cluster that does not say what it serves."""
+    """Clusters that do not say what they serve."""
+
+
+class Clusters:
+    """The clusters of a configuration, each asked once. silent: why those that do not say what they serve do not."""
+
+    def __init__(self, clusters: Iterable[Cluster]) -> None:
+        self._clusters: Final = {cluster.name: cluster for cluster in clusters}
+        self._served: Final[dict[ClusterName, Mapping[int, VersionRange]]] = {}
+        self.silent: Final[dict[ClusterName, str]] = {}
+
+    def served_by(self, names: Iterable[ClusterName]) -> Mapping[ClusterName, Mapping[int, VersionRange]]:
+        """Of those that say it."""
+        for name in names:
+            if name not in self._served and name not in self.silent:
+                try:
+                    self._served[name] = versions_of(self._clusters[name])
+                except ClusterUnavailable as problem:
+                    self.silent[name] = str(problem)
+        return {name: self._served[name] for name in names if name in self._served}
+
+    def has_credentials(self, name: ClusterName) -> bool:
+        return _has_credentials(self._clusters[name])
+
+    def title(self, title: str, names: Iterable[ClusterName]) -> str:
+        """With those that do not say it."""
+        silent = sorted(set(names) - self.served_by(names).keys())
+        return f"{title} (not known: {', '.join(silent)})" if silent else title
 
 
 def show(config: Config, console: Console) -> None:
-    """Raises ClusterUnavailable."""
-    clusters = {cluster.name: cluster for cluster in config.clusters}
+    """Raises ClusterUnavailable when all that is known is shown."""
+    clusters = Clusters(config.clusters)
     for each in config.virtual_clusters:
         for title, rows in _tables(each, config, clusters):
-            table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-            for column in ("API", "cluster", "here", "why not more"):
-                table.add_column(column, overflow="fold")
-            for row in rows:
-                table.add_row(*row)
-            console.print(table)
+            console.print(title, style="italic")
+            if shown := [*rows]:
+                console.print(_table(shown))
+    if clusters.silent:
+        raise ClusterUnavailable("; ".join(clusters.silent.values()))
 
 
-def _tables(
-    each: VirtualClusterConfig, config: Config, clusters: Mapping[ClusterName, Cluster]
-) -> Iterator[tuple[str, Iterator[Row]]]:
+def _table(rows: Iterable[Row]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("API", "cluster", "here", "why not more"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _tables(each: VirtualClusterConfig, config: Config, clusters: Clusters) -> Iterator[tuple[str, Iterator[Row]]]:
     """What one virtual cluster serves, with a title; of a router that chooses by connection, for each route."""
     intercepted = refused_by_interceptors(each, config)
     match each.target:
         case PoolTargetConfig():
             yield f"{each.name}: {_POOL}", _of_a_pool()
         case RelayTargetConfig(relay=relay):
-            cluster = clusters[ClusterName(relay.cluster)]
-            refused = refused_apis(relay, has_credentials=_has_credentials(cluster)) | intercepted
+            refused = refused_apis(relay, has_credentials=clusters.has_credentials(relay.cluster)) | intercepted
             title = f"{each.name}: a relay of {relay.cluster}"
-            if each.authorization is None:
-                yield title, of_a_relay(refused, versions_of(cluster))
+            served = clusters.served_by([relay.cluster])
+            if not served:
+                yield clusters.title(title, [relay.cluster]), iter(())
+            elif each.authorization is None:
+                yield title, of_a_relay(refused, served[relay.cluster])
             else:
-                yield f"{title}, under rules", of_a_router({relay.cluster: versions_of(cluster)}, refused)
+                yield f"{title}, under rules", of_a_router(served, refused)
         case RouterTargetConfig(router=router):
             graph = graph_of(config, router.name)
             title = f"{each.name}: the router {router.name}"
             limits = _limits(config, graph, each.name)
             if graph.routers[graph.root].decides is not Decides.CONNECTIONS:
-                yield title, limited_by(_of_leaves(graph.leaves, clusters, intercepted), limits)
+                title, rows = _of_leaves(title, graph.leaves, clusters, intercepted)
+                yield title, limited_by(rows, limits)
                 return
             choices = Choices(graph, {})
             for way, path in choices.ways.items():
                 behind = [leaf for leaf in graph.leaves if leaf.path[: len(path)] == path]
                 limits_here = {name: limits[name] for name in choices.on_the_way(way) if name in limits}
                 if behind:
-                    yield f"{title}, route {way}", limited_by(_of_leaves(behind, clusters), limits_here)
+                    titled, rows = _of_leaves(f"{title}, route {way}", behind, clusters, intercepted)
+                    yield titled, limited_by(rows, limits_here)
                 else:
                     yield f"{title}, route {way}: {_POOL}", _of_a_pool()
         case _:
@@ -114,17 +151,17 @@ def limited_by(rows: Iterable[Row], limits: Mapping[RouterName, Served]) -> Iter
 
 
 def refused_by_interceptors(each: VirtualClusterConfig, config: Config) -> dict[ApiKey, str]:
-    if not is_intercepting_fetch(each, config.interceptors):
+    if not intercepts_fetch(each, config.interceptors, config.routers):
         return {}
     return {ApiKey.SHARE_FETCH: "interceptors would not see what it fetches"}
 
 
 def _of_leaves(
-    leaves: Sequence[Leaf],
-    clusters: Mapping[ClusterName, Cluster],
-    refused: Mapping[ApiKey, str] = MappingProxyType({}),
-) -> Iterator[Row]:
-    return of_a_router({name: versions_of(clusters[name]) for name in {leaf.cluster for leaf in leaves}}, refused)
+    title: str, leaves: Sequence[Leaf], clusters: Clusters, refused: Mapping[ApiKey, str] = MappingProxyType({})
+) -> tuple[str, Iterator[Row]]:
+    names = {leaf.cluster for leaf in leaves}
+    served = clusters.served_by(names)
+    return clusters.title(title, names), of_a_router(served, refused) if served else iter(())
 
 
 def versions_of(cluster: Cluster) -> Mapping[int, VersionRange]:

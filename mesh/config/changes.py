@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from mesh.config.base import Model
-from mesh.config.graphs import graph_of
+from mesh.config.graphs import graph_of, interceptors_behind, routers_behind
 from mesh.config.interceptors import InterceptorConfig
 from mesh.config.mistakes import KeyPath, Mistake, format_path, show
 from mesh.config.model import Admin, Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import NodesConfig
-from mesh.config.routers import RouterConfig, RouterTargetConfig, ToRouterConfig
+from mesh.config.routers import RouterConfig, RouterTargetConfig
+from mesh.interceptors.chain import InterceptorName
 from mesh.routing.graph import Decides
-from mesh.routing.names import RouterName
+from mesh.routing.names import RouteName, RouterName
 
 Named = TypeVar("Named", Cluster, InterceptorConfig, RouterConfig, VirtualClusterConfig)
 _KEPT: Final = "as it was: it cannot change while kafka-mesh runs"
@@ -220,15 +221,9 @@ def _of_routers(before: Config, after: Config, virtual_cluster: VirtualClusterCo
     """Routers that it leads to and that are others now; a virtual cluster that led elsewhere has changed itself."""
     if not isinstance(virtual_cluster.target, RouterTargetConfig):
         return
-    old, new = _by_name(before.routers), _by_name(after.routers)
-    waiting, seen = [virtual_cluster.target.router.name], set[RouterName]()
-    while waiting:
-        if (name := waiting.pop(0)) in seen:
-            continue
-        seen.add(name)
-        if old.get(name) != new[name]:
-            yield ("routers", name)
-        waiting += [each.target.router for each in new[name].routes if isinstance(each.target, ToRouterConfig)]
+    old = _by_name(before.routers)
+    behind = routers_behind(after.routers, virtual_cluster.target.router.name)
+    yield from (("routers", each.name) for each in behind if old.get(each.name) != each)
 
 
 def _goes_by_names(config: Config, virtual_cluster: VirtualClusterConfig) -> bool:
@@ -240,13 +235,31 @@ def _goes_by_names(config: Config, virtual_cluster: VirtualClusterConfig) -> boo
 
 
 def _of_interceptors(before: Config, after: Config, virtual_cluster: VirtualClusterConfig) -> Iterator[KeyPath]:
-    """Those of its interceptors that are others now, and the processes that they run in."""
-    if not virtual_cluster.interceptors:
+    """Those of its interceptors that are others now, routes that have others, and the processes that they run in."""
+    names = sorted(interceptors_behind(virtual_cluster, after.routers))
+    if isinstance(virtual_cluster.target, RouterTargetConfig):
+        root = virtual_cluster.target.router.name
+        was, is_to_be = (_of_routes(each.routers, root) for each in (before, after))
+        routes = [each for each in was | is_to_be if was.get(each) != is_to_be.get(each)]
+        yield from (("routers", *each, "interceptors") for each in routes)
+    if not names:
         return
     old, new = _by_name(before.interceptors), _by_name(after.interceptors)
-    yield from (("interceptors", name) for name in virtual_cluster.interceptors if old.get(name) != new[name])
+    yield from (("interceptors", name) for name in names if old.get(name) != new[name])
     if before.interceptor_workers != after.interceptor_workers:
         yield ("interceptor_workers",)
+
+
+def _of_routes(
+    routers: Sequence[RouterConfig], root: RouterName
+) -> dict[tuple[RouterName, RouteName], tuple[InterceptorName, ...]]:
+    """The interceptors of routes that have some."""
+    return {
+        (router.name, route.name): route.interceptors
+        for router in routers_behind(routers, root)
+        for route in router.routes
+        if route.interceptors
+    }
 
 
 def _of_nodes(before: NodesConfig | None, after: NodesConfig | None) -> Iterator[KeyPath]:

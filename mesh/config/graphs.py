@@ -8,10 +8,18 @@ from typing import assert_never
 
 from pydantic import BaseModel
 
-from mesh.config.model import Config
+from mesh.config.model import Config, VirtualClusterConfig
 from mesh.config.relay import NodesConfig
 from mesh.config.router_types import AnyFactory, factory_of
-from mesh.config.routers import RouteConfig, RouterConfig, ToClusterConfig, ToPoolConfig, ToRouterConfig
+from mesh.config.routers import (
+    RouteConfig,
+    RouterConfig,
+    RouterTargetConfig,
+    ToClusterConfig,
+    ToPoolConfig,
+    ToRouterConfig,
+)
+from mesh.interceptors.chain import InterceptorName
 from mesh.routing.graph import Graph, Route, Router, Target, ToCluster, ToPool, ToRouter, compile_graph
 from mesh.routing.names import LeafNumber, RouterName
 from mesh.routing.node_ids import NodeIds
@@ -67,3 +75,25 @@ def ports_of_nodes(nodes: NodesConfig, graph: Graph) -> dict[int, int]:
 def ports_of_each_leaf(nodes: NodesConfig, leaves: Sequence[object]) -> int:
     """How many ports each leaf has where no ids are declared."""
     return len(nodes.ports or ()) // max(len(leaves), 1)
+
+
+def routers_behind(routers: Sequence[RouterConfig], root: RouterName) -> list[RouterConfig]:
+    """The root and all that it leads to; names of routers that there are not lead nowhere."""
+    by_name = {each.name: each for each in routers}
+    found: dict[RouterName, RouterConfig] = {}
+    waiting = [root]
+    while waiting:
+        name = waiting.pop(0)
+        if name not in found and name in by_name:
+            found[name] = by_name[name]
+            waiting += [each.target.router for each in by_name[name].routes if isinstance(each.target, ToRouterConfig)]
+    return list(found.values())
+
+
+def interceptors_behind(virtual_cluster: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> set[InterceptorName]:
+    """The names of its interceptors, and of those of the routes that it leads to."""
+    names = set(virtual_cluster.interceptors)
+    if isinstance(virtual_cluster.target, RouterTargetConfig):
+        behind = routers_behind(routers, virtual_cluster.target.router.name)
+        names |= {name for router in behind for route in router.routes for name in route.interceptors}
+    return names

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
 from mesh.config.finding import Finding, Missing
 from mesh.config.interceptors import InterceptorConfig, IsolationConfig
 from mesh.config.mistakes import KeyPath, format_path
-from mesh.config.model import Config, PoolTargetConfig
-from mesh.config.router_types import UnknownType as UnknownRouter
-from mesh.config.router_types import factory_of
-from mesh.config.routers import RouterTargetConfig
+from mesh.config.model import Config
 from mesh.config.validation import allowed_by, keys_in, value_at
-from mesh.interceptors.chain import OnFailure
+from mesh.config.ways import ways_of
+from mesh.interceptors.chain import InterceptorName, OnFailure
 from mesh.interceptors.shipped import SHIPPED
 from mesh.interceptors.spi import AsyncInterceptor, Effect, On, Reads
 from mesh.interceptors.types import InterceptorClass, UnknownType, class_of
-from mesh.routing.graph import Decides
-from mesh.routing.names import RouterName
 
 
 def check_interceptors(config: Config) -> Iterator[Finding]:
@@ -31,7 +27,8 @@ def check_interceptors(config: Config) -> Iterator[Finding]:
         if first != (*path, "name"):
             yield Finding((*path, "name"), each.name, f"a name of its own; {format_path(first)} is the same", (first,))
         yield from _interceptor(each, path)
-    yield from _virtual_clusters(config, names)
+    yield from _places(config, names)
+    yield from _ways(config)
 
 
 def is_inline(configured: InterceptorConfig) -> bool:
@@ -88,34 +85,62 @@ def _config(each: InterceptorConfig, kind: InterceptorClass, path: KeyPath) -> I
             yield Finding((*at, *keys), value, allowed_by(kind.config, details), ((*path, "type"),))
 
 
-def _virtual_clusters(config: Config, names: dict[str, KeyPath]) -> Iterator[Finding]:
-    for index, virtual_cluster in enumerate(config.virtual_clusters):
-        path: KeyPath = ("virtual_clusters", index, "interceptors")
+def _places(config: Config, names: dict[str, KeyPath]) -> Iterator[Finding]:
+    """Virtual clusters and routes name interceptors that there are, each of them once."""
+    named: list[tuple[KeyPath, Sequence[InterceptorName]]] = [
+        (("virtual_clusters", index, "interceptors"), each.interceptors)
+        for index, each in enumerate(config.virtual_clusters)
+    ]
+    named += [
+        (("routers", index, "routes", place, "interceptors"), route.interceptors)
+        for index, router in enumerate(config.routers)
+        for place, route in enumerate(router.routes)
+    ]
+    for path, interceptors in named:
         seen: set[str] = set()
-        for number, name in enumerate(virtual_cluster.interceptors):
+        for number, name in enumerate(interceptors):
             if name not in names:
                 defined = ", ".join(names) or "none are defined"
                 yield Finding((*path, number), name, f"one of the interceptors: {defined}", (("interceptors",),))
             elif name in seen:
                 yield Finding((*path, number), name, "named once")
             seen.add(name)
-        if not virtual_cluster.interceptors:
+
+
+def _ways(config: Config) -> Iterator[Finding]:
+    """What runs one behind the other on the way from a virtual cluster to what it leads to."""
+    by_name = {each.name: each for each in config.interceptors}
+    told: set[KeyPath] = set()
+    for index, virtual_cluster in enumerate(config.virtual_clusters):
+        path: KeyPath = ("virtual_clusters", index)
+        first = [((*path, "interceptors", number), name) for number, name in enumerate(virtual_cluster.interceptors)]
+        for way in ways_of(virtual_cluster, config.routers):
+            stops = [*first, *way.interceptors]
+            found = [*_twice(stops), *(_in_a_pool(stops, by_name) if way.leads_to_pool else ())]
+            for each in found:
+                if each.path not in told:
+                    told.add(each.path)
+                    yield each
+
+
+_Stops: TypeAlias = Sequence[tuple[KeyPath, InterceptorName]]
+"""Interceptors, each with the place where it is named."""
+
+
+def _twice(stops: _Stops) -> Iterator[Finding]:
+    seen: dict[str, KeyPath] = {}
+    for path, name in stops:
+        first = seen.setdefault(name, path)
+        if first[:-1] != path[:-1]:
+            allowed = f"one that sees the records only once on their way: {format_path(first)} is in front of it"
+            yield Finding(path, name, allowed, (first,))
+
+
+def _in_a_pool(stops: _Stops, by_name: Mapping[InterceptorName, InterceptorConfig]) -> Iterator[Finding]:
+    for path, name in stops:
+        each = by_name.get(name)
+        if each is None or On.FETCH not in each.on:
             continue
-        target = virtual_cluster.target
-        if isinstance(target, PoolTargetConfig):
-            allowed = "left out: interceptors run in relays and behind routers that go by names, not in pools yet"
-            yield Finding(path, virtual_cluster.interceptors, allowed)
-        elif isinstance(target, RouterTargetConfig) and not _goes_by_names(config, target.router.name):
-            allowed = "left out: interceptors run behind routers that go by names only, so far"
-            yield Finding(path, virtual_cluster.interceptors, allowed, (("routers",),))
-
-
-def _goes_by_names(config: Config, router: RouterName) -> bool:
-    """Also if it is not known what there is to go by."""
-    for each in config.routers:
-        if each.name == router:
-            try:
-                return factory_of(each.type).decides is Decides.NAMES
-            except UnknownRouter:
-                return True
-    return True
+        if each.principals != ("*",):
+            allowed = "one without principals: a pool is behind it, where it is not known yet who gets the records"
+            yield Finding(path, name, allowed, (("interceptors",),))

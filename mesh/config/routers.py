@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+)
 
 from mesh.config.base import Model, keys_of
 from mesh.config.pool import PoolConfig
 from mesh.config.values import Duration, matching
+from mesh.interceptors.chain import InterceptorName
 from mesh.records.spans import ClusterName
 from mesh.routing.names import RouteName, RouterName
 
@@ -58,6 +66,16 @@ class RouteConfig(Model):
             custom_error_message="a mapping with exactly one of the keys cluster, router, pool",
         ),
     ] = Field(description="What is behind it.")
+    interceptors: tuple[InterceptorName, ...] = Field(
+        default=(), description="Names of interceptors of the records that go through it, behind those in front of it."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        shown: dict[str, object] = serialize(self)
+        if not self.interceptors:
+            shown.pop("interceptors", None)
+        return shown
 
 
 class RouterConfig(Model):

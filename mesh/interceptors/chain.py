@@ -66,11 +66,21 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An interceptor of a chain."""
+    """An interceptor of a chain. where: the records' place as it sees it; None: as the chain does."""
 
     name: InterceptorName
     interceptor: Interceptor
     on_failure: OnFailure
+    where: Where | None = None
+
+
+class Placed(NamedTuple):
+    """An interceptor, and a topic as it is called where that stands. route: the path of routes behind which that is;
+    None: in front of all."""
+
+    name: InterceptorName
+    topic: str
+    route: str | None = None
 
 
 class Rejected(NamedTuple):
@@ -203,7 +213,7 @@ class _Chain:
     def _check_batch(self, step: Step, batch: memoryview, head: BatchHead) -> Sequence[Outcome] | Exception:
         described = Batch(head.records, len(batch), head.codec, head.is_transactional)
         try:
-            step.interceptor.check_batch(described, self._where)
+            step.interceptor.check_batch(described, step.where or self._where)
         except MemoryError:
             raise
         except Exception as problem:  # noqa: BLE001 - of users' code: it is told with the offset
@@ -212,7 +222,7 @@ class _Chain:
 
     def _outcomes(self, step: Step, records: list[Record]) -> Sequence[Outcome] | Exception:
         """An exception counts for all records."""
-        interceptor, reads = step.interceptor, step.interceptor.reads
+        interceptor, reads, where = step.interceptor, step.interceptor.reads, step.where or self._where
         shown = records
         if reads is not Reads.VALUE:
             key_is_shown = reads is Reads.KEY
@@ -220,9 +230,9 @@ class _Chain:
         try:
             if isinstance(interceptor, AsyncInterceptor):
                 assert self._complete is not None, "an asynchronous interceptor runs in a worker"
-                outcomes = self._complete(interceptor.intercept_batch_async(shown, self._where))
+                outcomes = self._complete(interceptor.intercept_batch_async(shown, where))
             else:
-                outcomes = interceptor.intercept_batch(shown, self._where)
+                outcomes = interceptor.intercept_batch(shown, where)
             if len(outcomes) != len(records):
                 return TypeError(f"{len(outcomes)} outcomes for {len(records)} records")
         except MemoryError:

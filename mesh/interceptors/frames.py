@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from mesh.interceptors.chain import Count, Failure, InterceptorName, Judged, Rejected
+from mesh.interceptors.chain import Count, Failure, InterceptorName, Judged, Placed, Rejected, Step
 from mesh.interceptors.spi import On, Where
 from mesh.security.principals import Principal
 
@@ -20,13 +20,23 @@ LARGEST: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The records of one partition, for these interceptors in this order. aborted: producer id and first offset of
-    aborted transactions."""
+    """The records of one partition, for these interceptors in this order. where: as clients see it. aborted: producer
+    id and first offset of aborted transactions."""
 
-    names: tuple[InterceptorName, ...]
+    steps: tuple[Placed, ...]
     records: bytes | memoryview
     where: Where
     aborted: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def names(self) -> tuple[InterceptorName, ...]:
+        return tuple(each.name for each in self.steps)
+
+    def chain(self, steps: Mapping[InterceptorName, Step]) -> Iterator[Step]:
+        """The steps of these names, each with its place."""
+        for name, topic, route in self.steps:
+            step = steps[name]
+            yield step if route is None else replace(step, where=replace(self.where, topic=topic, route=route))
 
 
 class Unreadable(NamedTuple):
@@ -48,7 +58,7 @@ def frame(head: Mapping[str, Any], data: bytes | memoryview) -> bytes:
 def encoded_task(task: Task) -> bytes:
     where = task.where
     head = {
-        "names": task.names,
+        "steps": task.steps,
         "aborted": task.aborted,
         "virtual_cluster": where.virtual_cluster,
         "topic": where.topic,
@@ -56,7 +66,6 @@ def encoded_task(task: Task) -> bytes:
         "on": where.on.value,
         "principal": where.principal,
         "client_id": where.client_id,
-        "route": where.route,
         "group": where.group,
     }
     return frame(head, task.records)
@@ -70,11 +79,11 @@ def task_of(head: Mapping[str, Any], data: bytes) -> Task:
         On(head["on"]),
         Principal(head["principal"]),
         head["client_id"],
-        head["route"],
-        head["group"],
+        group=head["group"],
     )
     aborted = tuple((producer, first) for producer, first in head["aborted"])
-    return Task(tuple(map(InterceptorName, head["names"])), data, where, aborted)
+    steps = tuple(Placed(InterceptorName(name), topic, route) for name, topic, route in head["steps"])
+    return Task(steps, data, where, aborted)
 
 
 def encoded_judged(judged: Judged) -> bytes:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from mesh.interceptors.chain import InterceptorName, OnFailure
+from mesh.interceptors.chain import InterceptorName, OnFailure, Placed
 from mesh.interceptors.spi import On
 from mesh.security.principals import Principal
 
@@ -39,15 +39,25 @@ class ConfiguredInterceptor:
     isolation: Isolation
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The interceptors of a topic, in the order in which they see its records; one at least."""
+class Stop(NamedTuple):
+    """A place with interceptors on the way of a topic's records: a virtual cluster, or a route. topic: as it is called
+    there. route: the path of routes that leads there; None for a virtual cluster."""
 
     interceptors: tuple[ConfiguredInterceptor, ...]
+    topic: str
+    route: str | None = None
 
-    @property
-    def names(self) -> tuple[InterceptorName, ...]:
-        return tuple(each.name for each in self.interceptors)
+
+StopsOf: TypeAlias = Callable[[str], Sequence[Stop]]
+"""The stops of a topic, which is called as clients do, in the order in which producers' records come to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The interceptors of a topic, in the order in which they see its records; one at least. steps: of each."""
+
+    interceptors: tuple[ConfiguredInterceptor, ...]
+    steps: tuple[Placed, ...]
 
     @property
     def is_inline(self) -> bool:
@@ -61,14 +71,22 @@ class Chosen:
 
 
 class Selection:
-    """The interceptors of a virtual cluster, in the order of its configuration: producers' records go through them in
-    this order, consumers' in the reverse one. What it finds it remembers."""
+    """The interceptors that see the records of clients. Producers' records go through them in the order of the
+    configuration, consumers' in the reverse one. What it finds it remembers.
 
-    def __init__(self, interceptors: Sequence[ConfiguredInterceptor]) -> None:
-        self.interceptors: Final = tuple(interceptors)
+    interceptors: of all stops.
+    """
+
+    def __init__(self, interceptors: Iterable[ConfiguredInterceptor], stops_of: StopsOf) -> None:
         self.sides: Final = frozenset(on for each in interceptors for on in each.on)
-        self._matching: Final = [(each, _matcher(each.topics), _matcher(each.principals)) for each in interceptors]
+        self._stops_of = stops_of
+        self._matching: Final[dict[ConfiguredInterceptor, tuple[_Matcher, _Matcher]]] = {}
         self._found: dict[tuple[str, On, Principal], Chosen | None] = {}
+
+    def change(self, stops_of: StopsOf) -> None:
+        """Topics have other stops from now on, with interceptors that were there before."""
+        self._stops_of = stops_of
+        self._found.clear()
 
     def chosen(self, topic: str, on: On, principal: Principal) -> Chosen | None:
         """None: nobody wants to see its records."""
@@ -80,16 +98,28 @@ class Selection:
         return self._found[key]
 
     def _choose(self, topic: str, on: On, principal: Principal) -> Chosen | None:
-        chosen = [
-            each
-            for each, is_topic, is_principal in self._matching
-            if on in each.on and is_topic(topic) and is_principal(principal)
+        found = [
+            (each, Placed(each.name, stop.topic, stop.route))
+            for stop in self._stops_of(topic)
+            for each in stop.interceptors
+            if on in each.on and self._matches(each, stop.topic, principal)
         ]
-        if not chosen:
+        if not found:
             return None
-        return Chosen(tuple(chosen if on is On.PRODUCE else reversed(chosen)))
+        if on is On.FETCH:
+            found.reverse()
+        return Chosen(tuple(each for each, _ in found), tuple(step for _, step in found))
+
+    def _matches(self, interceptor: ConfiguredInterceptor, topic: str, principal: Principal) -> bool:
+        if interceptor not in self._matching:
+            self._matching[interceptor] = _matcher(interceptor.topics), _matcher(interceptor.principals)
+        is_topic, is_principal = self._matching[interceptor]
+        return is_topic(topic) and is_principal(principal)
 
 
-def _matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+_Matcher: TypeAlias = Callable[[str], bool]
+
+
+def _matcher(patterns: Iterable[str]) -> _Matcher:
     match = re.compile("|".join(map(fnmatch.translate, patterns))).match
     return lambda name: match(name) is not None

@@ -88,7 +88,8 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place of a record on its way. topic: as clients call it. route: where there is a router. group: in pools."""
+    """The place of a record on its way. topic: as clients call it; an interceptor of a route is told what it is called
+    behind that. route: the routes that lead there, with `/` between them. group: in pools."""
 
     virtual_cluster: str
     topic: str

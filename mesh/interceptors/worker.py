@@ -64,7 +64,7 @@ def answer_of(
     steps: Mapping[InterceptorName, Step],
     complete: Callable[[Coroutine[Any, Any, Sequence[Outcome]]], Sequence[Outcome]],
 ) -> bytes:
-    chain = [steps[name] for name in task.names]
+    chain = list(task.chain(steps))
     try:
         judged = judge(chain, memoryview(task.records), task.where, time.perf_counter, complete, task.aborted)
     except (CorruptBatch, OldFormat) as problem:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from mesh.routing.graph import Leaf
-from mesh.routing.names import LeafNumber
-from mesh.routing.union import Owner
+from mesh.routing.names import LeafNumber, Path
+from mesh.routing.union import Owner, way_to
 
 
 class OneCluster:
@@ -19,9 +19,13 @@ class OneCluster:
     def __init__(self, leaf: Leaf) -> None:
         self.leaves: Final = (leaf,)
         self.default: Final = leaf.number
+        self._path: Final = leaf.path
 
     def owner(self, topic: str) -> Owner | None:
         return Owner(self.default, topic)
+
+    def way(self, topic: str) -> Sequence[tuple[Path, str]]:
+        return way_to(self._path, topic)
 
     def shown(self, leaf: LeafNumber, topic: str) -> str | None:
         return topic

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from mesh.records.producer_batches import with_producer_ids
 from mesh.routing.entities import Elsewhere, FromLeaf, Hidden, Names, ToLeaf
+from mesh.routing.kit import streams
 from mesh.routing.kit.hidden import without_hidden
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds
@@ -18,7 +19,7 @@ from mesh.wire.entities.kinds import Kind
 from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
-from mesh.wire.produce_batches import body_of, parts_of
+from mesh.wire.produce_batches import ProduceParts, body_of, parts_of
 from mesh.wire.reader import INT32
 from mesh.wire.routed import PassedRequest
 from mesh.wire.spans import Spans
@@ -79,18 +80,48 @@ class LeafTranslation:
             # Of all that it names a client knows topic ids only: the cluster itself refuses those that are not its own.
             return PassedRequest((frame,), is_answered=True)
         body = body_of(api_key, head.api_version, frame)
-        is_answered = True
+        if api_key is ApiKey.PRODUCE:
+            return self._produce(head.api_version, frame, body)
+        if api_key is ApiKey.JOIN_GROUP and self._is_refused(head.api_version, frame[body:]):
+            return None
         if api_key in _OFFSETS and _may_be_of_several(api_key, head.api_version, frame[body:]):
             return None
         try:
-            if api_key is ApiKey.PRODUCE:
-                is_answered = self.tag(head.api_version, frame, body)
             pieces = program(api_key, head.api_version, Side.REQUEST).translate(frame, body, self._to_leaf)
+        except Elsewhere:
+            return None
+        return PassedRequest(_with_length(pieces), is_answered=True)
+
+    def _produce(self, version: int, frame: memoryview, body: int) -> PassedRequest | None:
+        parts = parts_of(version, frame, body)
+        pieces: Sequence[Buffer] = (frame,)
+        try:
+            self._tag(parts, frame)
+            if self._renames:
+                pieces = _with_length(
+                    program(ApiKey.PRODUCE, version, Side.REQUEST).translate(frame, body, self._to_leaf)
+                )
+            else:
+                self._check_own(parts)
         except (Elsewhere, HomeUnknown):
-            if not is_answered:
+            if not parts.acks:
                 raise ProtocolError("produce", "it is for another cluster, and there is no answer to say so") from None
             return None
-        return PassedRequest(_with_length(pieces), is_answered)
+        return PassedRequest(pieces, is_answered=parts.acks != 0)
+
+    def _check_own(self, parts: ProduceParts) -> None:
+        """Raises `Elsewhere`."""
+        if parts.transactional_id is not None:
+            self._to_leaf.transactional_id(parts.transactional_id)
+        for topic in parts.topics:
+            self._to_leaf.topic(topic)
+
+    def _is_refused(self, version: int, body: memoryview) -> bool:
+        """Whether a JoinGroup is one of Kafka Streams with a topic that is elsewhere."""
+        if not streams.may_be_of_streams(body):
+            return False
+        join = read_tree(ApiKey.JOIN_GROUP, version, Side.REQUEST, body)
+        return streams.topic_elsewhere(join, self._names) is not None
 
     def leaf_of_nodes(self, api_key: ApiKey, version: int) -> int | None:
         if self._renames and api_key is ApiKey.FETCH and version <= _LAST_WITH_NAMES:
@@ -99,7 +130,9 @@ class LeafTranslation:
             return self._leaf if version in VERSIONS_WITH_NODES.get(api_key, ()) else None
         return 0 if version in VERSIONS.get(api_key, ()) else None
 
-    def is_changed(self, api_key: ApiKey, version: int) -> bool:
+    def is_changed(self, api_key: ApiKey, version: int, *, is_plain: bool) -> bool:
+        if is_plain:
+            return self._renames and version <= _LAST_WITH_NAMES
         if (first := _FIRST_WITH_NODES.get(api_key)) is None:
             return True
         if carries_addresses(api_key, version) or (self._renames and version <= _LAST_WITH_NAMES):
@@ -133,14 +166,15 @@ class LeafTranslation:
             case _:
                 return self._names.transaction_home(name) == self._leaf
 
-    def tag(self, version: int, frame: memoryview, body: int) -> bool:
-        """Puts the producer ids that the leaf is to know into the batches of a Produce request. Whether it is answered.
-        Raises `HomeUnknown`."""
-        parts = parts_of(version, frame, body)
-        if self._producer_ids is not None and not parts.is_transactional:
+    def tag(self, version: int, frame: memoryview, body: int) -> None:
+        """Puts the producer ids that the leaf is to know into the batches of a Produce request. Raises
+        `HomeUnknown`."""
+        self._tag(parts_of(version, frame, body), frame)
+
+    def _tag(self, parts: ProduceParts, frame: memoryview) -> None:
+        if self._producer_ids is not None and parts.transactional_id is None:
             for start, end in parts.records:
                 with_producer_ids(frame[start:end], self._producer_ids.tagged)
-        return parts.acks != 0
 
 
 def _may_be_of_several(api_key: ApiKey, version: int, body: memoryview) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,6 +49,7 @@ class Union:
         root from that of the graph, where others stand in front of it. Raises ValueError if it is no router of names,
         or leads to something else than such routers and clusters."""
         self._root = _level(graph, routers, path)
+        self._path = path
         self.leaves: tuple[Leaf, ...] = tuple(each for each in graph.leaves if each.path[: len(path)] == path)
         self._ways = {leaf.number: tuple(self._way(leaf.path[len(path) :])) for leaf in self.leaves}
 
@@ -61,6 +62,16 @@ class Union:
                 return Owner(behind, topic)
             level = behind
         return None
+
+    def way(self, topic: str) -> Sequence[tuple[Path, str]]:
+        """The routes that lead to what clients call so: each with all in front of it, and what the topic is called
+        behind it. They end where there is no such topic."""
+        found, path = way_to(self._path, topic), self._path
+        behind: _Level | LeafNumber = self._root
+        while isinstance(behind, _Level) and (place := behind.router.topic(topic)) is not None:
+            topic, path, behind = place.topic, (*path, place.route), behind.behind(place.route)
+            found.append((path, topic))
+        return found
 
     def shown(self, leaf: LeafNumber, topic: str) -> str | None:
         """What clients call a topic of a leaf. None: it is hidden, or another topic has that name."""
@@ -104,6 +115,11 @@ class Union:
             steps.append((level.router, route))
             level = level.routes[route]
         return reversed(steps)
+
+
+def way_to(path: Path, topic: str) -> list[tuple[Path, str]]:
+    """The routes to a place, where none of them changes the name of a topic: see `Union.way`."""
+    return [(path[:length], topic) for length in range(1, len(path) + 1)]
 
 
 def _level(graph: Graph, routers: Mapping[RouterName, EntityRouter], path: Path) -> _Level:

@@ -46,7 +46,7 @@ class Cursor:
         self.elements_left = MAX_ELEMENTS
 
     def finish(self) -> None:
-        """Nothing may be left. For answers of brokers; no broker looks at what is behind a request."""
+        """Nothing may be left. For what must have one form; no broker looks at what is behind a request."""
         left = len(self.data) - self.position
         if left:
             raise ProtocolError("trailing_bytes", f"{left} bytes after the end of the message")

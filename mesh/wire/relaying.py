@@ -136,7 +136,7 @@ class RelayedConnection:
         self._answering: RelayedRequest | None = None
         self._answer_size = 0
         self._is_plain = False
-        """Whether the present answer is known to have nothing in it that is changed."""
+        """Whether the present answer is known to say nothing but offsets, and the names of topics."""
         self._walker: AnswerWalker | None = None
         self._collected: list[memoryview] | None = None
 
@@ -334,7 +334,7 @@ class RelayedConnection:
             sent += self._walker.feed(piece.buffer)
         elif self._collected is not None:
             self._collect(piece, request, sent)
-        elif self._is_plain or piece.head is None or not self._is_looked_at(request):
+        elif piece.head is None or not self._is_looked_at(request):
             sent.append(piece.buffer)
         elif piece.is_whole:
             sent += self._rewritten(request, piece.buffer[_LENGTH:])
@@ -358,6 +358,8 @@ class RelayedConnection:
 
     def _is_looked_at(self, request: RelayedRequest) -> bool:
         key = request.api_key
+        if self._is_plain:
+            return False
         return key is ApiKey.API_VERSIONS or key in self._watched or carries_addresses(key, request.api_version)
 
     def _walker_of(self, request: RelayedRequest) -> AnswerWalker | None:

@@ -39,8 +39,9 @@ class Translation(Protocol):
     def leaf_of_nodes(self, api_key: ApiKey, version: int) -> int | None:
         """For an answer that may stream: what `AnswerWalker` puts into node ids; None if it must be whole."""
 
-    def is_changed(self, api_key: ApiKey, version: int) -> bool:
-        """Whether something may have to be changed in the answer of this version."""
+    def is_changed(self, api_key: ApiKey, version: int, *, is_plain: bool) -> bool:
+        """Whether something may have to be changed in the answer of this version. is_plain: nothing but offsets and
+        names stand in it, as `mesh.wire.plain_answers` says."""
 
     def answer(self, api_key: ApiKey, version: int, answer: memoryview) -> Sequence[Buffer]:
         """The answer as the client is to have it, its length in front. answer: without. Raises ProtocolError."""
@@ -109,7 +110,7 @@ class RoutedConnection(RelayedConnection):
         self._expected.append(request)
 
     def _is_looked_at(self, request: RelayedRequest) -> bool:
-        return self.translation.is_changed(request.api_key, request.api_version)
+        return self.translation.is_changed(request.api_key, request.api_version, is_plain=self._is_plain)
 
     def _walker_of(self, request: RelayedRequest) -> AnswerWalker | None:
         leaf = self.translation.leaf_of_nodes(request.api_key, request.api_version)

@@ -34,15 +34,12 @@ MAX_ANSWER_ELEMENTS: Final = 1_000_000
 def read_tree(api_key: ApiKey, version: int, side: Side, body: Buffer) -> Tree:
     """The body of a message, every field of the version in it.
 
-    What is behind a request's body is not looked at, as by brokers. Raises ProtocolError for a body that does not fit,
-    ValueError for a version that is not relayed.
+    What is behind the body is not looked at, as by brokers and clients. Raises ProtocolError for a body that does not
+    fit, ValueError for a version that is not relayed.
     """
     cursor = Cursor(bytes(body))
     cursor.elements_left = MAX_REQUEST_ELEMENTS if side is Side.REQUEST else MAX_ANSWER_ELEMENTS
-    tree = _codec(api_key, version, side).read(cursor)
-    if side is Side.RESPONSE:
-        cursor.finish()
-    return tree
+    return _codec(api_key, version, side).read(cursor)
 
 
 def write_tree(api_key: ApiKey, version: int, side: Side, tree: Tree) -> bytes:

@@ -162,7 +162,7 @@ def kcat_arguments(script: Script) -> list[str]:
     for name, value in properties.items():
         options += ["-X", f"{name}={value}"]
     if script.group is not None:
-        return [*options, "-G", script.group, script.topic]
+        return [*options, "-G", script.group, *script.topic.split(",")]
     return [*options, "-C", "-o", "end" if script.reset == "latest" else "beginning", "-t", script.topic]
 
 

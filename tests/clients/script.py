@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
+
+Protocol: TypeAlias = Literal["classic", "consumer"]
+"""Of a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +21,12 @@ class Script:
     """group: None for a consumer without one. partitions: to assign itself so many instead of subscribing.
     Times in milliseconds, seconds where the name says so.
 
-    topic: several may be separated by commas (confluent-kafka, kafka-clients, franz-go, kafka-python, aiokafka).
+    topic: several may be separated by commas.
     pattern: a regular expression of what it subscribes to, in place of `topic`; "" for none (confluent-kafka,
-    kafka-clients).
+    kafka-clients, franz-go).
     assignor: the only one it offers to its group (confluent-kafka, kafka-python, kafka-clients); "" for its own choice.
-    protocol: `consumer` is that of KIP-848, for clients that have it; `session_timeout` is the coordinator's then.
+    protocol: `consumer` is that of KIP-848, for clients that have it (confluent-kafka, kafka-clients, franz-go);
+    `session_timeout` is the coordinator's then.
     commit: `auto` is the client's own, every `commit_interval`; `sync` after each poll; `async` after each poll,
     without waiting for an answer (confluent-kafka, kafka-python, kafka-clients). Before an act that is to find
     something un-committed, `sync` commits nothing. `positions` is `sync`, but says what is to be committed, and reports
@@ -46,7 +50,7 @@ class Script:
     commit: Literal["auto", "sync", "async", "none", "positions"] = "auto"
     commit_interval: int = 500
     instance_id: str | None = None
-    protocol: Literal["classic", "consumer"] = "classic"
+    protocol: Protocol = "classic"
     session_timeout: int = 10_000
     max_poll_interval: int = 300_000
     records_per_poll: int = 100

@@ -22,7 +22,7 @@ from mesh.routing.names import RouterName
 from mesh.wire.apis import ApiKey
 from mesh.wire.client.messages import VersionRange
 from tests.app.running import MockCluster
-from tests.integration.processes import free_port
+from tests.integration.processes import free_port, free_ports
 
 
 def test_every_reason_has_its_words() -> None:
@@ -131,3 +131,42 @@ def test_a_cluster_does_not_answer(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("kafka-mesh: eu does not say what it serves: ")
     assert "Traceback" not in done.stderr
+
+
+def test_the_others_are_shown_when_a_cluster_does_not_answer(tmp_path: Path) -> None:
+    """Each that does not answer is asked once, and named."""
+    cluster, down = MockCluster(), [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    addresses = {"eu": down[0], "us": cluster.address, "asia": down[1]}
+    router = {
+        "name": "all",
+        "type": "topics",
+        "config": {"topics": [{"prefix": "", "route": "us"}], "default": "us"},
+        "routes": [{"name": name, "id": id, "target": {"cluster": name}} for id, name in enumerate(("us", "asia"))],
+    }
+    targets = {"one": {"relay": {"cluster": "eu"}}, "two": {"router": "all"}, "three": {"relay": {"cluster": "us"}}}
+    ports = {name: free_ports(2) for name in targets}
+    tree = {
+        "clusters": [{"name": name, "bootstrap_servers": address} for name, address in addresses.items()],
+        "routers": [router],
+        "virtual_clusters": [
+            {
+                "name": name,
+                "listen": f"127.0.0.1:{free_port()}",
+                "nodes": {"ports": f"{ports[name][0]}-{ports[name][1]}"},
+                "target": target,
+            }
+            for name, target in targets.items()
+        ],
+    }
+    file = tmp_path / "mesh.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    command = [sys.executable, "-m", "mesh.cli", "check", "--apis", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done
+    assert "one: a relay of eu (not known: eu)" in done.stdout
+    assert "two: the router all (not known: asia)" in done.stdout
+    assert "three: a relay of us\n" in done.stdout
+    assert done.stdout.count("CONSUMER_GROUP_DESCRIBE") == 2
+    assert done.stderr.count("does not say what it serves") == 2
+    for name in ("eu", "asia"):
+        assert f"{name} does not say what it serves: " in done.stderr

@@ -112,15 +112,24 @@ def test_names(tmp_path: Path) -> None:
     assert twice == "virtual_clusters[0].interceptors[1]: 'cards': named once"
 
 
-def test_pools_have_none_yet(tmp_path: Path) -> None:
-    pool = {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"], "start": "earliest"}
-    (found,) = mistakes(tmp_path, tree(MASK, nodes=None, target={"pool": pool}))
-    assert found.startswith("virtual_clusters[0].interceptors: (a list): left out: interceptors run in relays")
-
-
-def test_routers_of_connections_have_none_yet(tmp_path: Path) -> None:
-    configured = tree(MASK, target={"router": "all"})
-    route = {"name": "eu", "id": 0, "target": {"cluster": "eu"}}
-    configured["routers"] = [{"name": "all", "type": "clients", "config": {"default": "eu"}, "routes": [route]}]
+def test_routes_name_them_too(tmp_path: Path) -> None:
+    configured = tree(MASK, {**MASK, "name": "again"}, interceptors=["cards"], target={"router": "all"})
+    ends = [{"name": each, "id": id, "target": {"cluster": "eu"}} for id, each in enumerate(("a", "b"))]
+    ends[0]["interceptors"] = ["again"]
+    first = {"name": "first", "id": 0, "target": {"router": "second"}, "interceptors": ["none"]}
+    rules = {"default": "first"}
+    second = {"rules": [{"client_ids": ["x"], "route": "a"}], "default": "b"}
+    configured["routers"] = [
+        {"name": "all", "type": "clients", "config": rules, "routes": [first]},
+        {"name": "second", "type": "clients", "config": second, "routes": ends},
+    ]
     (found,) = mistakes(tmp_path, configured)
-    assert found.startswith("virtual_clusters[0].interceptors: (a list): left out: interceptors run behind routers")
+    assert found == "routers[0].routes[0].interceptors[0]: 'none': one of the interceptors: cards, again"
+    first["interceptors"] = ["again"]
+    (found,) = mistakes(tmp_path, configured)
+    assert found.startswith("routers[1].routes[0].interceptors[0]: 'again': one that sees the records only once on")
+    first["interceptors"] = []
+    assert list(interceptors_of(load_tree(tmp_path, configured))) == [
+        "virtual cluster front: cards (mask) runs in 2 workers, on fetch, topics *",
+        "virtual cluster front, router second, route a: again (mask) runs in 2 workers, on fetch, topics *",
+    ]

@@ -80,9 +80,10 @@ def produce(
     return errors
 
 
-def read(address: str, topic: str, until: int) -> Found:
+def read(address: str, topic: str, until: int, **properties: object) -> Found:
     """Offsets, values and headers of its only partition, up to an offset at least."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False})
+    own = {"bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False}
+    consumer = Consumer({**own, **properties})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: Found = []
 

@@ -3,12 +3,14 @@ it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tests.clients.bench import Client
-from tests.clients.script import Script
+from tests.clients.script import Protocol, Script
 from tests.integration.feeding import log_ends
 from tests.integration.jars import missing_programs
 from tests.integration.kafka import KafkaCluster
@@ -76,10 +78,13 @@ def test_somebody_consumes_one_cluster_directly(kafka_pair: Clusters, union: Uni
             member.kill()
 
 
-def test_two_processes_serve_one_group(kafka_pair: Clusters, union: UnionMesh, tmp_path: Path) -> None:
-    topic = made_topic(kafka_pair, "company-two")
+@pytest.mark.parametrize("protocol", get_args(Protocol))
+def test_two_processes_serve_one_group(
+    kafka_pair: Clusters, union: UnionMesh, protocol: Protocol, tmp_path: Path
+) -> None:
+    topic = made_topic(kafka_pair, f"company-two-{protocol}")
     second = UnionMesh(tmp_path, *kafka_pair, name="second")
-    scripts = [script_of(each, topic, topic, Client.CONFLUENT) for each in (union, second)]
+    scripts = [replace(script_of(each, topic, topic, Client.CONFLUENT), protocol=protocol) for each in (union, second)]
     made = [members(Client.CONFLUENT, each, tmp_path, [name])[0] for each, name in zip(scripts, "ab", strict=True)]
     try:
         for step in ("one", "two"):
@@ -92,7 +97,8 @@ def test_two_processes_serve_one_group(kafka_pair: Clusters, union: UnionMesh, t
         made[1].kill()
         fed(kafka_pair, topic, tmp_path, "three")
         stored = everything(kafka_pair, topic)
-        eventually("all is shown", lambda: shown(made) == stored.keys())
+        # The partitions of a member of the consumer protocol are free after its session, 45 s.
+        eventually("all is shown", lambda: shown(made) == stored.keys(), timeout=120)
         for cluster in kafka_pair:
             has_committed_all(cluster, scripts[0], topic)
     finally:

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tests.clients.bench import Client
 from tests.clients.producing import Feed
-from tests.clients.script import Script
+from tests.clients.script import Protocol, Script
 from tests.clients.selection import clients
 from tests.integration.feeding import log_ends, stored_upstream
 from tests.integration.jars import missing_programs
@@ -29,8 +30,6 @@ pytestmark = [
 ]
 
 COUNT, PARTITIONS = 300, 2
-SEVERAL = (Client.CONFLUENT, Client.JAVA, Client.FRANZ, Client.SARAMA, Client.KAFKA_PYTHON, Client.AIOKAFKA)
-"""Clients that take several topics; see `tests.clients.script`."""
 Clusters = tuple[KafkaCluster, KafkaCluster]
 
 
@@ -103,7 +102,7 @@ def check_consumed(kafka_pair: Clusters, topic: str, client: Client, script: Scr
 
 
 @pytest.mark.parametrize("home", ["", "us."])
-@pytest.mark.parametrize("client", clients(SEVERAL, quick=True))
+@pytest.mark.parametrize("client", clients(quick=True))
 def test_a_group_consumes_topics_of_both_clusters(
     kafka_pair: Clusters, union: UnionMesh, topic: str, client: Client, home: str, tmp_path: Path
 ) -> None:
@@ -111,7 +110,7 @@ def test_a_group_consumes_topics_of_both_clusters(
     check_consumed(kafka_pair, topic, client, script, tmp_path)
 
 
-@pytest.mark.parametrize("client", clients((Client.CONFLUENT, Client.JAVA)))
+@pytest.mark.parametrize("client", clients((Client.CONFLUENT, Client.JAVA, Client.FRANZ)))
 @pytest.mark.parametrize("subscribes", ["by name", "by pattern"])
 def test_a_group_of_the_consumer_protocol_consumes_topics_of_both_clusters(
     kafka_pair: Clusters, union: UnionMesh, client: Client, subscribes: str, tmp_path: Path
@@ -127,12 +126,13 @@ def test_a_group_of_the_consumer_protocol_consumes_topics_of_both_clusters(
     check_consumed(kafka_pair, topic, client, script, tmp_path)
 
 
+@pytest.mark.parametrize("protocol", get_args(Protocol))
 @pytest.mark.parametrize("client", clients((Client.CONFLUENT, Client.JAVA, Client.FRANZ)))
 def test_a_group_moves_onto_the_union_and_off_it_with_its_offsets(
-    kafka_pair: Clusters, union: UnionMesh, topic: str, client: Client, tmp_path: Path
+    kafka_pair: Clusters, union: UnionMesh, topic: str, client: Client, protocol: Protocol, tmp_path: Path
 ) -> None:
     """One address is changed each time; nothing is delivered twice, as each member leaves before the next one comes."""
-    script = script_of(union, topic, topic, client)
+    script = replace(script_of(union, topic, topic, client), protocol=protocol)
     seen: list[Member] = []
     for step in ("direct", "union", "direct again"):
         fed(kafka_pair, topic, tmp_path, step.replace(" ", "-"))
@@ -142,7 +142,7 @@ def test_a_group_moves_onto_the_union_and_off_it_with_its_offsets(
         else:
             at = []
             for cluster in kafka_pair:
-                own = Script(bootstrap_servers=cluster.bootstrap_servers, client_id="member", group=topic, topic=topic)
+                own = replace(script, bootstrap_servers=cluster.bootstrap_servers, topic=topic)
                 at += members(client, own, tmp_path, [f"{step}-{cluster.name}"])
         seen += at
         try:

@@ -276,7 +276,7 @@ def test_which_answers_stream(leaf: int, config: Mapping[str, Any], version: int
     [(0, SAME, 15, False), (0, SAME, 16, True), (US, SAME, 10, False), (US, SAME, 11, True), (US, RENAMED, 4, True)],
 )
 def test_which_answers_are_changed(leaf: int, config: Mapping[str, Any], version: int, is_changed: bool) -> None:
-    assert translation(leaf, config).is_changed(ApiKey.FETCH, version) is is_changed
+    assert translation(leaf, config).is_changed(ApiKey.FETCH, version, is_plain=False) is is_changed
 
 
 def test_a_request_that_does_not_fit_is_refused() -> None:

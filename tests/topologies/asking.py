@@ -12,6 +12,7 @@ from mesh.wire.reader import INT16, INT32
 from mesh.wire.trees import Tree, read_tree, write_tree
 from tests.integration.processes import eventually
 from tests.integration.raw import Endpoint, RawConnection
+from tests.wire.entities import frame
 
 CLIENT_ID = b"asking"
 CORRELATION_ID = 7
@@ -32,7 +33,15 @@ class Asking:
 
     def ask(self, api_key: ApiKey, version: int, tree: Tree) -> Tree:
         """The body of the answer."""
-        answer = self._connection.ask(request_of(api_key, version, tree))
+        return self.ask_together((api_key, version, tree))[0]
+
+    def ask_together(self, *requests: tuple[ApiKey, int, Tree]) -> list[Tree]:
+        """The same of several that are sent at once."""
+        self._connection.tell(b"".join(frame(request_of(*each)) for each in requests))
+        return [self._answer(api_key, version) for api_key, version, _ in requests]
+
+    def _answer(self, api_key: ApiKey, version: int) -> Tree:
+        answer = self._connection.answer()
         assert answer is not None, f"{api_key.name} v{version} closed the connection"
         assert INT32.unpack_from(answer)[0] == CORRELATION_ID
         body = INT32.size + has_tagged_response_header(api_key, version)

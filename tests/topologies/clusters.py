@@ -43,12 +43,20 @@ def _cluster(folder: Path, version: str, more: Mapping[str, str]) -> Iterator[Ka
 
 
 @contextmanager
-def mesh_of(cluster: KafkaCluster, folder: Path, name: str = "relay", **more: Any) -> Iterator[RelayMesh]:
-    """A mesh that serves descriptions over it. more: of `topology_descriptions`."""
-    store = {"cluster": "eu", "topic": STORE, "create": True}
+def mesh_of(
+    cluster: KafkaCluster, folder: Path, name: str = "relay", of_store: KafkaCluster | None = None, **more: Any
+) -> Iterator[RelayMesh]:
+    """A mesh that serves descriptions over it. of_store: the cluster of the store, if that is another one. more: of
+    `topology_descriptions`."""
+    store = {"cluster": "eu" if of_store is None else "us", "topic": STORE, "create": True}
     listener = {"topology_descriptions": {"plugin": "store", **more}}
+    process: dict[str, Any] = {"store": store}
+    if of_store is not None:
+        clusters = {"eu": cluster, "us": of_store}
+        servers = {name: each.bootstrap_servers for name, each in clusters.items()}
+        process["clusters"] = [{"name": name, "bootstrap_servers": each} for name, each in servers.items()]
     folder.mkdir(exist_ok=True)
-    mesh = RelayMesh(folder, cluster.bootstrap_servers, listener=listener, name=name, process={"store": store})
+    mesh = RelayMesh(folder, cluster.bootstrap_servers, listener=listener, name=name, process=process)
     try:
         yield mesh
     finally:

@@ -39,7 +39,8 @@ def test_records_acks_and_transactions_are_found(request: tuple[int, Any], clien
     records = [bytes(each.records) for topic in entity.topic_data for each in topic.partition_data if each.records]
     assert [bytes(frame[start:end]) for start, end in parts.records] == records
     assert parts.acks == entity.acks
-    assert parts.is_transactional is (entity.transactional_id is not None)
+    assert parts.transactional_id == entity.transactional_id
+    assert parts.topics == [each.name for each in entity.topic_data if getattr(each, "name", None) is not None]
 
 
 @given(request=requests(), part=st.floats(0, 1))

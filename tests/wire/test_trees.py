@@ -156,10 +156,10 @@ def test_elements_are_counted_over_the_whole_request_also_in_tagged_fields() -> 
     assert error.value.reason == "too_many_elements"
 
 
-def test_bytes_behind_a_request_are_not_looked_at_and_behind_an_answer_are_an_error() -> None:
+def test_bytes_behind_a_body_are_not_looked_at() -> None:
+    """librdkafka's broker for tests answers some requests with a byte too many, and its clients take them."""
     assert read_tree(ApiKey.METADATA, 1, Side.REQUEST, b"\xff\xff\xff\xffmore") == {"topics": None}
-    with pytest.raises(ProtocolError, match="after the end"):
-        read_tree(ApiKey.HEARTBEAT, 0, Side.RESPONSE, b"\0\0more")
+    assert read_tree(ApiKey.HEARTBEAT, 0, Side.RESPONSE, b"\0\0more") == {"error_code": 0}
 
 
 @pytest.mark.parametrize("tree", [{"error_code": 1 << 15}, {"error_message": "x" * 40_000}])

@@ -81,8 +81,8 @@ class GuardedTranslation:
     def leaf_of_nodes(self, api_key: ApiKey, version: int) -> int | None:
         return self._inner.leaf_of_nodes(api_key, version)
 
-    def is_changed(self, api_key: ApiKey, version: int) -> bool:
-        return self._inner.is_changed(api_key, version)
+    def is_changed(self, api_key: ApiKey, version: int, *, is_plain: bool) -> bool:
+        return self._inner.is_changed(api_key, version, is_plain=is_plain)
 
     def answer(self, api_key: ApiKey, version: int, answer: memoryview) -> Sequence[Buffer]:
         return self._inner.answer(api_key, version, answer)

@@ -76,6 +76,17 @@ def renamed_subscription(subscription: Buffer, rename: Rename) -> bytes:
     return _renamed(subscription, rename, _subscription)
 
 
+def subscribed_topics(subscription: Buffer) -> list[str]:
+    """The topics of a ConsumerProtocolSubscription; none of bytes that are none."""
+    cursor = Cursor(bytes(subscription))
+    try:
+        if not 0 <= cursor.int16() <= _HIGHEST_VERSION:
+            return []
+        return [cursor.string() for _ in range(cursor.count(2))]
+    except ProtocolError:
+        return []
+
+
 def renamed_assignment(assignment: Buffer, rename: Rename) -> bytes:
     """A ConsumerProtocolAssignment; bytes that are none stay as they are."""
     return _renamed(assignment, rename, _assignment)

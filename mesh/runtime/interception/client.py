@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from mesh.interceptors.frames import Task
-from mesh.interceptors.selection import Chosen
+from mesh.interceptors.selection import Chosen, Selection
 from mesh.interceptors.spi import On, Where
 from mesh.runtime.interception.judging import Judges, Work
 from mesh.runtime.interception.messages import TopicKey
 from mesh.runtime.interception.topic_names import TopicNames
 from mesh.security.principals import ANONYMOUS, Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Interceptors:
+    """The interceptors of a virtual cluster, which of them see what, and the names of the topics that clients see."""
+
+    judges: Judges
+    selection: Selection
+    names: TopicNames
 
 
 class InterceptedClient:
@@ -24,13 +34,13 @@ class InterceptedClient:
 
     def __init__(
         self,
-        judges: Judges,
-        names: TopicNames,
+        interceptors: Interceptors,
         principal: Callable[[], Principal | None],
         may_write: Callable[[str], bool],
     ) -> None:
-        self.judges: Final = judges
-        self.names: Final = names
+        self.judges: Final = interceptors.judges
+        self.names: Final = interceptors.names
+        self._selection: Final = interceptors.selection
         self._principal: Final = principal
         self._may_write: Final = may_write
 
@@ -43,7 +53,7 @@ class InterceptedClient:
         name = self.name_of(topic)
         if name is None or (on is On.PRODUCE and not self._may_write(name)):
             return None
-        return self.judges.selection.chosen(name, on, self.principal)
+        return self._selection.chosen(name, on, self.principal)
 
     def unknown(self, topics: Collection[TopicKey]) -> list[UUID]:
         """Ids of topics whose names are not known."""
@@ -66,4 +76,4 @@ class InterceptedClient:
         name = self.name_of(topic)
         assert name is not None, "interceptors are chosen by the name"
         where = Where(self.judges.name, name, partition, on, self.principal, client_id)
-        return Work(chosen, Task(chosen.names, records, where, aborted))
+        return Work(chosen, Task(chosen.steps, records, where, aborted))

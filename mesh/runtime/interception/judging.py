@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, assert_never
 
 from mesh.interceptors.chain import Count, Failure, InterceptorName, Judged, OnFailure, Step, judge
 from mesh.interceptors.frames import Task, Unreadable
-from mesh.interceptors.selection import Chosen, Selection
+from mesh.interceptors.selection import Chosen
 from mesh.records.batch import CorruptBatch
 from mesh.records.rewrite import OldFormat
 from mesh.runtime.interception.workers import WorkerLost, Workers
@@ -60,13 +60,11 @@ class Judges:
     def __init__(
         self,
         virtual_cluster: str,
-        selection: Selection,
         steps: Mapping[InterceptorName, Step],
         workers: Workers | None,
         clock: Callable[[], float],
     ) -> None:
         self.name: Final = virtual_cluster
-        self.selection: Final = selection
         self.workers: Final = workers
         self.counts: Final = InterceptorCounts()
         self._steps: Final = steps
@@ -118,8 +116,9 @@ class Judges:
             results[index] = answer
 
     def _inline(self, work: Work) -> Result:
-        chain, task = [self._steps[name] for name in work.task.names], work.task
+        task = work.task
         try:
+            chain = list(task.chain(self._steps))
             return judge(chain, memoryview(task.records), task.where, self._clock, aborted=task.aborted)
         except CorruptBatch:
             return NotJudged.CORRUPT

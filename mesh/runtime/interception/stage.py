@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from mesh.interceptors.spi import On
-from mesh.runtime.interception.client import InterceptedClient
+from mesh.runtime.interception.client import InterceptedClient, Interceptors
 from mesh.runtime.interception.fetches import FetchRequests
-from mesh.runtime.interception.judging import Judges
 from mesh.runtime.interception.produces import ProduceRequests
-from mesh.runtime.interception.topic_names import TopicNames
 from mesh.security.principals import Principal
 from mesh.telemetry.logs import get_logger
 from mesh.wire.errors import ProtocolError
@@ -22,14 +19,6 @@ from mesh.wire.passing import RequestHead
 from mesh.wire.relayed_apis import RELAYED_APIS
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Interceptors:
-    """The interceptors of a virtual cluster, and the names of the topics that its clients see."""
-
-    judges: Judges
-    names: TopicNames
 
 
 class InterceptedConnection(Protocol):
@@ -80,10 +69,10 @@ class Interception:
         self._connection: InterceptedConnection | None = connection
         self._takers: Final = [*others]
         if interceptors is not None:
-            client = InterceptedClient(interceptors.judges, interceptors.names, principal, may_write)
-            if On.PRODUCE in interceptors.judges.selection.sides:
+            client = InterceptedClient(interceptors, principal, may_write)
+            if On.PRODUCE in interceptors.selection.sides:
                 self._takers.append(ProduceRequests(client))
-            if On.FETCH in interceptors.judges.selection.sides:
+            if On.FETCH in interceptors.selection.sides:
                 self._takers.append(FetchRequests(client, asyncio.get_running_loop().time))
         self._may_look: Final = may_look
         self._taker: TakenRequests | None = None

@@ -55,7 +55,8 @@ class PoolRuntime:
     """One virtual cluster with a pool behind it. Implements `mesh.listener.target.Target`.
 
     create: makes the engine of a pool on an upstream cluster. refresh: look upstream for topics soon.
-    write_dead_letter: writes one. journal: keeps one, if pools leave events. isolation: by which the engines read."""
+    write_dead_letter: writes one. journal: keeps one, if pools leave events. isolation: by which the engines read.
+    is_intercepted: whether interceptors see the records of a topic."""
 
     def __init__(
         self,
@@ -69,8 +70,10 @@ class PoolRuntime:
         write_dead_letter: WriteDeadLetter = no_dead_letters,
         journal: Journal | None = None,
         isolation: Isolation = "read_committed",
+        is_intercepted: Callable[[TopicName], bool] = lambda _: False,
     ) -> None:
         self.core = core
+        self.is_intercepted: Final = is_intercepted
         self.isolation = isolation
         self.name = core.name
         self.listener = listener

@@ -91,6 +91,11 @@ class RelayNodes:
     def known(self) -> Mapping[int, RelayNode]:
         return self._nodes
 
+    @property
+    def client_id(self) -> str:
+        """Of the mesh's own connections."""
+        return self._access.client_id
+
     def served_at(self, node: int | None, limits: Mapping[ApiKey, tuple[int, int]]) -> Mapping[ApiKey, Versions]:
         """What a node serves; for None, and for one of which that is not known, what all others do. None beyond these
         limits."""

@@ -10,7 +10,7 @@ from typing import Any
 from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
-from mesh.runtime.interception.stage import Interceptors
+from mesh.runtime.interception.client import Interceptors
 from mesh.runtime.relay.connection import RelayConnection
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.listener_addresses import ListenerAddresses, NodeOf, PlaceOf
@@ -53,7 +53,6 @@ class RelayRuntime:
         self.listener = listener
         self.nodes = nodes
         self.traffic = Traffic()
-        self.interceptors = interceptors
         self.topologies = topologies
         self._ending = Ending(listener)
         self._services = RelayServices(
@@ -135,8 +134,6 @@ class RelayRuntime:
         self.listener.close()
 
     async def closed(self) -> None:
-        if self.interceptors is not None:
-            self.interceptors.judges.close()
         tasks = [each for each in (self._watching, self._cleaning) if each is not None]
         for task in tasks:
             task.cancel()

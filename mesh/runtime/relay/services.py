@@ -10,7 +10,7 @@ from mesh.config.listeners import FIRST, ListenerName
 from mesh.listener.client_transport import ClientTransport
 from mesh.listener.listener import Listener
 from mesh.listener.requests import Requests
-from mesh.runtime.interception.stage import Interceptors
+from mesh.runtime.interception.client import Interceptors
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.traffic import Traffic

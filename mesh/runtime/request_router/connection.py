@@ -17,6 +17,7 @@ from mesh.listener.requests import PendingRequest
 from mesh.routing.features import with_apis
 from mesh.routing.names import RouteName
 from mesh.routing.spi import Node
+from mesh.runtime.interception.stage import Interception
 from mesh.runtime.request_router.services import RequestRouterServices
 from mesh.runtime.request_router.static_legs import StaticLeg
 from mesh.runtime.request_router.work import RouterWork
@@ -69,9 +70,18 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         self._local: Ticket | None = None
         self._work: RouterWork | None = None
         self._room: RequestRoom | None = RequestRoom(services.memory, self.resumed)
+        self._interception = self._make_interception()
         self._looking: asyncio.Task[None] | None = None
         self._problem: ProtocolError | None = None
         """What ended the stream of requests. Those before it are answered first."""
+
+    def _make_interception(self) -> Interception | None:
+        if (interceptors := self._services.interceptors) is None:
+            return None
+        client, now = self.client, self._listener.now
+        is_known = lambda: client.session.refusal(now()) is None  # noqa: E731 - asked for each request
+        principal = lambda: client.session.principal  # noqa: E731 - the same
+        return Interception(self, interceptors, principal, lambda _: True, is_known, self._services.limit)
 
     # Called by the event loop
 
@@ -90,8 +100,11 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         chunk = self._services.chunks.read(nbytes)
         if not self.client.is_open or self._problem is not None:
             return
-        self._waiting += self._cutter.cut(chunk)
-        self._go_on()
+        if self._interception is None:
+            self._waiting += self._cutter.cut(chunk)
+            self._go_on()
+        else:
+            self._interception.requests(chunk)
         self.client.received(whole=True, unfinished=self.has_unfinished_frame)
         self._pace()
 
@@ -130,6 +143,9 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             self.in_work = None
         if self._looking is not None:
             self._looking.cancel()
+        if self._interception is not None:
+            self._interception.close()
+            self._interception = None
         for leg in self._legs.values():
             leg.close()
         self._legs.clear()
@@ -146,11 +162,15 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
 
     @property
     def is_busy(self) -> bool:
+        if self._interception is not None and self._interception.is_holding:
+            return True
         return len(self._answers) > 0 or (self._work is not None and len(self._work) > 0)
 
     @property
     def has_unfinished_frame(self) -> bool:
-        return self._cutter.is_unfinished or bool(self._waiting)
+        interception = self._interception
+        is_held_up = interception is not None and interception.has_unfinished_frame
+        return self._cutter.is_unfinished or bool(self._waiting) or is_held_up
 
     # Called for its requests that are answered here
 
@@ -180,12 +200,40 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
 
     def answered(self, ticket: Ticket, parts: Sequence[Buffer], *, is_last: bool) -> bool:
         is_next = self._answers.is_next(ticket)
-        self.client.write(self._answers.add(ticket, parts, is_last=is_last))
+        self._tell(self._answers.add(ticket, parts, is_last=is_last))
         if is_last:
             for leg in self._legs.values():
                 leg.pace()
             self._check_settled()
         return is_next
+
+    def _tell(self, answers: list[Buffer]) -> None:
+        if self._interception is None:
+            self.client.write(answers)
+        else:
+            self._interception.answers(answers)
+
+    # Called by its interceptors
+
+    def pass_on(self, requests: Sequence[Buffer]) -> None:
+        for each in requests:
+            self._waiting += self._cutter.cut(memoryview(each))
+        self._go_on()
+
+    def send(self, answers: Sequence[Buffer]) -> None:
+        self.client.write(list(answers))
+
+    def decided(self) -> None:
+        self.resumed()
+        self._check_settled()
+
+    def interception_ended(self, problem: ProtocolError | None) -> None:
+        if problem is not None:
+            self.client.refuse(problem)
+        else:
+            self.client.abort()
+
+    # Called by its router's work, and by legs of static routes
 
     def worked(self) -> None:
         self.resumed()
@@ -306,7 +354,8 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
 
     def _pace(self) -> None:
         is_last = self._services.ending.has_begun or any(leg.is_session_over for leg in self._legs.values())
-        is_full = bool(self._waiting) or (self._static is not None and self._static.is_full)
+        is_held_up = self._interception is not None and self._interception.has_waiting_requests
+        is_full = bool(self._waiting) or is_held_up or (self._static is not None and self._static.is_full)
         is_over = is_last and not self._cutter.is_unfinished
         self.client.pace(has_read_ahead=is_full or is_over or self._problem is not None)
 

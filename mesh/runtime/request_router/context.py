@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from struct import Struct
 from typing import Final
 
 from mesh.listener.client_transport import ClientTransport
 from mesh.routing.kit.errors import error_answer
 from mesh.routing.names import RouteName
 from mesh.routing.spi import Node, Request, Respond, RouteUnavailable
+from mesh.runtime.request_router.route_interception import RouteInterception
 from mesh.runtime.request_router.services import RequestRouterServices
 from mesh.runtime.router.leaves import RouterLeaf
 from mesh.runtime.router.runtime import RouterRuntime
@@ -22,12 +22,12 @@ from mesh.wire.apis import ApiKey, has_tagged_response_header, is_flexible
 from mesh.wire.client.connection import ClientRequest
 from mesh.wire.entities import Side
 from mesh.wire.errors import ProtocolError
+from mesh.wire.messages import Buffer
 from mesh.wire.passing import REQUEST_HEAD, RequestHead
 from mesh.wire.produce_batches import body_of
-from mesh.wire.reader import INT32
+from mesh.wire.reader import INT16, INT32
 from mesh.wire.trees import Tree, read_tree, write_tree
 
-_NO_CLIENT_ID: Final = Struct(">h").pack(-1)
 _NO_TAGS: Final = b"\0"
 
 
@@ -59,6 +59,7 @@ class ConnectionContext:
         self._services: Final = services
         self._client: Final = client
         self._links: Final[dict[RouteName, SideLinks]] = {}
+        self._interceptions: Final[dict[RouteName, RouteInterception]] = {}
 
     @property
     def session_id(self) -> str:
@@ -88,15 +89,19 @@ class ConnectionContext:
         links = self._links.get(node.route)
         if links is None:
             links = self._links[node.route] = SideLinks(self._services.listener.admission.reach_out)
-        frame = _framed(request)
+        frame = memoryview(_framed(request, self.client_id))
         head = RequestHead._make(REQUEST_HEAD.unpack_from(frame))
-        try:
-            passed = behind.leaves.translation(leaf).request(head, memoryview(frame))
+
+        async def send(frame: memoryview) -> list[Buffer]:
+            passed = behind.leaves.translation(leaf).request(head, frame)
             if passed is None:
-                answer = await behind.requests.answer(_Asker(leaf, known, links), bytes(frame))
-            else:
-                told = memoryview(b"".join(passed.frame))
-                answer = await self._passed(behind, leaf, known, links, request, told, passed.is_answered)
+                return await behind.requests.answer(_Asker(leaf, known, links), bytes(frame))
+            told = memoryview(b"".join(passed.frame))
+            return await self._passed(behind, leaf, known, links, request, told, passed.is_answered)
+
+        try:
+            interception = self._interception(node.route, behind)
+            answer = await (send(frame) if interception is None else interception.answer(head, frame, node.id, send))
         except (Unreachable, TimeoutError, ProtocolError) as problem:
             leaf.services.traffic.not_answered(request.api, reason_of(problem))
             raise RouteUnavailable(f"{node.route}: {problem}") from problem
@@ -105,6 +110,14 @@ class ConnectionContext:
     def close(self) -> None:
         for links in self._links.values():
             links.close()
+
+    def _interception(self, route: RouteName, behind: RouterRuntime) -> RouteInterception | None:
+        if behind.interceptors is None:
+            return None
+        if route not in self._interceptions:
+            clock = asyncio.get_running_loop().time
+            self._interceptions[route] = RouteInterception(behind.interceptors, lambda: self.principal, clock)
+        return self._interceptions[route]
 
     def _leaf_of(self, behind: RouterRuntime, node: Node) -> tuple[RouterLeaf, int | None]:
         if node.id is None:
@@ -123,7 +136,7 @@ class ConnectionContext:
         request: Request,
         told: memoryview,
         is_answered: bool,
-    ) -> list[bytes | bytearray | memoryview]:
+    ) -> list[Buffer]:
         api, version = request.api, request.version
         sent = ClientRequest(
             api, version, is_flexible(api, version), (told[body_of(api, version, told) :],), is_answered
@@ -142,16 +155,18 @@ def _waits(request: Request) -> float:
     return max(0, *said) / 1_000
 
 
-def _framed(request: Request) -> bytearray:
+def _framed(request: Request, client_id: str | None) -> bytearray:
     """With its length, as a client would send it."""
     api, version = request.api, request.version
     tags = _NO_TAGS if is_flexible(api, version) else b""
     body = write_tree(api, version, Side.REQUEST, request.body)
-    length = REQUEST_HEAD.size - INT32.size + len(_NO_CLIENT_ID) + len(tags) + len(body)
-    return bytearray(REQUEST_HEAD.pack(length, api, version, 0) + _NO_CLIENT_ID + tags + body)
+    told = (client_id or "").encode()
+    name = INT16.pack(-1 if client_id is None else len(told)) + told
+    length = REQUEST_HEAD.size - INT32.size + len(name) + len(tags) + len(body)
+    return bytearray(REQUEST_HEAD.pack(length, api, version, 0) + name + tags + body)
 
 
-def _read(request: Request, answer: list[bytes | bytearray | memoryview]) -> Tree:
+def _read(request: Request, answer: list[Buffer]) -> Tree:
     api, version = request.api, request.version
     whole = b"".join(answer)
     start = 2 * INT32.size + has_tagged_response_header(api, version)

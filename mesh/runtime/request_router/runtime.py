@@ -13,6 +13,7 @@ from mesh.memory import RequestMemory
 from mesh.routing.names import RouteName
 from mesh.routing.node_ids import NodeIds
 from mesh.routing.spi import Served
+from mesh.runtime.interception.client import Interceptors
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.local_requests import LocalRequests
 from mesh.runtime.request_router.connection import RequestRouterConnection
@@ -37,6 +38,7 @@ class RequestRouterRuntime:
         limit: Callable[[], int],
         node_of: Callable[[asyncio.BaseTransport], int | None],
         memory: RequestMemory,
+        interceptors: Interceptors | None = None,
     ) -> None:
         self.name = listener.name
         self.listener = listener
@@ -44,7 +46,7 @@ class RequestRouterRuntime:
         self._ending = ending
         requests = Requests(listener, LocalRequests())
         self._services = RequestRouterServices(
-            listener, requests, Chunks(), kind, routes, ids, ending, limit, node_of, memory
+            listener, requests, Chunks(), kind, routes, ids, ending, limit, node_of, memory, interceptors
         )
 
     @property

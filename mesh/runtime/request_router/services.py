@@ -15,6 +15,7 @@ from mesh.routing.names import LeafNumber, RouteName
 from mesh.routing.node_ids import NodeIds
 from mesh.routing.served import limited
 from mesh.routing.spi import Node, Router, Served
+from mesh.runtime.interception.client import Interceptors
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.router.leaves import RouterLeaf
 from mesh.runtime.router.runtime import RouterRuntime
@@ -36,7 +37,7 @@ class RouterKind:
 class RequestRouterServices:
     """The services that the connections of one such router share. routes: what each leads to. limit: bytes of the
     largest request. node_of: the node that a client named in its TLS handshake, as clients call it. memory: for
-    requests that are taken as a whole."""
+    requests that are taken as a whole. interceptors: in front of the router."""
 
     def __init__(
         self,
@@ -50,7 +51,9 @@ class RequestRouterServices:
         limit: Callable[[], int],
         node_of: Callable[[asyncio.BaseTransport], int | None],
         memory: RequestMemory,
+        interceptors: Interceptors | None = None,
     ) -> None:
+        self.interceptors: Final = interceptors
         self.listener: Final = listener
         self.requests: Final = requests
         self.chunks: Final = chunks

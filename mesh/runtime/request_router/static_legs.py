@@ -84,8 +84,8 @@ class _AsItIs:
     def leaf_of_nodes(self, api_key: ApiKey, version: int) -> int | None:
         return self._answers.leaf_of_nodes(api_key, version)
 
-    def is_changed(self, api_key: ApiKey, version: int) -> bool:
-        return api_key in _LEADERS_IN_ANSWERS and self._answers.is_changed(api_key, version)
+    def is_changed(self, api_key: ApiKey, version: int, *, is_plain: bool) -> bool:
+        return api_key in _LEADERS_IN_ANSWERS and self._answers.is_changed(api_key, version, is_plain=is_plain)
 
     def answer(self, api_key: ApiKey, version: int, answer: memoryview) -> Sequence[Buffer]:
         return self._answers.answer(api_key, version, answer)

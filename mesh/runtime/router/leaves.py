@@ -33,6 +33,7 @@ _OF_SEVERAL: Final = frozenset(key for key, row in UNION_APIS.items() if row.way
 """Requests that may be for several leaves, also by naming nothing."""
 _OF_GROUPS: Final = frozenset(
     {
+        ApiKey.LIST_GROUPS,
         ApiKey.DELETE_GROUPS,
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         ApiKey.CONSUMER_GROUP_DESCRIBE,

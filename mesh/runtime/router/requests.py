@@ -14,6 +14,7 @@ from mesh.routing.kit.entity_lists import entity_lists
 from mesh.routing.kit.errors import error_answer, top_level_error
 from mesh.routing.kit.merge import joined, merge
 from mesh.routing.kit.split import split
+from mesh.routing.kit.streams import topic_elsewhere
 from mesh.routing.kit.union_apis import UNION_APIS, Way
 from mesh.routing.names import LeafNumber
 from mesh.routing.translation import HomeUnknown
@@ -24,6 +25,8 @@ from mesh.runtime.router.groups.services import GroupTrouble
 from mesh.runtime.router.judged_metadata import answer as answer_judged
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
 from mesh.runtime.router.metadata import RouterMetadata
+from mesh.telemetry.log_rate import LogRate
+from mesh.telemetry.logs import get_logger
 from mesh.wire.addresses import carries_addresses, with_addresses
 from mesh.wire.apis import ApiKey, has_tagged_response_header
 from mesh.wire.entities import Side
@@ -33,6 +36,8 @@ from mesh.wire.passing import REQUEST_HEAD, RequestHead
 from mesh.wire.produce_batches import body_of
 from mesh.wire.reader import INT32
 from mesh.wire.trees import Tree, read_tree, write_tree
+
+log = get_logger(__name__)
 
 _NO_TAGS: Final = b"\0"
 _FIRST_ABORTABLE: Final = 11
@@ -48,6 +53,7 @@ class RouterRequests:
         self._metadata = metadata
         self._entities = RouterEntities(leaves, metadata)
         self.timeout = timeout
+        self._log_rate: Final = LogRate()
         self._groups = GroupRequests(leaves, self._entities, lambda: self.timeout, trouble)
 
     def close(self) -> None:
@@ -127,6 +133,9 @@ class RouterRequests:
             if of_group is not None:
                 return of_group
         own, entities = asker.leaf.number, seen or self._entities
+        if api_key is ApiKey.JOIN_GROUP and (topic := topic_elsewhere(request, self._leaves.names)) is not None:
+            self._tell_of_streams(request["group_id"], topic)
+            return error_answer(api_key, version, request, ErrorCode.INVALID_TOPIC)
         if (code := _refused_whole(api_key, version, request, entities, own, is_judged=is_judged)) is not None:
             return error_answer(api_key, version, request, code)
         division = split(api_key, version, request, entities, own)
@@ -138,6 +147,16 @@ class RouterRequests:
         answers = await asyncio.gather(*asked.values())
         known = {number: answer for number, answer in zip(asked, answers, strict=True) if answer is not None}
         return merge(division, known)
+
+    def _tell_of_streams(self, group: str, topic: str) -> None:
+        left_out = self._log_rate.admit(asyncio.get_running_loop().time())
+        if left_out is not None:
+            log.warning(
+                "an application of Kafka Streams was refused: a topic of it is not at the home of its group",
+                group=group,
+                topic=topic,
+                left_out=left_out,
+            )
 
     async def _ask(
         self, asker: Asker, leaf: RouterLeaf, api_key: ApiKey, version: int, request: Tree, waits: float

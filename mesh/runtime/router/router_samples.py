@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from mesh.listener.samples import samples_of as listener_samples
-from mesh.runtime.interception.interception_samples import samples_of as samples_of_interceptors
 from mesh.runtime.relay.relay_samples import error_name, samples_of_nodes
 from mesh.runtime.relay.traffic import Passed, Traffic
 from mesh.runtime.router.leaves import Leaves
@@ -26,8 +25,6 @@ def samples_of(router: RouterRuntime) -> Iterator[Sample]:
     leaf's."""
     yield from listener_samples(router.listener)
     yield from samples_of_leaves(router.name, router.leaves)
-    if router.interceptors is not None:
-        yield from samples_of_interceptors(router.interceptors.judges)
 
 
 def samples_of_leaves(name: str, leaves: Leaves) -> Iterator[Sample]:

@@ -13,7 +13,7 @@ from mesh.memory import RequestMemory
 from mesh.routing.entities import Names
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NodeIds
-from mesh.runtime.interception.stage import Interceptors
+from mesh.runtime.interception.client import Interceptors
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.router.connection import RouterConnection
 from mesh.runtime.router.leaves import Leaves, RouterLeaf
@@ -35,7 +35,8 @@ class RouterRuntime:
         interceptors: Interceptors | None = None,
         memory: RequestMemory | None = None,
     ) -> None:
-        """memory: for requests that are taken as a whole; None: as much as they need."""
+        """memory: for requests that are taken as a whole; None: as much as they need. interceptors: of those who come
+        to it, its clients or a router in front of it."""
         self.name = listener.name
         self.listener = listener
         self.leaves = leaves
@@ -80,8 +81,6 @@ class RouterRuntime:
         self.listener.close()
 
     async def closed(self) -> None:
-        if self.interceptors is not None:
-            self.interceptors.judges.close()
         self._services.requests.close()
         watching = [leaf.watching for leaf in self.leaves.by_number.values()]
         for task in watching:

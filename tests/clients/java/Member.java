@@ -177,7 +177,7 @@ public final class Member {
             commitDue = false;
             uncommitted.clear();
             report("committed", List.of());
-        } catch (CommitFailedException | RebalanceInProgressException failed) {
+        } catch (CommitFailedException | RebalanceInProgressException | TimeoutException failed) {
             report("commit failed", List.of());
         }
     }

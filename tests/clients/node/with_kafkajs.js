@@ -17,12 +17,13 @@ const consumer = kafka.consumer({
   heartbeatInterval: Math.min(3_000, script.session_timeout / 3),
   maxWaitTimeInMs: 500
 })
+const topics = script.topic.split(',')
 const uncommitted = new Map()
 let handled = 0
 let acted = script.act === ''
 
 consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
-  report('assigned', { partitions: payload.memberAssignment[script.topic] ?? [] })
+  report('assigned', { partitions: Object.values(payload.memberAssignment).flat() })
 })
 consumer.on(consumer.events.REBALANCING, () => report('revoked'))
 consumer.on(consumer.events.CRASH, ({ payload }) => report('error', { text: String(payload.error) }))
@@ -41,10 +42,10 @@ async function handle(partition, message) {
 
 function act() {
   acted = true
-  const topics = [{ topic: script.topic }]
   if (script.act === 'pause') {
-    consumer.pause(topics)
-    sleep(600).then(() => consumer.resume(topics))
+    const paused = topics.map(topic => ({ topic }))
+    consumer.pause(paused)
+    sleep(600).then(() => consumer.resume(paused))
   } else if (script.act === 'seek') {
     for (const [partition, offset] of uncommitted) consumer.seek({ topic: script.topic, partition, offset })
   }
@@ -63,7 +64,7 @@ async function eachBatch({ batch, resolveOffset, heartbeat, isRunning, isStale, 
   if (script.commit !== 'sync' || (!acted && script.act === 'seek')) return
   const next = String(BigInt(batch.lastOffset()) + 1n)
   try {
-    await consumer.commitOffsets([{ topic: script.topic, partition: batch.partition, offset: next }])
+    await consumer.commitOffsets([{ topic: batch.topic, partition: batch.partition, offset: next }])
     uncommitted.delete(batch.partition)
     report('committed')
   } catch (error) {
@@ -83,7 +84,7 @@ async function eachMessage({ partition, message }) {
 
 onTerminate(() => consumer.disconnect())
 await consumer.connect()
-await consumer.subscribe({ topic: script.topic, fromBeginning: script.reset === 'earliest' })
+await consumer.subscribe({ topics, fromBeginning: script.reset === 'earliest' })
 await consumer.run({
   autoCommit: script.commit === 'auto',
   autoCommitInterval: script.commit_interval,

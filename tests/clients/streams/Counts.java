@@ -1,3 +1,4 @@
+import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.common.serialization.Serdes;
@@ -11,7 +12,7 @@ import org.apache.kafka.streams.state.Stores;
 
 /**
  * Counts the records of each key, exactly once: for each of them the number that it is of its key. Arguments: bootstrap
- * servers, application id, protocol of its group, input, output, folder.
+ * servers, application id, protocol of its group, inputs, output, folder.
  */
 public final class Counts {
     private Counts() {}
@@ -31,7 +32,7 @@ public final class Counts {
             properties.put("heartbeat.interval.ms", "1000");
         }
         StreamsBuilder builder = new StreamsBuilder();
-        builder.stream(arguments[3], Consumed.with(Serdes.String(), Serdes.String()))
+        builder.stream(List.of(arguments[3].split(",")), Consumed.with(Serdes.String(), Serdes.String()))
             .groupByKey(Grouped.with(Serdes.String(), Serdes.String()))
             .count(Materialized.<String, Long>as(Stores.inMemoryKeyValueStore("counts"))
                 .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()))

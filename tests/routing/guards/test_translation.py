@@ -97,6 +97,7 @@ def test_answers_are_those_of_the_leaf() -> None:
     inner = translation(0, SAME)
     to = GuardedTranslation(inner, Judge(Client(READS), Names()))
     assert to.leaf_of_nodes(ApiKey.FETCH, 12) == inner.leaf_of_nodes(ApiKey.FETCH, 12)
-    assert to.is_changed(ApiKey.HEARTBEAT, 4) == inner.is_changed(ApiKey.HEARTBEAT, 4)
+    for is_plain in (False, True):
+        assert to.is_changed(ApiKey.PRODUCE, 12, is_plain=is_plain) is not is_plain
     answer = memoryview(b"\0\0\0\7\0\0\0\0\0\0\0\0\0")
     assert b"".join(to.answer(ApiKey.HEARTBEAT, 3, answer[:10])) == b"\0\0\0\x0a" + bytes(answer[:10])

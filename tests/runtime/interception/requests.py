@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from mesh.interceptors.chain import InterceptorName, OnFailure, Step
-from mesh.interceptors.selection import ConfiguredInterceptor, Isolation, Selection
+from mesh.interceptors.selection import ConfiguredInterceptor, Isolation, Selection, Stop
 from mesh.interceptors.spi import Interceptor, On
-from mesh.runtime.interception.client import InterceptedClient
+from mesh.runtime.interception.client import InterceptedClient, Interceptors
 from mesh.runtime.interception.judging import Judges
 from mesh.runtime.interception.messages import read_answer
 from mesh.runtime.interception.topic_names import TopicNames
@@ -52,10 +52,12 @@ def client_of(
         name, "it", ("orders",), frozenset(On), ("*",), 60.0, 0, on_failure, Isolation.INLINE
     )
     steps = {name: Step(name, interceptor, on_failure)}
-    judges = Judges("front", Selection([configured]), steps, None, time.monotonic)
-    return InterceptedClient(
-        judges, TopicNames((cluster or Cluster()).metadata), lambda: ANONYMOUS, lambda _: may_write
+    interceptors = Interceptors(
+        Judges("front", steps, None, time.monotonic),
+        Selection([configured], lambda topic: [Stop((configured,), topic)]),
+        TopicNames((cluster or Cluster()).metadata),
     )
+    return InterceptedClient(interceptors, lambda: ANONYMOUS, lambda _: may_write)
 
 
 def framed(api_key: ApiKey, version: int, tree: Mapping[str, Any]) -> tuple[RequestHead, memoryview]:

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from mesh.interceptors.chain import Count, InterceptorName, Judged, OnFailure
+from mesh.interceptors.chain import Count, InterceptorName, Judged, OnFailure, Placed
 from mesh.interceptors.frames import Task
-from mesh.interceptors.selection import ConfiguredInterceptor, Isolation, Selection
+from mesh.interceptors.selection import Chosen, ConfiguredInterceptor, Isolation
 from mesh.interceptors.spi import On, Where
 from mesh.runtime.interception.judging import MOST_TOPICS, Judges, NotJudged, Result, Work
 from mesh.runtime.interception.workers import Worker, WorkerLost, Workers, WorkerSettings
-from mesh.security.principals import ANONYMOUS
 from mesh.telemetry.labels import LONGEST, OTHER
 from tests.interceptors.fakes import batch, values
 from tests.runtime.interception.installing import install
@@ -28,6 +27,8 @@ from tests.runtime.relay.loops import anyhow, until
 
 pytestmark = pytest.mark.timeout(120)
 NAME = InterceptorName("it")
+chosen: dict[Judges, Chosen] = {}
+"""Of those that are at work."""
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +52,13 @@ async def judges(
     configured = ConfiguredInterceptor(
         NAME, "misbehaving", ("*",), frozenset(On), ("*",), seconds, retries, on_failure, Isolation.PROCESS
     )
-    judges = Judges("front", Selection([configured]), {}, workers, time.monotonic)
+    judges = Judges("front", {}, workers, time.monotonic)
+    chosen[judges] = Chosen((configured,), (Placed(NAME, "orders"),))
     await until(lambda: workers.alive == count)
     try:
         yield judges
     finally:
+        del chosen[judges]
         judges.close()
 
 
@@ -68,9 +71,8 @@ def is_alive(pid: int) -> bool:
 
 
 def work(judges: Judges, *contents: bytes, partition: int = 0) -> Work:
-    chosen = judges.selection.chosen("orders", On.FETCH, ANONYMOUS)
-    assert chosen is not None
-    return Work(chosen, Task(chosen.names, batch(*contents), Where("front", "orders", partition, On.FETCH)))
+    it = chosen[judges]
+    return Work(it, Task(it.steps, batch(*contents), Where("front", "orders", partition, On.FETCH)))
 
 
 async def judged(judges: Judges, *contents: bytes) -> Result:

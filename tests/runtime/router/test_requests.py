@@ -6,6 +6,8 @@ import asyncio
 from struct import pack
 from typing import Any
 
+import pytest
+
 from mesh.routing.names import LeafNumber
 from mesh.routing.node_ids import NODE_BITS
 from mesh.wire.apis import ApiKey
@@ -73,6 +75,23 @@ async def test_a_produce_to_another_cluster_is_refused_and_nothing_of_it_sent() 
             "responses": [{"name": "us.orders", "partition_responses": [{"index": 0, "base_offset": 5}]}]
         }
         assert errors(await client.asked(ApiKey.PRODUCE, 9, produce("us.orders"))) == {"us.orders": 0}
+
+
+@anyhow
+@pytest.mark.parametrize("version", range(3, 13))
+async def test_an_answer_to_a_producer_names_topics_as_clients_do(version: int) -> None:
+    """Also one that says nothing but offsets, which passes unread where names are the same."""
+    async with union(RENAMED) as made:
+        client = await made.client(US)
+        made.us.answers = lambda api_key, version, request: {
+            "responses": [
+                {"name": each["name"], "partition_responses": [{"index": 0, "base_offset": 5}]}
+                for each in request["topic_data"]
+            ]
+        }
+        assert errors(await client.asked(ApiKey.PRODUCE, version, produce("us.orders"))) == {"us.orders": 0}
+        ((_, seen),) = made.us.seen
+        assert [each["name"] for each in seen["topic_data"]] == ["orders"]
 
 
 @anyhow

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from struct import pack
 from typing import Final
+from uuid import uuid4
 
 from mesh.routing.groups.keeping import PART, Deed, GroupAtOwner, Keeping, Look, Members
+from mesh.routing.groups.multiplexed import JOIN, LEAVE
 from mesh.routing.groups.stored_offsets import Place, StoredOffset
 from mesh.routing.names import LeafNumber
 from mesh.runtime.router.asking import ask
@@ -34,8 +36,8 @@ _ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "Rou
 _NOTHING_SUBSCRIBED: Final = pack(">hii", 0, 0, -1)
 _SESSION_MS: Final = 10_000
 _MOMENT: Final = 5.0
-"""Seconds that others who are there have to join again."""
-_FETCH, _COMMIT, _JOIN, _LEAVE, _CONFIGS = 7, 7, 3, 1, 1
+"""Seconds that others who are there have to join again, or to give partitions back."""
+_FETCH, _COMMIT, _JOIN, _LEAVE, _CONFIGS, _HEARTBEAT = 7, 7, 3, 1, 1, 1
 """Versions."""
 
 
@@ -49,6 +51,8 @@ class GroupKeeper:
         self._keeping: Final = Keeping()
         self._links: Final = SideLinks()
         self._retention: Final[dict[LeafNumber, float]] = {}
+        self._untold: Final[set[LeafNumber]] = set()
+        """Those that have not said it, and operators know it."""
         self._news: Final = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
 
@@ -113,7 +117,26 @@ class GroupKeeper:
         return answer is not None
 
     async def _join(self, group: GroupAtOwner, owner: RouterLeaf) -> bool:
-        """For a moment: the time since the last member has left begins anew. Whoever else is there leads on."""
+        """For a moment. Whether that has gone well."""
+        is_well = await self._join_consumers(group, owner) or await self._join_classic(group, owner)
+        log.debug("a group was joined for a moment", group=group.group, cluster=owner.nodes.cluster, is_well=is_well)
+        return is_well
+
+    async def _join_consumers(self, group: GroupAtOwner, owner: RouterLeaf) -> bool:
+        """As a member of the consumer protocol, where the cluster has it: the group is one of that protocol then, whose
+        offsets are as old as their commits. Nobody waits for that, and who comes meanwhile shares with nobody."""
+        api_key = ApiKey.CONSUMER_GROUP_HEARTBEAT
+        if api_key not in owner.nodes.served_at(None, {api_key: (0, 1)}):
+            return False
+        joining = joining_consumers(group.group)
+        answer = await self._ask(owner, group.group, api_key, _HEARTBEAT, joining)
+        if answer is None or answer["error_code"]:
+            return False
+        leaving = {**joining, "member_epoch": LEAVE}
+        return await self._ask(owner, group.group, api_key, _HEARTBEAT, leaving) is not None
+
+    async def _join_classic(self, group: GroupAtOwner, owner: RouterLeaf) -> bool:
+        """The time since the last member has left begins anew. Whoever else is there leads on."""
         request = {
             "group_id": group.group,
             "session_timeout_ms": _SESSION_MS,
@@ -123,12 +146,11 @@ class GroupKeeper:
             "protocols": [{"name": name, "metadata": _NOTHING_SUBSCRIBED} for name in _ASSIGNORS],
         }
         answer = await self._ask(owner, group.group, ApiKey.JOIN_GROUP, _JOIN, request, 2 * _MOMENT)
-        if answer is None or answer["error_code"]:
+        if answer is None or not answer["member_id"]:
             return False
         leaving = {"group_id": group.group, "member_id": answer["member_id"]}
         left = await self._ask(owner, group.group, ApiKey.LEAVE_GROUP, _LEAVE, leaving)
-        log.debug("a group was joined for a moment", group=group.group, cluster=owner.nodes.cluster)
-        return left is not None
+        return left is not None and not answer["error_code"]
 
     async def _stored(self, owner: RouterLeaf, group: str) -> dict[Place, StoredOffset] | None:
         """Of the topics that clients find there; None if there is no answer."""
@@ -164,12 +186,42 @@ class GroupKeeper:
             for each in result["configs"]:
                 if each["name"] == _RETENTION_NAME and (each["value"] or "").isdecimal():
                     self._retention[owner.number] = 60.0 * int(each["value"])
+        if owner.number not in self._retention and owner.number not in self._untold:
+            self._untold.add(owner.number)
+            log.warning(
+                "how long a cluster keeps offsets of groups is not known; seven days are supposed",
+                cluster=owner.nodes.cluster,
+                key=_RETENTION_NAME,
+                needs="to be allowed DescribeConfigs of the cluster",
+            )
 
     def _interval(self, leaf: LeafNumber) -> float:
         return max(PART * self._retention.get(leaf, RETENTION), _SHORTEST)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def joining_consumers(group: str) -> Tree:
+    """The ConsumerGroupHeartbeat of a member of its own that subscribes to nothing."""
+    return {
+        "group_id": group,
+        "member_id": str(uuid4()),
+        "member_epoch": JOIN,
+        "rebalance_timeout_ms": int(_MOMENT * 1_000),
+        "subscribed_topic_names": [],
+        "topic_partitions": [],
+    }
+
+
+def is_keeper(member: Tree, client_id: str) -> bool:
+    """Whether a member, as it is described, is a keeper, of any process. client_id: of the mesh.
+
+    A keeper subscribes to nothing. Of groups of the classic protocol brokers do not tell it before they are balanced,
+    and a keeper leaves before that.
+    """
+    is_subscribed = member.get("member_metadata") or member.get("subscribed_topic_names")
+    return bool(member["client_id"] == client_id and not is_subscribed)
 
 
 def _members(described: Tree, consumers: Tree | None) -> Members:

@@ -16,6 +16,7 @@ from mesh.runtime.router.groups.elsewhere import MembersElsewhere
 from mesh.runtime.router.groups.heartbeats import GroupHeartbeats
 from mesh.runtime.router.groups.homes import GroupHomes
 from mesh.runtime.router.groups.keeper import GroupKeeper
+from mesh.runtime.router.groups.listing import GroupListing
 from mesh.runtime.router.groups.offsets import GroupOffsets
 from mesh.runtime.router.groups.services import GroupServices, GroupTrouble
 from mesh.runtime.router.groups.share_offsets import ShareOffsets
@@ -39,6 +40,7 @@ class GroupRequests:
         self._offsets: Final = GroupOffsets(services, homes, self._keeper, self._elsewhere, members)
         self._heartbeats: Final = GroupHeartbeats(services, homes, members)
         self._descriptions: Final = GroupDescriptions(services, homes)
+        self._listing: Final = GroupListing(services, members)
         self._configs: Final = GroupConfigs(services)
         self._share_offsets: Final = ShareOffsets(services, homes)
         self._deletion: Final = GroupDeletion(services, homes, self._keeper)
@@ -64,6 +66,8 @@ class GroupRequests:
                 return await self._deletion.offsets(asker, version, request)
             case ApiKey.CONSUMER_GROUP_HEARTBEAT | ApiKey.SHARE_GROUP_HEARTBEAT:
                 return await self._heartbeats.answer(asker, api_key, version, request)
+            case ApiKey.LIST_GROUPS:
+                return await self._listing.answer(asker, version, request)
             case ApiKey.CONSUMER_GROUP_DESCRIBE | ApiKey.SHARE_GROUP_DESCRIBE:
                 return await self._descriptions.answer(asker, api_key, version, request)
             case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:

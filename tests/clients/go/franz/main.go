@@ -55,10 +55,18 @@ func (s script) options() []kgo.Opt {
 		return append(options, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.Topic: partitions}))
 	}
 	options = append(options,
-		kgo.ConsumerGroup(*s.Group), kgo.ConsumeTopics(strings.Split(s.Topic, ",")...),
+		kgo.ConsumerGroup(*s.Group),
 		kgo.SessionTimeout(member.Milliseconds(s.Session)), kgo.RebalanceTimeout(member.Milliseconds(s.Rebalance)),
 		kgo.OnPartitionsAssigned(reports("assigned")), kgo.OnPartitionsLost(reports("lost")),
 	)
+	if s.Pattern != "" {
+		options = append(options, kgo.ConsumeTopics(s.Pattern), kgo.ConsumeRegex())
+	} else {
+		options = append(options, kgo.ConsumeTopics(strings.Split(s.Topic, ",")...))
+	}
+	if s.Protocol == "consumer" {
+		options = append(options, kgo.ServerSideBalancer())
+	}
 	if s.InstanceID != nil {
 		options = append(options, kgo.InstanceID(*s.InstanceID))
 	}

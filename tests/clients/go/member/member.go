@@ -19,8 +19,10 @@ type Script struct {
 	ClientID   string  `json:"client_id"`
 	Group      *string `json:"group"`
 	Topic      string  `json:"topic"`
+	Pattern    string  `json:"pattern"`
 	Partitions int32   `json:"partitions"`
 	Reset      string  `json:"reset"`
+	Protocol   string  `json:"protocol"`
 	Commit     string  `json:"commit"`
 	Interval   int     `json:"commit_interval"`
 	InstanceID *string `json:"instance_id"`

@@ -27,7 +27,7 @@ func (c *consumer) reader(partition int) *kafka.Reader {
 		start = kafka.FirstOffset
 	}
 	config := kafka.ReaderConfig{
-		Brokers: []string{c.Bootstrap}, Topic: c.Topic, StartOffset: start,
+		Brokers: []string{c.Bootstrap}, StartOffset: start,
 		Dialer:   &kafka.Dialer{ClientID: c.ClientID, Timeout: 10 * time.Second, DualStack: true},
 		MinBytes: 1, MaxBytes: 1 << 20, MaxWait: 500 * time.Millisecond,
 		ReadBackoffMin: 10 * time.Millisecond, ReadBackoffMax: 200 * time.Millisecond,
@@ -35,10 +35,10 @@ func (c *consumer) reader(partition int) *kafka.Reader {
 		ErrorLogger: kafka.LoggerFunc(func(text string, values ...any) { member.Report("complaint", fmt.Sprintf(text, values...)) }),
 	}
 	if c.Group == nil {
-		config.Partition = partition
+		config.Topic, config.Partition = c.Topic, partition
 		return kafka.NewReader(config)
 	}
-	config.GroupID = *c.Group
+	config.GroupID, config.GroupTopics = *c.Group, strings.Split(c.Topic, ",")
 	config.SessionTimeout = member.Milliseconds(c.Session)
 	config.RebalanceTimeout = member.Milliseconds(c.Rebalance)
 	config.HeartbeatInterval = time.Second

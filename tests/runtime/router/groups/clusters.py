@@ -21,6 +21,8 @@ class GroupCluster:
         self.cluster = cluster
         self.code = 0
         self.group_code = 0
+        self.heartbeat_code = 0
+        """Of heartbeats of the consumer protocol."""
         self.state = "Empty"
         self.stored: dict[str | UUID, int] = {}
         self.protocol_type = ""
@@ -30,7 +32,8 @@ class GroupCluster:
         self.retention = "10080"
         self.epoch = 1
         self.consumers: list[Tree] = []
-        """Members, as ConsumerGroupDescribe has them."""
+        """Members, as ConsumerGroupDescribe and ShareGroupDescribe have them."""
+        self.listed: list[Tree] = []
         cluster.answers = self._answer
 
     def seen(self, *api_keys: ApiKey) -> list[Tree]:
@@ -65,20 +68,22 @@ class GroupCluster:
             ApiKey.DELETE_GROUPS: lambda *_: {"results": [{"group_id": GROUP, "error_code": self.code}]},
             ApiKey.OFFSET_DELETE: self._delete,
             ApiKey.LEAVE_GROUP: lambda *_: {"error_code": 0},
-            ApiKey.CONSUMER_GROUP_DESCRIBE: lambda *_: {
-                "groups": [
-                    {
-                        "group_id": GROUP,
-                        "error_code": 0 if self.consumers else 69,
-                        "group_state": "Stable" if self.consumers else "Dead",
-                        "members": self.consumers,
-                    }
-                ]
-            },
+            ApiKey.CONSUMER_GROUP_DESCRIBE: self._describe_consumers,
+            ApiKey.SHARE_GROUP_DESCRIBE: self._describe_consumers,
+            ApiKey.LIST_GROUPS: lambda *_: {"groups": self.listed},
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self._heartbeat,
             ApiKey.SHARE_GROUP_HEARTBEAT: self._heartbeat,
         }
         return by_api[api_key](version, request)
+
+    def _describe_consumers(self, version: int, request: Tree) -> Tree:
+        group = {
+            "group_id": GROUP,
+            "error_code": 0 if self.consumers else 69,
+            "group_state": "Stable" if self.consumers else "Dead",
+            "members": self.consumers,
+        }
+        return {"groups": [group]}
 
     def _coordinator(self, version: int, request: Tree) -> Tree:
         host, port = self.cluster.addresses[0]
@@ -102,7 +107,7 @@ class GroupCluster:
         given = [{"topic_id": topic_id(name), "partitions": [0]} for name in names or ()]
         leaves = request["member_epoch"] < 0
         return {
-            "error_code": self.code,
+            "error_code": self.code or self.heartbeat_code,
             "member_id": "m",
             "member_epoch": request["member_epoch"] if leaves else self.epoch,
             "heartbeat_interval_ms": 5_000,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from mesh.routing.groups import keeping
+from mesh.routing.names import LeafNumber
 from mesh.runtime.router.groups import keeper
 from mesh.wire.apis import ApiKey
 from mesh.wire.trees import Tree
@@ -46,9 +48,34 @@ async def test_what_is_stored_is_stored_again_while_the_group_has_members_at_hom
 
 @anyhow
 async def test_a_group_that_once_had_members_at_the_owner_is_joined_for_a_moment() -> None:
+    """As a member of the consumer protocol: no group has to be balanced for that."""
     async with union() as made:
         eu, us = GroupCluster(made.eu), GroupCluster(made.us)
         eu.state, us.protocol_type = "Stable", "consumer"
+        client = await made.client(0)
+        await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.orders": 5}))
+        await until(lambda: len(us.seen(ApiKey.CONSUMER_GROUP_HEARTBEAT)) >= 4)
+        joined, left, again, _ = us.seen(ApiKey.CONSUMER_GROUP_HEARTBEAT)[:4]
+        assert (joined["member_epoch"], joined["subscribed_topic_names"], joined["topic_partitions"]) == (0, [], [])
+        assert (left["member_epoch"], left["member_id"]) == (-1, joined["member_id"])
+        assert again["member_id"] != joined["member_id"]
+        assert us.seen(ApiKey.JOIN_GROUP) == kept(us) == []
+
+
+@pytest.mark.parametrize("code", [0, 69])
+@anyhow
+async def test_a_cluster_without_that_protocol_is_joined_by_the_classic_one(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or one that does not take such a member. code: of its answer to one; 0: it does not know of the protocol."""
+    async with union() as made:
+        eu, us = GroupCluster(made.eu), GroupCluster(made.us)
+        eu.state, us.protocol_type, us.heartbeat_code = "Stable", "consumer", code
+        if not code:
+            node = made.leaves.by_number[LeafNumber(1)].nodes.known[0]
+            assert node.versions is not None
+            served = {key: each for key, each in node.versions.items() if key != ApiKey.CONSUMER_GROUP_HEARTBEAT}
+            monkeypatch.setattr(node, "versions", served)
         us.others = [{"member_id": "direct"}]
         client = await made.client(0)
         await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.orders": 5}))
@@ -83,3 +110,16 @@ async def test_an_owner_that_comes_back_is_looked_at_again() -> None:
         await made.us.brokers[0].start()
         before = len(kept(us))
         await until(lambda: len(kept(us)) > before)
+
+
+@anyhow
+async def test_operators_are_told_once_when_it_is_not_known_how_long_a_cluster_keeps_offsets() -> None:
+    async with union() as made:
+        eu, us = GroupCluster(made.eu), GroupCluster(made.us)
+        eu.state, us.retention = "Stable", ""
+        with capture_logs() as logs:
+            client = await made.client(0)
+            await client.asked(ApiKey.OFFSET_COMMIT, 7, commit({"us.orders": 5}))
+            await until(lambda: len(us.seen(ApiKey.DESCRIBE_CONFIGS)) >= 2)
+        (told,) = [each for each in logs if each["log_level"] == "warning"]
+        assert (told["cluster"], told["key"]) == ("us", "offsets.retention.minutes")
