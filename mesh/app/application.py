@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 
 from mesh.admin.http import AdminAccess, serve_admin
 from mesh.admin.leases import LeaseApi
+from mesh.admin.topologies import TopologyApi
 from mesh.app.clusters import Clusters, access_to
 from mesh.app.from_config import properties_of
 from mesh.app.readiness import Readiness
@@ -161,7 +162,8 @@ class Application:
         admin = AdminSetup(access, leases, _is_loopback(configured.listen.host), certificate)
         self._reconfiguring.admin = admin
         admin.open(self._readiness)
-        serve = partial(serve_admin, access=access, routes=leases.routes())
+        routes = [*leases.routes(), *TopologyApi(self._virtual_clusters.topologies).routes()]
+        serve = partial(serve_admin, access=access, routes=routes)
         await tasks.start(serve, configured.listen, self._readiness, self._metrics)
 
 

@@ -105,6 +105,12 @@ class RelayNodes:
             served = {key: common for key, each in served.items() if (common := _common(each, versions, key))}
         return served
 
+    def serves(self, node: int | None, api_key: ApiKey) -> bool:
+        """Whether a node does, as far as it has said; for None, and for one that has not, whether all others do."""
+        asked = {id: each.versions for id, each in self._nodes.items() if each.versions is not None}
+        versions = [asked[node]] if node in asked else list(asked.values())
+        return bool(versions) and all(api_key in each for each in versions)
+
     # Answers that pass through
 
     def address_of(self, node: int, host: str, port: int) -> tuple[str, int] | None:
@@ -194,6 +200,13 @@ class RelayNodes:
     def link_to(self, node: RelayNode) -> BrokerLink:
         """A connection for requests of our own, which its caller closes."""
         return BrokerLink(node.host, node.port, self._access)
+
+    async def ask(self, node: int, request: ClientRequest) -> ClientResponse:
+        """A request of our own, to one of them. Raises Unreachable."""
+        links = self._links.nodes
+        if node not in links:
+            raise Unreachable(f"the cluster has no node {node}")
+        return await links[node].asking.request(request)
 
     async def anywhere(
         self,
