@@ -161,11 +161,17 @@ def test_what_the_broker_does_not_support_yet_does_not_reach_it(cluster: KafkaCl
         ask = ready(mesh)
         offsets = [{"subtopology_id": "0", "partition": 0, "offset": 7}]
         tasks = [{"subtopology_id": "0", "partitions": [0]}]
-        more = {"task_offsets": offsets, "task_end_offsets": offsets, "warmup_tasks": tasks}
         joined = ask.join("ahead", task_offsets=[], task_end_offsets=[])
         assert joined["error_code"] == ErrorCode.NONE
-        owned = {"active_tasks": [], "standby_tasks": []}
-        beat = ask.beat("ahead", member_epoch=joined["member_epoch"], **owned, **more)
+        beat = ask.beat(
+            "ahead",
+            member_epoch=joined["member_epoch"],
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=tasks,
+            task_offsets=offsets,
+            task_end_offsets=offsets,
+        )
         assert beat["error_code"] == ErrorCode.NONE
 
 
