@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from mesh.interceptors.spi import On
+from mesh.listener.client_transport import ClientTransport
 from mesh.runtime.interception.client import InterceptedClient, Interceptors
 from mesh.runtime.interception.fetches import FetchRequests
 from mesh.runtime.interception.produces import ProduceRequests
-from mesh.security.principals import Principal
+from mesh.security.rules import Operation, ResourceType
 from mesh.telemetry.logs import get_logger
 from mesh.wire.errors import ProtocolError
 from mesh.wire.interception import AnswerChange, Decision, FollowUp, InterceptedFrames
@@ -35,6 +36,21 @@ class InterceptedConnection(Protocol):
         """The connection has to be closed. problem: of what its client sent; None: of something else."""
 
 
+class NoInterception:
+    """Stands in place of an Interception where there are no interceptors: nothing is ever held up."""
+
+    is_holding: Final = False
+    is_holding_answer: Final = False
+    has_waiting_requests: Final = False
+    has_unfinished_frame: Final = False
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+NO_INTERCEPTION: Final = NoInterception()
+
+
 class TakenRequests(Protocol):
     """What has a say in requests of some APIs."""
 
@@ -52,16 +68,15 @@ class Interception:
     """The interceptors of a virtual cluster, on the way of one client's connection, and what else has a say in its
     requests.
 
-    interceptors: None if there are none. others: asked in this order. may_write: whether the client may write to a
-    topic. may_look: whether it is authenticated; nothing is kept before. limit: bytes of the largest request.
+    interceptors: None if there are none. others: asked in this order. may_look: whether the client is authenticated;
+    nothing is kept before. limit: bytes of the largest request.
     """
 
     def __init__(
         self,
         connection: InterceptedConnection,
         interceptors: Interceptors | None,
-        principal: Callable[[], Principal | None],
-        may_write: Callable[[str], bool],
+        transport: ClientTransport,
         may_look: Callable[[], bool],
         limit: Callable[[], int],
         others: Sequence[TakenRequests] = (),
@@ -69,7 +84,11 @@ class Interception:
         self._connection: InterceptedConnection | None = connection
         self._takers: Final = [*others]
         if interceptors is not None:
-            client = InterceptedClient(interceptors, principal, may_write)
+            client = InterceptedClient(
+                interceptors,
+                lambda: transport.session.principal,
+                lambda topic: transport.access.allows(Operation.WRITE, ResourceType.TOPIC, topic),
+            )
             if On.PRODUCE in interceptors.selection.sides:
                 self._takers.append(ProduceRequests(client))
             if On.FETCH in interceptors.selection.sides:
@@ -167,6 +186,10 @@ class Interception:
         except ProtocolError as problem:
             connection.interception_ended(problem)
             return False
+        except Exception:
+            log.exception("a connection was closed: kafka-mesh has a bug, or a router in front")
+            connection.interception_ended(None)
+            return False
         if decision is None:
             deciding = self._decide_later(requests, head, frame)
             self._deciding = asyncio.get_running_loop().create_task(deciding, name="intercept a request")
@@ -216,3 +239,17 @@ class Interception:
     def _end(self, problem: ProtocolError | None) -> None:
         if self._connection is not None:
             self._connection.interception_ended(problem)
+
+
+def interception_of(
+    connection: InterceptedConnection,
+    interceptors: Interceptors | None,
+    transport: ClientTransport,
+    may_look: Callable[[], bool],
+    limit: Callable[[], int],
+    others: Sequence[TakenRequests] = (),
+) -> Interception | NoInterception:
+    """See `Interception`."""
+    if interceptors is None and not others:
+        return NO_INTERCEPTION
+    return Interception(connection, interceptors, transport, may_look, limit, others)
