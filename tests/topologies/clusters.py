@@ -15,7 +15,13 @@ from tests.integration.relay_mesh import RelayMesh
 from tests.topologies.asking import TOPIC
 
 PLUGIN = "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"
-STREAMS: Mapping[str, str] = {"group.streams.initial.rebalance.delay.ms": "0"}
+STREAMS: Mapping[str, str] = {
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.heartbeat.interval.ms": "1000",
+    "group.streams.min.heartbeat.interval.ms": "1000",
+    "group.streams.initial.rebalance.delay.ms": "0",
+}
 STORE = "kafka-mesh.store"
 
 

@@ -156,6 +156,25 @@ def test_requests_that_follow_a_deletion_are_answered_after_it(cluster: KafkaClu
         assert description["groups"][0]["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_what_the_broker_does_not_support_yet_does_not_reach_it(cluster: KafkaCluster, tmp_path: Path) -> None:
+    with mesh_of(cluster, tmp_path) as mesh:
+        ask = ready(mesh)
+        offsets = [{"subtopology_id": "0", "partition": 0, "offset": 7}]
+        tasks = [{"subtopology_id": "0", "partitions": [0]}]
+        joined = ask.join("ahead", task_offsets=[], task_end_offsets=[])
+        assert joined["error_code"] == ErrorCode.NONE
+        beat = ask.beat(
+            "ahead",
+            member_epoch=joined["member_epoch"],
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=tasks,
+            task_offsets=offsets,
+            task_end_offsets=offsets,
+        )
+        assert beat["error_code"] == ErrorCode.NONE
+
+
 def test_operators_see_topologies(cluster: KafkaCluster, tmp_path: Path) -> None:
     with mesh_of(cluster, tmp_path) as mesh:
         ask = ready(mesh)

@@ -68,8 +68,8 @@ class Interception:
     """The interceptors of a virtual cluster, on the way of one client's connection, and what else has a say in its
     requests.
 
-    interceptors: None if there are none. others: asked before them, in this order. may_look: whether the client is
-    authenticated; nothing is kept before. limit: bytes of the largest request.
+    interceptors: None if there are none. others: asked in this order. may_look: whether the client is authenticated;
+    nothing is kept before. limit: bytes of the largest request.
     """
 
     def __init__(

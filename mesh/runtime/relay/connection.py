@@ -16,10 +16,10 @@ from typing import Final
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.listener.client_transport import AUTHENTICATION_TIMEOUT, ClientTransport
 from mesh.listener.requests import PendingRequest
-from mesh.runtime.interception.stage import NO_INTERCEPTION, NoInterception, TakenRequests, interception_of
+from mesh.runtime.interception.stage import NO_INTERCEPTION, NoInterception, interception_of
 from mesh.runtime.relay.leg_opener import LINGER, LegOpener
 from mesh.runtime.relay.services import RelayServices
-from mesh.runtime.relay.topologies import raised_among, topology_requests
+from mesh.runtime.relay.topologies import raised_among, taken_requests
 from mesh.runtime.relay.traffic import NodeTraffic
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
@@ -55,8 +55,9 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._unauthenticated: asyncio.TimerHandle | None = None
         self._has_sasl = services.listener.security.sasl is not None
         self._wire = self._make_wire()
+        others = taken_requests(services, lambda: self._opener.place)
         self._interception = interception_of(
-            self, services.interceptors, self.client, self._may_be_intercepted, services.limit, self._other_takers()
+            self, services.interceptors, self.client, self._may_be_intercepted, services.limit, others
         )
         self._door: ServerConnection | None = None
         self._is_going_on = False
@@ -85,12 +86,6 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._authentication,
             raised if services.topologies is not None else None,
         )
-
-    def _other_takers(self) -> Sequence[TakenRequests]:
-        """Of requests, besides interceptors."""
-        if (topologies := self._services.topologies) is None:
-            return ()
-        return (topology_requests(topologies, self._services.nodes, lambda: self._opener.place),)
 
     # Called by the event loop
 

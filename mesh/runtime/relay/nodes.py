@@ -40,7 +40,8 @@ WORTHWHILE: Final = 1.0
 
 @dataclass(slots=True, eq=False)
 class RelayNode:
-    """A broker of the cluster. legs: connections of clients to it. versions: what it served when it was asked."""
+    """A broker of the cluster. legs: connections of clients to it. versions: what it served when it was asked.
+    may_be_upgraded: it could not be reached since then, and may have been started again as another version."""
 
     id: int
     host: str
@@ -52,6 +53,7 @@ class RelayNode:
     retry_at: float = 0.0
     reason: str = ""
     versions: Mapping[ApiKey, Versions] | None = None
+    may_be_upgraded: bool = False
 
     @property
     def address(self) -> str:
@@ -188,7 +190,7 @@ class RelayNodes:
             connection = await connect(node.host, node.port, self._access, is_bare=bare)
         except Unreachable as problem:
             node.failures = max(node.failures, failures + 1)  # those that began together failed together
-            node.reason = str(problem)
+            node.reason, node.may_be_upgraded = str(problem), True
             backoff = min(BACKOFF * 2 ** min(node.failures, MOST_DOUBLED), MOST_BACKOFF)
             node.retry_at = asyncio.get_running_loop().time() + backoff
             self._look_soon.set()
@@ -270,7 +272,8 @@ class RelayNodes:
     async def _ask_versions(self) -> None:
         """Those of which they are not known, all at once: one that hangs holds up no look."""
         links = self._links.nodes
-        unknown = [node for id, node in self._nodes.items() if node.versions is None and id in links]
+        nodes = [(id, node) for id, node in self._nodes.items() if node.versions is None or node.may_be_upgraded]
+        unknown = [node for id, node in nodes if id in links]
         if unknown:
             loop = asyncio.get_running_loop()
             asking = [loop.create_task(_ask_versions(node, links[node.id].asking)) for node in unknown]
@@ -281,7 +284,7 @@ class RelayNodes:
 
 async def _ask_versions(node: RelayNode, link: BrokerLink) -> None:
     try:
-        node.versions = served_of(await link.versions())
+        node.versions, node.may_be_upgraded = served_of(await link.versions()), False
     except (Unreachable, ProtocolError) as problem:
         node.reason = str(problem)
     except Exception:

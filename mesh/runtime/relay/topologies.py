@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from mesh.runtime.interception.stage import TakenRequests
 from mesh.runtime.relay.nodes import RelayNodes
+from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.topologies.requests import TopologyRequests, described_group
 from mesh.runtime.topologies.topologies import Topologies
 from mesh.streams.steps import DescribedGroup, delete
@@ -26,6 +28,13 @@ log = get_logger(__name__)
 
 INTERVAL: Final = 600.0
 """Seconds between two looks for groups that are gone."""
+
+
+def taken_requests(services: RelayServices, node: Callable[[], int | None]) -> Sequence[TakenRequests]:
+    """Those of one client that are about descriptions. node: that it talks to, None while that may be any."""
+    if services.topologies is None:
+        return ()
+    return [topology_requests(services.topologies, services.nodes, node)]
 
 
 def topology_requests(topologies: Topologies, nodes: RelayNodes, node: Callable[[], int | None]) -> TopologyRequests:

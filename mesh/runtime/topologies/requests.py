@@ -67,7 +67,7 @@ class TopologyRequests:
         match head.api_key:
             case ApiKey.STREAMS_GROUP_HEARTBEAT:
                 change = _HeartbeatChange(self._topologies, request, self._ask_current)
-                return Decision(_in_version(request, 0), change=change)
+                return Decision(_lowered_heartbeat(request), change=change)
             case ApiKey.STREAMS_GROUP_DESCRIBE:
                 return Decision(
                     _instead(request, ApiKey.STREAMS_GROUP_DESCRIBE, 0, request.tree),
@@ -91,6 +91,14 @@ def _in_version(request: ReadRequest, version: int) -> list[Buffer]:
     """The same request in a version whose body is the same."""
     at = _API_KEY_AT + INT16.size
     return [request.frame[:at], INT16.pack(version), request.frame[at + INT16.size :]]
+
+
+def _lowered_heartbeat(request: ReadRequest) -> list[Buffer]:
+    """In v0, as Kafka's own client writes it: brokers before 4.4 refuse what they do not support yet."""
+    tree = {**request.tree, "task_offsets": None, "task_end_offsets": None}
+    if tree["warmup_tasks"] is not None:
+        tree["warmup_tasks"] = []
+    return _instead(request, ApiKey.STREAMS_GROUP_HEARTBEAT, 0, tree)
 
 
 def _instead(request: ReadRequest, api_key: ApiKey, version: int, tree: Tree) -> list[Buffer]:
