@@ -96,7 +96,7 @@ def test_what_each_route_serves(mesh: tuple[RunningMesh, dict[str, MockCluster]]
     words = [*COMMAND, "check", "--apis", str(mesh[0].file)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    for route in ("all ", "us ", "shared: a pool"):
+    for route in ("all\n", "us\n", "shared: a pool"):
         assert f"door: the router who, route {route}" in done.stdout
 
 
