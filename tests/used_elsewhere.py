@@ -68,7 +68,6 @@ NAMES: Final = (
     _.offline_replicas,
     _.partition_responses,
     _.protocol_data,
-    _.record_errors,
     _.replica_nodes,
     _.session_lifetime_ms,
     _.skip_assignment,

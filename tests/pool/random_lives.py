@@ -443,7 +443,9 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule()
     def drain_and_serve_again(self) -> None:
+        """The pool ends, and another one begins with what is stored upstream, as after `kill`."""
         world = self.world
+        self.forget_truncated_leases()
         world.do(world.cluster.drain_pool(GROUP, 2.0, world.now))
         self.advance(2.5)
         world.do(world.cluster.serve_again(GROUP, world.now))
@@ -472,10 +474,9 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """What is stored upstream is all that the next mesh knows. Of what was leased above a truncation it cannot know
-        that it is of another log: a lease that has ended by then would take what is there now."""
+        """What is stored upstream is all that the next mesh knows."""
         before = self.world
-        self.leases = {holder: lease for holder, lease in self.leases.items() if not self.is_truncated(lease[1])}
+        self.forget_truncated_leases()
         self.world = world = LivesWorld(self.settings, self.contents)
         world.topic_ids = before.topic_ids
         world.now = before.now  # leases are stored with the time of day
@@ -487,6 +488,11 @@ class LivesMachine(RuleBasedStateMachine):
         self.consumers = [world.consumer(f"c{next(self.names)}")]
         self.consumers[0].fetch(wait=0.0)
         world.assign_missing()
+
+    def forget_truncated_leases(self) -> None:
+        """Of what was leased above a truncation the next pool cannot know that it is of another log: a lease that has
+        ended by then would take what is there now (docs/guarantees.md)."""
+        self.leases = {holder: lease for holder, lease in self.leases.items() if not self.is_truncated(lease[1])}
 
     def is_truncated(self, ranges: Iterable[Range]) -> bool:
         """Whether some of these are offsets that were cut off, of the topic that is still there."""
