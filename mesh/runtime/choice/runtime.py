@@ -87,12 +87,12 @@ class ChoiceRuntime:
         return ChoosingConnection(self, node)
 
     def status(self) -> dict[str, Any]:
-        """As a router with all leaves, and the pools of the pool that it leads to."""
+        """As a router with all leaves, and the pools of all pools that it leads to."""
         leaves = [status_of_leaf(union.leaves, leaf) for union in self.unions for leaf in union.leaves]
         routes = [{"route": route, "connections": len(self.clients_of(route))} for route in self.routes]
         status: dict[str, Any] = {"router": {"leaves": leaves, "routes": routes}}
-        for pool in self.pools:
-            status |= pool.status()
+        if self.pools:
+            status["pools"] = [each for pool in self.pools for each in pool.status()["pools"]]
         return status
 
     # Of connections that are not led anywhere yet
