@@ -37,6 +37,7 @@ def exported() -> dict[str, set[str]]:
     metrics.committed("shop", "billing", ErrorCode.NONE)
     metrics.redelivered("shop", "billing", 1)
     metrics.gone("shop", "billing", 7)
+    metrics.given_up("shop", "billing", 7)
     metrics.dead_letter("shop", "billing")
     metrics.dead_letter_failed("shop", "billing")
     metrics.request("shop", "Fetch", ErrorCode.NONE, 0.1)
