@@ -62,8 +62,20 @@ RUN: Final = (
     "0132_strategy_ordering",
     "0137_barrier_batch_consume",
     "0140_commit_metadata",
+    "0170_share_consumer_subscription",
+    "0171_share_consumer_consume",
     "0172_share_consumer_acknowledge",
+    "0173_share_consumer_commit_async",
+    "0174_share_consumer_concurrency",
+    "0175_share_consumer_groups",
+    "0176_share_consumer_commit_sync",
+    "0177_share_consumer_transactions",
+    "0178_share_consumer_close",
+    "0179_share_consumer_destroy",
     "0180_share_consumer_config",
+    "0181_share_consumer_topic_delete",
+    "0184_share_consumer_topic_recreate",
+    "0185_share_consumer_max_poll_interval",
 )
 
 NOT_RUN: Final[Mapping[str, str]] = {
