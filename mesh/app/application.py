@@ -24,7 +24,7 @@ from mesh.app.reconfiguring import AdminSetup, Reconfiguring
 from mesh.app.targets import linked_clusters
 from mesh.app.virtual_clusters import VirtualClusters
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.config.model import Admin, Config
+from mesh.config.model import Admin, Config, PoolTargetConfig
 from mesh.config.warnings import warnings_of
 from mesh.listener.limits import Descriptors, raise_descriptor_limit
 from mesh.listener.listener_setup import admin_certificate
@@ -114,9 +114,13 @@ class Application:
             for each in config.virtual_clusters
         ]
         tasks.start_soon(watch, virtual_clusters.watched)
+        pools = [each for each in running if isinstance(each.configured.target, PoolTargetConfig)]
+        for each in running:  # others have no topics of their own, and do not wait for clusters that are down
+            if each not in pools:
+                await virtual_clusters.serve(each, tasks)
         await self._clusters.first_look()
         _leave_out_what_stays()
-        for each in running:
+        for each in pools:
             await virtual_clusters.serve(each, tasks)
         self._reconfiguring.begin(tasks, self._readiness)
         self._readiness.listening = True
