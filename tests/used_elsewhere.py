@@ -23,7 +23,6 @@ NAMES: Final = (
     _.THROTTLING_QUOTA_EXCEEDED,
     # Kept so that something is not collected as garbage while it is at work.
     _._connecting,  # a task of benchmarks/relay.py
-    _.locks,  # lives by its timer; a debugger finds it there
     # What tests hold the code to.
     _.__signature__,  # tests/runtime/relay/loops.py: pytest reads it
     _.NAMES,  # of this file
@@ -50,7 +49,6 @@ NAMES: Final = (
     _.current_leader_epoch,
     _.finalized_features,
     _.finalized_features_epoch,
-    _.forgotten_topics,
     _.group_epoch,
     _.heartbeat_interval_ms,
     _.include_authorized_operations,
@@ -68,7 +66,6 @@ NAMES: Final = (
     _.offline_replicas,
     _.partition_responses,
     _.protocol_data,
-    _.record_errors,
     _.replica_nodes,
     _.session_lifetime_ms,
     _.skip_assignment,

@@ -20,6 +20,7 @@ from typing import Final
 from mesh.apis.api import RequestContext
 from mesh.apis.guards import groups as of_groups
 from mesh.apis.guards import offsets as of_offsets
+from mesh.apis.guards import share_groups as of_share_groups
 from mesh.apis.guards import topics as of_topics
 from mesh.apis.guards.result import GROUP_REFUSED, AuthorizationResult, Denied, Guard, Partial, may_group
 from mesh.security.rules import Operation
@@ -66,5 +67,8 @@ GUARDS: Final[Mapping[ApiKey, Guard]] = MappingProxyType(
         ApiKey.DESCRIBE_CLUSTER: _everything,
         ApiKey.CONSUMER_GROUP_HEARTBEAT: of_groups.consumer_group_heartbeat,
         ApiKey.CONSUMER_GROUP_DESCRIBE: of_groups.consumer_group_describe,
+        ApiKey.SHARE_GROUP_HEARTBEAT: of_share_groups.share_group_heartbeat,
+        ApiKey.SHARE_FETCH: of_share_groups.share_fetch,
+        ApiKey.SHARE_ACKNOWLEDGE: of_share_groups.share_acknowledge,
     }
 )

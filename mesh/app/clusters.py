@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import anyio
 
-from mesh.app.from_config import properties_of
+from mesh.app.from_config import properties_of, start_of
 from mesh.config.mistakes import ConfigurationError, Mistake
 from mesh.config.model import Cluster, Config
 from mesh.config.pool import NamedTopic
 from mesh.config.pool import PoolConfig as PoolConfig
 from mesh.pool.common.ids import GroupId
+from mesh.pool.common.settings import ShareStart
 from mesh.records.spans import ClusterName, TopicName
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.problem_watch import found, not_reached
@@ -134,7 +135,10 @@ class Clusters:
         name: ClusterName,
         group: GroupId,
         deliver: Callable[[EngineEvent], None],
+        *,
+        start: ShareStart,
     ) -> Engine:
+        """start: of a group that has committed nothing."""
         cluster, process = self._by_name[name], self._config.process_id
         options = EngineOptions(
             cluster.name,
@@ -142,7 +146,7 @@ class Clusters:
             properties_of(cluster),
             pool.upstream_group_prefix + group,
             f"kafka-mesh.{process}.{virtual_cluster}.{group}" if process is not None else None,
-            pool.start.value,
+            start_of(pool, start),
             pool.isolation.value,
             pool.budgets.pool // 4,  # what was fetched and is not in the backlog yet counts too
         )

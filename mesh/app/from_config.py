@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from mesh.config.model import ClientLimits, Cluster
 from mesh.config.pool import NamedTopic, PrefixRuleConfig
@@ -13,7 +14,7 @@ from mesh.pool.common import topics as pool_topics
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.history import Redelivery
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.settings import PoolSettings, ShareSettings, ShareStart
 from mesh.pool.common.topics import ExplicitTopic, Source, VirtualTopics
 from mesh.records.spans import ClusterName, TopicName
 from mesh.upstream.links.connection_settings import ConnectionSettings
@@ -96,7 +97,26 @@ def settings_of(pool: PoolConfig, epoch: float, journal: bool = False) -> PoolSe
         max_members=pool.max_members,
         epoch=epoch,
         journal=journal,
+        share=ShareSettings(
+            start=pool.share.auto_offset_reset,
+            lock=pool.share.record_lock_duration,
+            delivery_limit=pool.share.delivery_count_limit,
+            most_locks=pool.share.partition_max_record_locks,
+            may_renew=pool.share.renew_acknowledge,
+            most_sessions=pool.share.max_share_sessions,
+        ),
     )
+
+
+def start_of(pool: PoolConfig, start: ShareStart) -> Literal["earliest", "latest"]:
+    """Where a group begins that has committed nothing upstream."""
+    match start:
+        case ShareStart.EARLIEST:
+            return "earliest"
+        case ShareStart.LATEST:
+            return "latest"
+        case ShareStart.POOL:
+            return pool.start.value
 
 
 _TOKENS = (

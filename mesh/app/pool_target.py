@@ -16,6 +16,7 @@ from mesh.config.pool import PoolConfig
 from mesh.listener.listener import Listener
 from mesh.pool.apis.context import BROKER_NODE, COORDINATOR_NODE, Endpoint, HostAndPort
 from mesh.pool.common.ids import GroupId
+from mesh.pool.common.settings import ShareStart
 from mesh.pool.core import PoolCore
 from mesh.records.spans import ClusterName, TopicName
 from mesh.routing.names import Path
@@ -118,8 +119,12 @@ class PoolTarget:
             runtime.step(lambda core, now, name=name: core.come_back_to(name, now))  # type: ignore[misc]
 
     def _engine(self, group: GroupId, name: ClusterName, deliver: Callable[[EngineEvent], None]) -> Engine:
+        known = self.target.core.pools.get(group)
+        is_share = known is not None and known.serving.has_share_members
+        start = known.share_settings.value.start if known is not None and is_share else ShareStart.POOL
+
         def make(deliver: Callable[[EngineEvent], None]) -> Engine:
-            return self._clusters.engine(self._configured.name, self._pool, name, group, deliver)
+            return self._clusters.engine(self._configured.name, self._pool, name, group, deliver, start=start)
 
         if self._intake is None:
             return make(deliver)

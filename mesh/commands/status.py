@@ -138,7 +138,7 @@ def _members(pool: Mapping[str, Any], title: str) -> Table:
             member["protocol"],
             member["acknowledge"],
             f"{member['records']} in {member['spans']}",
-            str(member["cap"]),
+            "-" if member["cap"] is None else str(member["cap"]),
             _seconds(member["oldest_held_seconds"]),
             member["reason"] or "",
         )

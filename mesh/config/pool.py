@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from mesh.config.base import Model, keys_of
 from mesh.config.values import Count, Duration, GroupPattern, Size, matching
-from mesh.pool.common.settings import Acknowledge, Policy
+from mesh.pool.common.settings import Acknowledge, Policy, ShareStart
 from mesh.records.spans import ClusterName, TopicName
 
 TOPIC = matching(
@@ -119,6 +119,25 @@ class SessionTimeout(Model):
     maximum: Duration = Field(default=1_800.0, description="Longest session timeout that a member may ask for.")
 
 
+class ShareConfig(Model):
+    """What share members (KIP-932) have, in Kafka's words and bounds."""
+
+    auto_offset_reset: ShareStart = Field(
+        default=ShareStart.LATEST, description="Where a group without commits upstream begins; as in `start`, or that."
+    )
+    record_lock_duration: Annotated[Duration, Field(ge=15, le=60)] = Field(
+        default=30.0, description="How long a member has what it acquires."
+    )
+    delivery_count_limit: Annotated[Count, Field(ge=2, le=10)] = Field(
+        default=5, description="How often a record is delivered."
+    )
+    partition_max_record_locks: Annotated[Count, Field(ge=100, le=100_000)] = Field(
+        default=2_000, description="Records of one partition that are acquired at the same time."
+    )
+    renew_acknowledge: bool = Field(default=True, description="Whether members may renew their locks.")
+    max_share_sessions: Count = Field(default=2_000, description="Share sessions at the same time.")
+
+
 class PoolConfig(Model):
     """The target `pool`: each consumer group shares the records of all its sources."""
 
@@ -167,3 +186,4 @@ class PoolConfig(Model):
     )
     session_timeout: SessionTimeout = Field(default=SessionTimeout(), description="Bounds of session timeouts.")
     max_members: Count = Field(default=10_000, description="Members of one pool at the same time.")
+    share: ShareConfig = Field(default=ShareConfig(), description="What share members have.")

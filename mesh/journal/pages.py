@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import fastavro
 
-VERSION: Final = 3
-"""What is written now. 2: `empty` and `deleted`. 3: `truncated`."""
+VERSION: Final = 4
+"""What is written now. 2: `empty` and `deleted`. 3: `truncated`. 4: `given_up`."""
 MARKER: Final = b"\xc3\x01"
 UNKNOWN_AGE: Final = -(1 << 63)
 LARGEST_PAGE: Final = 64 << 20

@@ -27,6 +27,7 @@ from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.identity.connections import Connections
 from mesh.pool.identity.group_requests import GroupRequests
+from mesh.pool.identity.share_requests import ShareRequests
 from mesh.pool.identity.tools import Tools
 from mesh.pool.identity.unidentified_fetches import UnidentifiedFetches
 from mesh.pool.intake.drain import DrainState
@@ -68,6 +69,7 @@ class PoolCore:
         self._pools = Pools(topics, self.slots, self.clients, rules, settings, memory, self._parked, outbox)
         self.connections = Connections(topics, self.slots, self.clients, self._pools, settings)
         self.groups = GroupRequests(self._pools, self.connections, self.slots, outbox)
+        self.shares = ShareRequests(self._pools, self.connections, self.slots, settings.share, outbox)
         self._unidentified = UnidentifiedFetches(self.connections, outbox)
         self.tools = Tools()
 

@@ -10,15 +10,25 @@ from mesh.pool.common.results import TopicPartition
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.distribution.obstacles import Obstacle
 from mesh.pool.pool import Pool
+from mesh.pool.state.acquired import Acquired
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, PartitionFetch
 from mesh.pool.state.window import Delivery
-from mesh.records.batch import timestamps_of
+from mesh.records.batch import Batch, timestamps_of
 from mesh.records.spans import ClusterName, UpstreamPartition
 
 TASTES = "takes what is suspected of having killed members, one at a time, and nothing else"
 IDLE = 2.0
 """Seconds after which a member without a parked Fetch is said not to fetch: between two Fetches it works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The lowest offset that a member holds of a partition, since when (seconds), and its batch, if that is kept."""
+
+    offset: int
+    since: float
+    batch: Batch | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +40,15 @@ class Oldest:
     since: float
 
 
-def oldest_held(member: Member, source: UpstreamPartition) -> Delivery | None:
+def oldest_held(member: Member, source: UpstreamPartition) -> Held | None:
     """What a member holds of a partition that has the lowest upstream offset."""
+    if member.share is not None:
+        holding = member.share.by_partition.get(source)
+        acquired = holding.first() if holding is not None else None
+        return Held(acquired.span.first, acquired.since, acquired.kept.batch) if acquired is not None else None
     window = member.windows.get(source)
-    return min(window, key=lambda delivery: delivery.first, default=None) if window is not None else None
+    delivery = min(window, key=lambda each: each.first, default=None) if window is not None else None
+    return Held(delivery.first, delivery.since, delivery.batch) if delivery is not None else None
 
 
 def oldest_by_partition(pool: Pool) -> dict[UpstreamPartition, Oldest]:
@@ -41,9 +56,9 @@ def oldest_by_partition(pool: Pool) -> dict[UpstreamPartition, Oldest]:
     found: dict[UpstreamPartition, Oldest] = {}
     for member in pool.members:
         for source in member.windows:
-            delivery = oldest_held(member, source)
-            if delivery is not None and (source not in found or delivery.first < found[source].offset):
-                found[source] = Oldest(member, delivery.first, delivery.since)
+            held = oldest_held(member, source)
+            if held is not None and (source not in found or held.offset < found[source].offset):
+                found[source] = Oldest(member, held.offset, held.since)
     return found
 
 
@@ -59,16 +74,17 @@ def holding_commits(pool: Pool) -> dict[Member, float]:
 
 def attributed(pool: Pool, topics: VirtualTopics) -> dict[Member, list[TopicPartition]]:
     """Each partition to exactly one member, for tools that know of no more than that: to the one for which the
-    committed offset waits; one that waits for nobody, to any of those that fetch it, in turn."""
-    shares: dict[Member, list[TopicPartition]] = {member: [] for member in pool.members}
+    committed offset waits; one that waits for nobody, to any of those that fetch it, in turn. Share members are none of
+    those that such tools know."""
+    shares: dict[Member, list[TopicPartition]] = {member: [] for member in pool.members if member.share is None}
     holders = oldest_by_partition(pool)
-    fetching = sorted(pool.members, key=lambda member: member.name)
+    fetching = sorted(shares, key=lambda member: member.name)
     turn = 0
     for source in sorted(pool.partitions):
         number = topics.number(source)
         if number is None:
             continue
-        if source in holders:
+        if source in holders and holders[source].member in shares:
             shares[holders[source].member].append(number)
         elif able := [member for member in fetching if source in member.windows]:
             shares[able[turn % len(able)]].append(number)
@@ -78,7 +94,8 @@ def attributed(pool: Pool, topics: VirtualTopics) -> dict[Member, list[TopicPart
 
 def is_consumer_group(pool: Pool) -> bool:
     """Whether a broker would call this group one of the consumer protocol: one such member is enough (KIP-848)."""
-    return any(membership.subscription is not None for membership in pool.coordinator.members.values())
+    memberships = pool.coordinator.members.values()
+    return any(each.subscription is not None and not each.is_share for each in memberships)
 
 
 def state_of(pool: Pool | None) -> str:
@@ -90,7 +107,7 @@ def state_of(pool: Pool | None) -> str:
 class MemberView:
     """Times in seconds. spans: runs of upstream offsets it holds. held_since: when it was sent the oldest of them.
     delivered: offsets it was ever sent, redelivered: those that had been sent before. committed_at: its last commit.
-    reason: why it gets nothing, in words; None while it gets what there is."""
+    cap: None for a share member. reason: why it gets nothing, in words; None while it gets what there is."""
 
     name: str
     client_id: str
@@ -101,7 +118,7 @@ class MemberView:
     acknowledge: str
     records: int
     spans: int
-    cap: int
+    cap: int | None
     delivered: int
     redelivered: int
     committed_at: float | None
@@ -198,9 +215,12 @@ def _reason_of_lane(pool: Pool, member: Member, fetch: Fetch, partition_fetch: P
 
 def _member(pool: Pool, member: Member, now: float) -> MemberView:
     membership = pool.coordinator.members.get(member.id)
-    deliveries = [delivery for window in member.windows.values() for delivery in window]
+    held: list[Delivery | Acquired] = [delivery for window in member.windows.values() for delivery in window]
     protocol = "none"
-    if membership is not None:
+    if member.share is not None:
+        protocol = "share"
+        held += [acquired for holding in member.share.by_partition.values() for acquired in holding]
+    elif membership is not None:
         protocol = "classic" if membership.subscription is None else "consumer"
     return MemberView(
         name=member.name,
@@ -211,12 +231,12 @@ def _member(pool: Pool, member: Member, now: float) -> MemberView:
         protocol=protocol,
         acknowledge=member.acknowledge.value,
         records=member.in_flight,
-        spans=len(deliveries),
-        cap=member.flow.cap,
+        spans=len(held),
+        cap=member.flow.cap if member.share is None else None,
         delivered=member.delivered,
         redelivered=member.redelivered,
         committed_at=member.flow.committed_at,
-        held_since=min((delivery.since for delivery in deliveries), default=None),
+        held_since=min((each.since for each in held), default=None),
         heard=member.heard,
         reason=why_nothing(pool, member, now),
     )

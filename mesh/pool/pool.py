@@ -14,6 +14,7 @@ from mesh.memory import MemoryBudget
 from mesh.pool.common.delivery_events import DeliveryEventType
 from mesh.pool.common.effects import LeaveUpstream
 from mesh.pool.common.history import Cause
+from mesh.pool.common.ids import MemberId
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.common.results import TopicPartition
 from mesh.pool.common.settings import Acknowledge
@@ -25,6 +26,7 @@ from mesh.pool.groups.locks import Locks
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.groups.members import Members
 from mesh.pool.groups.membership import JoinRequest
+from mesh.pool.groups.share_protocol import ShareHeartbeat, ShareProtocol
 from mesh.pool.intake.backpressure import Backpressure
 from mesh.pool.intake.cluster_drain import ClusterDrain
 from mesh.pool.intake.drain import DrainState, PoolDrain
@@ -32,6 +34,8 @@ from mesh.pool.intake.intake import Intake
 from mesh.pool.intake.stalls import Stalls
 from mesh.pool.leases.service import Leases
 from mesh.pool.offsets.commits import Commits, Need
+from mesh.pool.share.requests import ShareFetchRequest
+from mesh.pool.share.service import ShareService
 from mesh.pool.state.fetch import FetchParameters
 from mesh.pool.state.leases import Acknowledgement, Claim, LeaseRequest, Range
 from mesh.pool.state.member import Member
@@ -60,6 +64,7 @@ class Pool:
         self._topics = topics
         self._slots = slots
         self.timers = parts.timers
+        self.share_settings = parts.share
         self._outbox = parts.outbox
         self.is_closed = False
         self.serving = Serving(parts, topics, slots, parked)
@@ -67,10 +72,12 @@ class Pool:
         self.members = members = Members(parts, acknowledge, slots, clients, self.serving)
         self.coordinator = GroupCoordinator(parts, members)
         self.consumer_protocol = ConsumerProtocol(parts, self.coordinator, topics)
+        self.share_protocol = ShareProtocol(parts, self.coordinator, topics)
         self._memory = memory
         self._backpressure = Backpressure(parts, memory)
         self.leases = Leases(parts, topics, self.serving, self.commits)
         self.intake = Intake(parts, topics, self.serving, self.commits, self.leases, self._backpressure, members)
+        self.share = ShareService(parts, topics, self.serving, self.commits, members, self.coordinator, self.intake)
         self.stalls = Stalls(parts, self.serving.partitions, self.commits, now)
         self.locks = Locks(parts, self.serving, members, self.leases.are_wanted, now)
         self._seen = (False, False)
@@ -100,7 +107,15 @@ class Pool:
         self, ticket: Ticket, request: ConsumerHeartbeat, connection: ConnectionId, now: float
     ) -> Member | None:
         """Returns the member that this is, if it is one."""
-        member_id = self.consumer_protocol.heartbeat(ticket, request, connection, now)
+        return self._heard(self.consumer_protocol.heartbeat(ticket, request, connection, now), connection)
+
+    def share_heartbeat(
+        self, ticket: Ticket, request: ShareHeartbeat, connection: ConnectionId, now: float
+    ) -> Member | None:
+        """Returns the member that this is, if it is one."""
+        return self._heard(self.share_protocol.heartbeat(ticket, request, connection, now), connection)
+
+    def _heard(self, member_id: MemberId | None, connection: ConnectionId) -> Member | None:
         if member_id is None:
             return None
         member = self.members.by_id[member_id]
@@ -110,6 +125,8 @@ class Pool:
     def disconnected(self, member: Member, connection: ConnectionId, now: float) -> None:
         """A connection of a member is gone; if it was the last one, the member has `fast_expiry` seconds to be back."""
         self.members.disconnected(member, connection, now)
+        if member.share is not None:
+            self.share.disconnected(member, connection, now)
         if not member.connections:
             self.timers.at(now + self._settings.fast_expiry, lambda then: self._expire_if_away(member, now, then))
 
@@ -170,12 +187,15 @@ class Pool:
         self.coordinator.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.commits.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.leases.close()
+        self.share.close()
         self._outbox.put(LeaveUpstream(self.group, positions))
 
     def partitions_grew(self, topics: frozenset[TopicName], now: float) -> None:
         """Clients see new partitions when they ask for metadata the next time, which may be in minutes: those who fetch
         from these topics are made to ask (docs/decisions/0024-new-partitions-are-seen-at-once.md)."""
         for member in list(self.members):
+            if member.share is not None:
+                continue  # its next heartbeat assigns them
             numbers = (self._topics.number(source) for source in member.windows)
             if needs_metadata := {number[0] for number in numbers if number is not None} & topics:
                 self.serving.require_metadata(member, needs_metadata, now)
@@ -199,6 +219,12 @@ class Pool:
         member.connections.add(connection)
         self._used = now
         self.serving.fetch(member, connection, ticket, request, now)
+
+    def share_fetch(
+        self, member: Member, connection: ConnectionId, ticket: Ticket, request: ShareFetchRequest, now: float
+    ) -> None:
+        self._used = now
+        self.share.fetch(member, connection, ticket, request, now)
 
     def committed_offsets(
         self, member: Member, names: Iterable[TopicPartition]
@@ -318,6 +344,7 @@ class Pool:
         self._advance_drain(now)
         self._throttle_engines(touched, now)
         self.leases.stored()
+        self.share.answer()
         if self.members.were_emptied:
             self.members.were_emptied = False
             self._linger(now)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final
 
 from mesh.apis.answers import Ticket
 from mesh.memory import MemoryBudget
 from mesh.pool.common.client import ClientIdentity
+from mesh.pool.common.group_configs import Overrides, settings_with
 from mesh.pool.common.group_rules import GroupRules
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.outbox import Outbox, PoolParts
-from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.outbox import CurrentShareSettings, Outbox, PoolParts
+from mesh.pool.common.settings import PoolSettings, ShareSettings
 from mesh.pool.common.timers import DeadlineQueue, Timers
 from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.groups.member_index import MemberIndex
@@ -75,6 +76,8 @@ class Pools:
         self._parked = parked
         self._outbox = outbox
         self.by_group: dict[GroupId, Pool] = {}
+        self.overrides: Callable[[GroupId], Overrides] = lambda _: {}
+        """What is set of a group over the protocol."""
         self.violations = 0
         self._looked = -math.inf
         """When a pool that gives way was looked for last."""
@@ -105,7 +108,13 @@ class Pools:
         pool = self.by_group.get(group)
         if pool is None:
             pool = self.by_group[group] = Pool(
-                PoolParts(group, self._settings, Timers(), self._outbox.of_group(group)),
+                PoolParts(
+                    group,
+                    self._settings,
+                    Timers(),
+                    self._outbox.of_group(group),
+                    CurrentShareSettings(self.share_settings(group)),
+                ),
                 self.rules.mode(group),
                 self._topics,
                 self._slots,
@@ -118,6 +127,10 @@ class Pools:
                 pool.draining.begin_away()
             self.deadlines.note(pool)
         return pool
+
+    def share_settings(self, group: GroupId) -> ShareSettings:
+        """What share members of a group have, as it is configured now."""
+        return settings_with(self._settings.share, self.overrides(group))
 
     def of_member(self, member: Member) -> Pool | None:
         """The pool of a member that is alive."""

@@ -7,7 +7,7 @@ A run is taken apart where a limit, or somebody's share, ends inside it. Everyth
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -30,6 +30,7 @@ MOST_EMPTY: Final = 10_000
 """Offsets without records that count with the batch behind them, at most: they count as held, and use up virtual
 offsets."""
 _INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
 
 
 def rebase(batch: Batch, offset: int) -> None:
@@ -156,6 +157,37 @@ def keep_spans(batch: Batch, spans: Sequence[Span]) -> list[Batch]:
     return [piece for part in _kept_of(batch, spans) for piece in _keep_part(batch, part)]
 
 
+def hold_spans(batch: Batch, spans: Iterable[Span]) -> list[tuple[Batch, Span]]:
+    """Batches that hold these spans, and what of each lies in them: all that counts of it, or a part of a single one.
+
+    The spans are ascending, apart, and within what counts of the batch or run; each of their offsets lies in one of
+    those that are returned, also where it has no record. No bytes are cut or copied.
+    """
+    if not batch.marks:
+        return [(batch, span) for span in spans]
+    found: list[tuple[Batch, Span]] = []
+    for span in spans:
+        begin, end = _index_of(batch, span.first), _index_of(batch, span.last) + 1
+        if span.first > _first_of(batch, begin):
+            one = _some(batch, begin, begin + 1)
+            found.append((one, Span(span.first, min(span.last, one.last))))
+            begin += 1
+        is_cut = begin < end and span.last < _last_of(batch, end - 1)
+        if begin < end - is_cut:
+            whole = _some(batch, begin, end - is_cut)
+            found.append((whole, Span(whole.first, whole.last)))
+        if is_cut:
+            one = _some(batch, end - 1, end)
+            found.append((one, Span(one.first, span.last)))
+    return found
+
+
+def has_own_offsets(batch: Batch) -> bool:
+    """Whether its bytes say the upstream offsets of its records, and not others that `rebase` has given them."""
+    (base,) = _INT64.unpack_from(batch.data, 0)
+    return bool(base == batch.base)
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """Of a run: its batches [begin, end) whole, the first of them from `first` on; or, of one of them, spans."""
@@ -196,13 +228,19 @@ def _add_spans(parts: list[_Part], run: Batch, index: int, span: Span) -> None:
 
 def _keep_part(run: Batch, part: _Part) -> list[Batch]:
     """Raises CorruptBatch."""
-    marks = run.marks[part.begin : part.end]
-    origin = run.marks[0][0]
-    end = marks[-1][0] - origin + marks[-1][2] + LENGTH_OVERHEAD
-    data = memoryview(run.data)[marks[0][0] - origin : end]
-    records = sum(mark[3] for mark in marks)
-    kept = _single(Batch(data, marks[0][1], part.first, _last_of(run, part.end - 1), records, marks))
+    kept = _some(run, part.begin, part.end)
+    kept.first = part.first
     return keep_spans(kept, part.spans) if part.spans else [kept]
+
+
+def _some(run: Batch, begin: int, end: int) -> Batch:
+    """The batches [begin, end) of a run."""
+    marks = run.marks[begin:end]
+    origin = run.marks[0][0]
+    size = marks[-1][0] - origin + marks[-1][2] + LENGTH_OVERHEAD
+    data = memoryview(run.data)[marks[0][0] - origin : size]
+    records = sum(mark[3] for mark in marks)
+    return _single(Batch(data, marks[0][1], _first_of(run, begin), _last_of(run, end - 1), records, marks))
 
 
 def _base(mark: Mark) -> int:

@@ -93,6 +93,10 @@ class Metrics:
         """Offsets that nobody had settled are not there any more upstream."""
         self._events.gone.labels(virtual_cluster, self._groups.admit(group, (virtual_cluster,))).inc(offsets)
 
+    def given_up(self, virtual_cluster: str, group: str, offsets: int) -> None:
+        """Share members rejected offsets, or were given them too often; they are settled without a dead letter."""
+        self._events.given_up.labels(virtual_cluster, self._groups.admit(group, (virtual_cluster,))).inc(offsets)
+
     def dead_letter(self, virtual_cluster: str, group: str) -> None:
         """A record was written to its dead-letter topic."""
         self._events.dead_letters.labels(virtual_cluster, self._groups.admit(group, (virtual_cluster,))).inc()
@@ -164,7 +168,12 @@ class Metrics:
         """A pool begins to consume from a cluster."""
         self._events.engine_failures.labels(cluster)
         label = self._groups.admit(group, (virtual_cluster,))
-        for counted in (self._events.gone, self._events.dead_letters, self._events.dead_letter_failures):
+        for counted in (
+            self._events.gone,
+            self._events.given_up,
+            self._events.dead_letters,
+            self._events.dead_letter_failures,
+        ):
             counted.labels(virtual_cluster, label)
 
     def forget_group(self, virtual_cluster: str, group: str) -> None:
@@ -248,6 +257,7 @@ class _Events:
         self.redelivered = counter("redelivered_records", "Records delivered once more.", "virtual_cluster", "group")
         pool = ("virtual_cluster", "group")
         self.gone = counter("gone_offsets", "Offsets gone upstream before they were acknowledged; skipped.", *pool)
+        self.given_up = counter("given_up_offsets", "Offsets that share members rejected, or had too often.", *pool)
         self.dead_letters = counter("dead_letters", "Records written to a dead-letter topic.", *pool)
         self.dead_letter_failures = counter("dead_letter_failures", "Dead letters that could not be written.", *pool)
         self.requests = fast_counters("requests", "Requests answered.", "virtual_cluster", "api", "error")
@@ -289,7 +299,7 @@ class _Events:
 
     def forget(self, labels: dict[str, str]) -> None:
         groups = (self.records_out, self.bytes_out, self.commits, self.redelivered)
-        for family in (*groups, self.gone, self.dead_letters, self.dead_letter_failures):
+        for family in (*groups, self.gone, self.given_up, self.dead_letters, self.dead_letter_failures):
             family.remove_by_labels(labels)
 
 

@@ -253,6 +253,9 @@ APIS: Final[Mapping[ApiKey, Versions]] = MappingProxyType(
             (ApiKey.DESCRIBE_CLUSTER, 0, 2),
             (ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1),
             (ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1),
+            (ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1),
+            (ApiKey.SHARE_FETCH, 1, 2),
+            (ApiKey.SHARE_ACKNOWLEDGE, 1, 2),
         )
     }
 )

@@ -37,11 +37,13 @@ from mesh.wire.messages import (
     RequestMessage,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
+    ShareGroupHeartbeatRequest,
     SyncGroupRequest,
 )
 from mesh.wire.reader import Cursor
 from mesh.wire.schema import FieldType, Pairing, SchemaField, required_fields, schema_fields
 from mesh.wire.shapes import OLDER_REQUESTS, older_shape
+from mesh.wire.share import decode_share_acknowledge_request, decode_share_fetch_request
 
 Read: TypeAlias = Callable[[Cursor], Any]
 
@@ -67,6 +69,7 @@ _REQUESTS: Final[Mapping[ApiKey, type]] = MappingProxyType(
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest,
         ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatRequest,
         ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeRequest,
+        ApiKey.SHARE_GROUP_HEARTBEAT: ShareGroupHeartbeatRequest,
     }
 )
 
@@ -77,8 +80,13 @@ def decode_request(api_key: ApiKey, version: int, cursor: Cursor) -> RequestMess
     Whatever is behind it is not looked at, as by a broker: librdkafka's question for all topics (2.16, Metadata v9 and
     above) has three bytes too many, a count of zero in four bytes where the first of them says it all.
     """
-    if api_key is ApiKey.FETCH:
-        return decode_fetch_request(cursor, version)
+    match api_key:
+        case ApiKey.FETCH:
+            return decode_fetch_request(cursor, version)
+        case ApiKey.SHARE_FETCH:
+            return decode_share_fetch_request(cursor, version)
+        case ApiKey.SHARE_ACKNOWLEDGE:
+            return decode_share_acknowledge_request(cursor, version)
     table = _TABLES[api_key, version]
     return table.convert(table.read(cursor))
 

@@ -43,10 +43,14 @@ from mesh.wire.messages import (
     ResponseMessage,
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
+    ShareAcknowledgeResponse,
+    ShareFetchResponse,
+    ShareGroupHeartbeatResponse,
     SyncGroupResponse,
 )
 from mesh.wire.schema import FieldType, Pairing, SchemaField
 from mesh.wire.shapes import OLDER_RESPONSES, older_shape
+from mesh.wire.share import encode_share_acknowledge_response, encode_share_fetch_response
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -73,8 +77,13 @@ _RESPONSES: Final[Mapping[ApiKey, type]] = MappingProxyType(
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterResponse,
         ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatResponse,
         ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeResponse,
+        ApiKey.SHARE_GROUP_HEARTBEAT: ShareGroupHeartbeatResponse,
+        ApiKey.SHARE_FETCH: ShareFetchResponse,
+        ApiKey.SHARE_ACKNOWLEDGE: ShareAcknowledgeResponse,
     }
 )
+
+_BY_HAND: Final = frozenset({FetchResponse, ShareFetchResponse, ShareAcknowledgeResponse})
 
 
 def encode_response(api_key: ApiKey, version: int, response: ResponseMessage) -> list[Buffer]:
@@ -85,8 +94,13 @@ def encode_response(api_key: ApiKey, version: int, response: ResponseMessage) ->
     if type(response) is not _RESPONSES[api_key]:
         raise TypeError(f"a {type(response).__name__} does not answer {api_key.name}")
     try:
-        if isinstance(response, FetchResponse):
-            return encode_fetch_response(response, version)
+        match response:
+            case FetchResponse():
+                return encode_fetch_response(response, version)
+            case ShareFetchResponse():
+                return encode_share_fetch_response(response)
+            case ShareAcknowledgeResponse():
+                return encode_share_acknowledge_response(response, version)
         table = _TABLES[api_key, version]
         body = BytesIO()
         table.write(body, table.convert(response))
@@ -126,7 +140,7 @@ class _Builder:
             (api_key, version): self._table(api_key, version, message)
             for api_key, message in _RESPONSES.items()
             for version in APIS[api_key].all()
-            if message is not FetchResponse
+            if message not in _BY_HAND
         }
         self._pairing.check()
         return MappingProxyType(tables)

@@ -35,22 +35,37 @@ def check_pool(world: World, pool: Pool) -> None:
         partition.check()
         assert partition.backlog_bytes == sum(entry.size for entry in partition.backlog.values())
         places: dict[int, str] = {}
-        _place(places, "backlog", [(e.batch.first, e.batch.last) for e in partition.backlog.values()])
+        _place(places, "backlog", [(e.first, e.last) for e in partition.backlog.values()])
         _place(places, "released", [(e.span.first, e.span.last) for e in partition.released.values()])
         _place(places, "dying", [(e.batch.first, e.batch.last) for e in partition.dead_lettering.values()])
         _place(places, "resting", [(e.span.first, e.span.last) for e in partition.resting.values()])
         leased = {offset for e in partition.leased.values() for offset in range(e.span.first, e.span.last + 1)}
         _place(places, "leased", [(e.span.first, e.span.last) for e in partition.leased.values()])
         for reservation in partition.reserving:
-            _place(places, "kept", [(e.batch.first, e.batch.last) for e in reservation.kept[partition]])
+            _place(places, "kept", [(e.first, e.last) for e in reservation.kept[partition]])
         for partition_fetch in partition.parked.values():
-            _place(places, "collected", [(e.batch.first, e.batch.last) for e in partition_fetch.collected or ()])
+            _place(places, "collected", [(e.first, e.last) for e in partition_fetch.collected or ()])
+        locks = 0
         for member in members:
+            holding = member.share.by_partition.get(partition.source) if member.share is not None else None
+            if holding is not None:
+                spans = [(acquired.span.first, acquired.span.last) for acquired in holding]
+                _place(places, "acquired", spans)
+                assert holding.held == sum(last - first + 1 for first, last in spans)
+                assert spans == sorted(spans)
+                locks += holding.held
             window = member.windows.get(partition.source)
             if window is not None:
                 spans = [(delivery.first, delivery.last) for delivery in window]
                 _place(places, "in flight", spans)
                 assert window.held == sum(last - first + 1 for first, last in spans)
+        locks += sum(
+            len(entry)
+            for fetch, wanted in partition.parked.items()
+            if fetch.terms is not None
+            for entry in wanted.collected or ()
+        )
+        assert partition.locks == locks, (partition, partition.locks, locks)
         ledger = partition.ledger
         if partition.ownership is not Ownership.UNASSIGNED:
             unsettled = offsets_of(ledger.unsettled(ledger.committable, ledger.received - 1))
@@ -71,6 +86,9 @@ def check_pool(world: World, pool: Pool) -> None:
     _check_budgets(world, pool)
     for member in members:
         sent = sum(window.held for window in member.windows.values())
+        if member.share is not None:
+            assert not sent
+            sent = sum(holding.held for holding in member.share.by_partition.values())
         partition_fetches = [
             partition_fetch
             for fetch in pool.serving.distribution.parked.of(member)
@@ -122,6 +140,7 @@ def _check_waiting(pool: Pool) -> None:
             stopped = distribution.is_stopped or partition.source.cluster in distribution.withheld
             stopped = stopped or distribution.window_limits.is_full(fetch.member)
             may = not stopped and not partition_fetch.behind and partition.is_active
+            may = may and not partition_fetch.is_locked
             if may and not partition.backlog:
                 assert fetch in partition.waiting, (partition, fetch)
             if may and partition.backlog:
@@ -144,6 +163,7 @@ _STATES = {
     "resting": OffsetState.RESTING,
     "collected": OffsetState.ACQUIRED,
     "in flight": OffsetState.ACQUIRED,
+    "acquired": OffsetState.ACQUIRED,
     "leased": OffsetState.ACQUIRED,
 }
 

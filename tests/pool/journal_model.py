@@ -66,7 +66,7 @@ class JournalModel:
                 known.settled.update(offsets)
             case DeliveryEventType.RELEASED | DeliveryEventType.EXPIRED:
                 self._no_longer_held(known, note, offsets)
-            case DeliveryEventType.DEAD_LETTERED:
+            case DeliveryEventType.DEAD_LETTERED | DeliveryEventType.GIVEN_UP:
                 assert not known.held.keys() & offsets
                 known.settled.update(offsets)
             case DeliveryEventType.GONE:
@@ -107,6 +107,9 @@ def _held(pool: Pool, partition: Partition) -> dict[int, Holder]:
     for member in pool.members:
         for delivery in member.windows.get(partition.source, ()):
             held.update(dict.fromkeys(range(delivery.first, delivery.last + 1), member.holder))
+        acquired = member.share.by_partition.get(partition.source, ()) if member.share is not None else ()
+        for each in acquired:
+            held.update(dict.fromkeys(range(each.span.first, each.span.last + 1), member.holder))
     for leased in partition.leased.values():
         held.update(dict.fromkeys(range(leased.span.first, leased.span.last + 1), holder_of(leased.lease)))
     return held

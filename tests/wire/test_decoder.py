@@ -27,7 +27,7 @@ from mesh.wire.messages import (
 )
 from mesh.wire.reader import MAX_ELEMENTS, Cursor
 from mesh.wire.writer import encode_unsigned_varint
-from tests.wire.entities import ALL_BUT_FETCH, ALL_VERSIONS, encode, entities, lift, sample, values
+from tests.wire.entities import ALL_VERSIONS, BY_TABLES, encode, entities, lift, sample, values
 from tests.wire.spellings import Spelling
 
 
@@ -46,7 +46,7 @@ def assert_message(message: Any, expected: Mapping[str, Any]) -> None:
             assert value == expected[field.name], field.name
 
 
-@pytest.mark.parametrize(("api_key", "version"), ALL_BUT_FETCH)
+@pytest.mark.parametrize(("api_key", "version"), BY_TABLES)
 @settings(max_examples=max(settings().max_examples // 3, 1), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_reads_what_kio_writes(api_key: ApiKey, version: int, data: st.DataObject) -> None:

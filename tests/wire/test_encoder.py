@@ -30,7 +30,7 @@ from mesh.wire.messages import (
     OffsetFetchTopicResponse,
     ResponseMessage,
 )
-from tests.wire.entities import ALL_BUT_FETCH, build, decode, entities, lift, values
+from tests.wire.entities import BY_TABLES, build, decode, entities, lift, values
 
 RESPONSES: Mapping[ApiKey, type] = {
     api_key: getattr(messages, f"{api_key.name.title().replace('_', '')}Response") for api_key in APIS
@@ -41,7 +41,7 @@ def body(api_key: ApiKey, version: int, response: ResponseMessage) -> bytes:
     return b"".join(encode_response(api_key, version, response))
 
 
-@pytest.mark.parametrize(("api_key", "version"), ALL_BUT_FETCH)
+@pytest.mark.parametrize(("api_key", "version"), BY_TABLES)
 @settings(max_examples=max(settings().max_examples // 3, 1), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_kio_reads_what_we_write(api_key: ApiKey, version: int, data: st.DataObject) -> None:

@@ -90,7 +90,7 @@ function table(columns, rows) {
 }
 
 function held(member) {
-  const bar = element("meter", { min: 0, max: Math.max(member.cap, 1), value: Math.min(member.records, member.cap), title: `${member.records} of ${member.cap}` });
+  const bar = element("meter", { min: 0, max: Math.max(member.cap ?? member.records, 1), value: Math.min(member.records, member.cap ?? member.records), title: `${member.records} of ${member.cap ?? "any number"}` });
   return element("span", {}, short(member.records), " ", bar);
 }
 

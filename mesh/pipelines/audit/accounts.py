@@ -251,7 +251,7 @@ class _Accounting:
                     holding.cut(*run)
                 case "revoked" | "reset":
                     holding.clear()
-                case "dead_lettered":
+                case "dead_lettered" | "given_up":
                     dead.append(run)
                 case "acknowledged":
                     not_held = _settle(holding, each)

@@ -27,6 +27,9 @@ from mesh.pool.apis import (
     k60_describe_cluster,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
+    k76_share_group_heartbeat,
+    k78_share_fetch,
+    k79_share_acknowledge,
 )
 from mesh.wire.apis import ApiKey
 
@@ -52,6 +55,9 @@ TABLE: Final[Mapping[ApiKey, AnyApi]] = MappingProxyType(
             k60_describe_cluster,
             k68_consumer_group_heartbeat,
             k69_consumer_group_describe,
+            k76_share_group_heartbeat,
+            k78_share_fetch,
+            k79_share_acknowledge,
         )
     }
 )

@@ -45,6 +45,8 @@ class DeliveryEventType(Enum):
     """The offsets of the partition begin anew: whatever was known of it is void."""
     TRUNCATED = "truncated"
     """The log is another one from `first` on: whatever was known of it from there on, up to `last`, is void."""
+    GIVEN_UP = "given_up"
+    """Rejected by a share member, or delivered too often to such, and settled without a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,17 @@ class DeliveryEvent:
     produced: int = -1
 
 
-_TAKEN = frozenset({Cause.EXPIRED, Cause.AWAY, Cause.REPLACED, Cause.SILENT, Cause.HELD})
+_TAKEN = frozenset(
+    {
+        Cause.EXPIRED,
+        Cause.AWAY,
+        Cause.REPLACED,
+        Cause.SILENT,
+        Cause.HELD,
+        Cause.LOCK_OVER,
+        Cause.SESSION_ENDED,
+    }
+)
 
 
 class DeliveryEvents:

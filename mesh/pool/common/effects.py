@@ -125,6 +125,17 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A span that share members rejected, or that was delivered to them too often, is settled: dead letters are not
+    configured."""
+
+    group: GroupId
+    partition: UpstreamPartition
+    span: Span
+    history: History
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Something an operator wants to know. `event` is a fixed sentence; `fields` say who and how much."""
 
@@ -148,5 +159,6 @@ Effect: TypeAlias = (
     | RefreshTopics
     | DeliveryEvent
     | Gone
+    | GivenUp
     | Report
 )

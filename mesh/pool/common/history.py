@@ -26,6 +26,10 @@ class Cause(Enum):
     NEVER_FETCHED = "it never fetched"
     SOUGHT = "it went on elsewhere"
     NO_ROOM = "there was no room for its commit"
+    LOCK_OVER = "its lock was over"
+    SESSION_ENDED = "its share session ended"
+    RELEASED = "it released it"
+    REJECTED = "it rejected it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class History:
 
     count: how often it was delivered in vain. was_sent: whether it was sent at all. member, cause: who gave it up last,
     and why. is_suspect: a record of it may have killed a member, which does not count yet: with others in hand, at a
-    limit of one.
+    limit of one. is_given_up: nobody is given it any more, and its dead letter is to be written.
     """
 
     count: int = 0
@@ -42,6 +46,7 @@ class History:
     member: str = ""
     cause: Cause | None = None
     is_suspect: bool = False
+    is_given_up: bool = False
 
     @property
     def blame(self) -> int:
@@ -66,8 +71,10 @@ class Redelivery:
     maximum: float = 60.0
 
     def is_suspected(self, history: History) -> bool:
-        """From half the limit on."""
-        return self.limit is not None and (history.is_suspect or history.count * 2 >= self.limit)
+        """From half the limit on, unless who had it last lived on to release it."""
+        if self.limit is None or history.cause is Cause.RELEASED:
+            return False
+        return history.is_suspect or history.count * 2 >= self.limit
 
     def is_over(self, history: History) -> bool:
         return self.limit is not None and history.count >= self.limit
@@ -95,11 +102,21 @@ class Redelivery:
         one, asked when that matters."""
         same = replace(history, was_sent=True, member=member, cause=cause)
         raised = replace(same, count=history.count + 1)
+        if cause in (Cause.RELEASED, Cause.REJECTED):  # it knows which record it means
+            return [(span, raised)]
         if self.is_over(raised) and not self.is_suspected(history):  # a limit of one, at once
             is_one = len(span) == 1 or not can_be_cut()
             raised = raised if is_one and is_alone else replace(same, is_suspect=True)
         match cause:
-            case Cause.EXPIRED | Cause.AWAY | Cause.REPLACED | Cause.SILENT | Cause.HELD:
+            case (
+                Cause.EXPIRED
+                | Cause.AWAY
+                | Cause.REPLACED
+                | Cause.SILENT
+                | Cause.HELD
+                | Cause.LOCK_OVER
+                | Cause.SESSION_ENDED
+            ):
                 # A suspected span keeps its count while it is being cut: until the one record is found.
                 return [(span, same if self.is_suspected(history) and len(span) > 1 and can_be_cut() else raised)]
             case Cause.LEFT if is_first and self.limit is not None:

@@ -34,7 +34,11 @@ class OffsetEvent(Enum):
     RESTED = "the back-off is over"
     LIMIT = "delivered in vain too often"
     WRITTEN = "the dead letter is stored"
-    COMMITTED = "is committed"
+    COMMITTED = "is committed, or accepted"
+    LOCK_OVER = "is released, or its lock is over"
+    RENEWED = "its lock is renewed"
+    REJECTED = "is rejected"
+    UNWRITTEN = "dead letters are not configured"
     GONE = "is not there any more upstream"
 
 
@@ -47,8 +51,12 @@ TRANSITIONS: Final[Mapping[tuple[OffsetState, OffsetEvent], OffsetState]] = {
     (OffsetState.ACQUIRED, OffsetEvent.DIED): OffsetState.RESTING,
     (OffsetState.ACQUIRED, OffsetEvent.LIMIT): OffsetState.GIVEN_UP,
     (OffsetState.ACQUIRED, OffsetEvent.GONE): OffsetState.ACKNOWLEDGED,
+    (OffsetState.ACQUIRED, OffsetEvent.LOCK_OVER): OffsetState.AVAILABLE,
+    (OffsetState.ACQUIRED, OffsetEvent.RENEWED): OffsetState.ACQUIRED,
+    (OffsetState.ACQUIRED, OffsetEvent.REJECTED): OffsetState.GIVEN_UP,
     (OffsetState.RESTING, OffsetEvent.RESTED): OffsetState.AVAILABLE,
     (OffsetState.GIVEN_UP, OffsetEvent.WRITTEN): OffsetState.DEAD_LETTERED,
+    (OffsetState.GIVEN_UP, OffsetEvent.UNWRITTEN): OffsetState.ACKNOWLEDGED,
 }
 SETTLED: Final = frozenset({OffsetState.ACKNOWLEDGED, OffsetState.DEAD_LETTERED})
 """What a ledger does not tell apart."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from mesh.apis.answers import Answer, Ticket
 from mesh.pool.common.effects import Effect, Report
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.settings import PoolSettings, ShareSettings
 from mesh.pool.common.timers import Timers
 
 NO_FIELDS: Mapping[str, object] = MappingProxyType({})
@@ -48,6 +48,13 @@ class Outbox:
         return effects
 
 
+@dataclass(slots=True)
+class CurrentShareSettings:
+    """What share members of one group have; another value when the group is configured otherwise."""
+
+    value: ShareSettings
+
+
 @dataclass(frozen=True, slots=True)
 class PoolParts:
     """What each part of one pool is given: the group, the settings, the deadlines and the outbox of its pool."""
@@ -56,3 +63,4 @@ class PoolParts:
     settings: PoolSettings
     timers: Timers
     outbox: Outbox
+    share: CurrentShareSettings

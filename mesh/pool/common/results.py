@@ -52,6 +52,16 @@ class ConsumerHeartbeatResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareHeartbeatResult:
+    """The answer to a ShareGroupHeartbeat. assignment: as in `ConsumerHeartbeatResult`."""
+
+    error: ErrorCode
+    member_id: MemberId
+    epoch: int = 0
+    assignment: Mapping[TopicName, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LeaveResult:
     """One (member id, instance id, error) for each member named in the request."""
 

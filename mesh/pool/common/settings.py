@@ -23,6 +23,29 @@ class Acknowledge(Enum):
     RECEIPT = "receipt"
 
 
+class ShareStart(Enum):
+    """Where a group begins that has committed nothing, and of which a share member asks first. POOL: where any other
+    does."""
+
+    LATEST = "latest"
+    EARLIEST = "earliest"
+    POOL = "pool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareSettings:
+    """What share members may have (KIP-932). lock: seconds for which a member has what it acquires. delivery_limit: how
+    often a record is delivered. most_locks: offsets of one partition that are acquired at the same time. may_renew:
+    whether members may renew their locks. most_sessions: share sessions of one virtual cluster."""
+
+    start: ShareStart = ShareStart.LATEST
+    lock: float = 30.0
+    delivery_limit: int = 5
+    most_locks: int = 2_000
+    may_renew: bool = True
+    most_sessions: int = 2_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSettings:
     policy: Policy = Policy.LEAST_LOADED
@@ -56,5 +79,6 @@ class PoolSettings:
     """Seconds to add to the pool's clock for the time of day since 1970: what is kept upstream outlives that clock."""
     journal: bool = False
     """Whether a journal is kept: decisions leave delivery events."""
+    share: ShareSettings = ShareSettings()
     presence: float = 30.0
     """How long a pool without members stays in the upstream group after a holder of leases was last heard."""

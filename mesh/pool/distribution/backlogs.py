@@ -5,8 +5,8 @@ from __future__ import annotations
 from mesh.pool.distribution.quarantine import Quarantine
 from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.state.partition import Partition
-from mesh.pool.state.window import Available
-from mesh.records.runs import split
+from mesh.pool.state.window import Available, View, available_of
+from mesh.records.runs import hold_spans, split
 from mesh.records.spans import Span
 
 
@@ -57,6 +57,28 @@ class Backlogs:
         for part in parts:
             self.put(partition, part)
         return first
+
+    def take_offsets(self, partition: Partition, available: Available, offsets: int) -> list[Available]:
+        """Take the first so many offsets, fewer than it has. Nothing is cut: of a batch of which a part is taken both
+        parts are views."""
+        self.take(partition, available)
+        middle = available.first + offsets
+        spans = [Span(available.first, middle - 1), Span(middle, available.last)]
+        taken: list[Available] = []
+        for batch, span in hold_spans(available.batch, spans):
+            part = available_of(batch, span, available.history, available.avoid)
+            if span.first < middle:
+                taken.append(part)
+            else:
+                self.put(partition, part)
+        return taken
+
+    def cut(self, partition: Partition, view: View) -> None:
+        """A member is to have it that takes all bytes it is sent for its own: in its place comes what of its batch lies
+        in it; nothing, if there is no record."""
+        self.take(partition, view)
+        for batch in self._slicing.cut(partition, view.batch, view.part):
+            self.put(partition, Available(batch, view.history, view.avoid))
 
     def forget(self, partition: Partition) -> None:
         """Its backlog is void."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from mesh.apis.answers import Ticket
 from mesh.pool.common.outbox import PoolParts
+from mesh.pool.distribution.acquiring import Acquiring
 from mesh.pool.distribution.backlogs import Backlogs
 from mesh.pool.distribution.fetch_queue import FetchQueue, with_more
 from mesh.pool.distribution.obstacles import Obstacle, obstacle_of
@@ -21,9 +22,10 @@ from mesh.pool.distribution.reservations import PLENTY, Reservations
 from mesh.pool.distribution.shares import Shares
 from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.distribution.window_limits import WindowLimits
+from mesh.pool.state.fetch import AcquireTerms
 from mesh.pool.state.member import Member
 from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
-from mesh.pool.state.window import Available
+from mesh.pool.state.window import Available, View
 from mesh.records.spans import ClusterName, UpstreamPartition
 
 
@@ -56,6 +58,7 @@ class Distribution:
         self.touched = self.backlogs.touched
         self.window_limits = WindowLimits(parts, self._queue, self.backlogs, partitions)
         self._shares = Shares(self.window_limits, self.quarantine)
+        self.acquiring = Acquiring(self.backlogs, self.quarantine, self._queue, self.window_limits.members)
         self.reservations = Reservations(parts, self.window_limits, self.quarantine, self._shares, self.backlogs)
         self.is_stopped = False
         """Whether no record may be given at all."""
@@ -132,6 +135,8 @@ class Distribution:
                 self.collected_bytes -= available.size
                 self.backlogs.put(partition_fetch.partition, available)
                 self.free(fetch.member, len(available))
+                if fetch.terms is not None:
+                    self.acquiring.unlock(partition_fetch.partition, len(available))
             fetch.size -= partition_fetch.size
             partition_fetch.collected, partition_fetch.size = None, 0
             changed.append(partition_fetch.partition)
@@ -146,7 +151,7 @@ class Distribution:
 
     def end_step(self, now: float) -> None:
         """Share out what has come, offer it to members that hold less, and finish the Fetches that have enough."""
-        while self._with_records or self._freed or self._satisfied:
+        while self._with_records or self._freed or self._satisfied or self.acquiring.unlocked:
             with_records, self._with_records = self._with_records, {}
             # A part is of all that has come, since one answer of a broker has records of several partitions: with a
             # part of each by itself a Fetch would be finished with the first few records.
@@ -157,6 +162,8 @@ class Distribution:
             freed, self._freed = self._freed, {}
             for member in freed:
                 self.refill(member, now)
+            for partition in self.acquiring.take_unlocked():
+                self._offer_again([each for each in partition.parked if each.terms is not None], now)
             # Only now, when nothing more can come to them in this step.
             satisfied, self._satisfied = self._satisfied, {}
             for fetch in satisfied:
@@ -208,10 +215,11 @@ class Distribution:
         more of what this step brings, though it has all that it asked for.
         """
         partition = partition_fetch.partition
-        available = self.quarantine.first_for(partition, fetch.member)
+        available = self._first_for(fetch, partition)
         if available is None:
-            self._queue.leave_partition(fetch, partition_fetch)
-            partition.ineligible[fetch] = partition_fetch
+            if partition.backlog:  # what was there may have held no record
+                self._queue.leave_partition(fetch, partition_fetch)
+                partition.ineligible[fetch] = partition_fetch
             return
         taken = self._take(fetch, partition_fetch, available, now, part)
         had = self._satisfied.get(fetch, 0) + taken
@@ -224,6 +232,7 @@ class Distribution:
         """Its backlog is void."""
         self.reservations.take(partition)
         self.backlogs.forget(partition)
+        self.acquiring.forget(partition)
 
     # Something about a member or a partition changed
 
@@ -303,7 +312,7 @@ class Distribution:
         if self.obstacle(member, partition_fetch) is not None:
             return False
         while not self.window_limits.is_full(member):
-            available = self.quarantine.first_for(partition, member)
+            available = self._first_for(fetch, partition)
             if available is None:
                 return False
             if not self._take(fetch, partition_fetch, available, now):
@@ -318,6 +327,8 @@ class Distribution:
         part: offsets; of a run that has more it gets no more, but for a batch that has.
         """
         partition, member = partition_fetch.partition, fetch.member
+        if fetch.terms is not None:
+            return self._acquire(fetch, fetch.terms, partition_fetch, available, now, part)
         count = fetch.fitting(partition_fetch, available.batch, self._shares.room(member))
         if not count:
             return 0
@@ -330,6 +341,32 @@ class Distribution:
             self._collect(fetch, partition_fetch, taken, member, now)
         self.wait_for_more(partition, now)
         return most
+
+    def _acquire(
+        self,
+        fetch: Fetch,
+        terms: AcquireTerms,
+        partition_fetch: PartitionFetch,
+        available: Available,
+        now: float,
+        part: int | None,
+    ) -> int:
+        """The same for a share member."""
+        partition = partition_fetch.partition
+        acquired = self.acquiring.take(fetch, terms, partition_fetch, available, part)
+        for each in acquired:
+            self._collect(fetch, partition_fetch, each, fetch.member, now)
+        self.acquiring.lock(partition, sum(map(len, acquired)), terms.most_locks)
+        self.wait_for_more(partition, now)
+        return sum(map(len, acquired))
+
+    def _first_for(self, fetch: Fetch, partition: Partition) -> Available | None:
+        """The oldest that its member may have, in bytes that it can take as they are."""
+        available = self.quarantine.first_for(partition, fetch.member)
+        while isinstance(available, View) and fetch.terms is None:
+            self.backlogs.cut(partition, available)
+            available = self.quarantine.first_for(partition, fetch.member)
+        return available
 
     def wait_for_more(self, partition: Partition, now: float) -> None:
         """Those who stood aside for what was here wait for what comes next."""
@@ -349,7 +386,7 @@ class Distribution:
         self.window_limits.update_fullness(member)
         member.flow.sent(now)
         fetch.collect(partition_fetch, available)
-        partition_fetch.partition.given = max(partition_fetch.partition.given, available.batch.last)
+        partition_fetch.partition.given = max(partition_fetch.partition.given, available.last)
         self.collected_bytes += available.size
         full = self.window_limits.is_full(member)
         for other in self.parked.of(member):

@@ -17,6 +17,7 @@ class Obstacle(Enum):
     NOT_ASSIGNED = "partition not assigned to this process"
     REBALANCE = "upstream rebalance"
     READ_AGAIN = "waits for what is read again"
+    LOCKED = "as many records of the partition are acquired as may be"
     AT_CAP = "at its cap"
 
 
@@ -32,4 +33,6 @@ def obstacle_of(partition_fetch: PartitionFetch, is_stopped: bool, withheld: Set
         return Obstacle.WITHHELD
     if partition.ownership is not Ownership.ASSIGNED:
         return Obstacle.NOT_ASSIGNED if partition.ownership is Ownership.UNASSIGNED else Obstacle.REBALANCE
+    if partition_fetch.is_locked:
+        return Obstacle.LOCKED
     return Obstacle.READ_AGAIN if partition_fetch.behind else None

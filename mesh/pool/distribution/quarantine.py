@@ -28,6 +28,12 @@ class Quarantine:
     def is_suspected(self, available: Available) -> bool:
         return self._is_needed and self._is_suspected(available.history)
 
+    def also(self, redelivery: Redelivery) -> None:
+        """There are share members, for whom these rules hold beside the others."""
+        before = self._is_suspected
+        self._is_suspected = lambda history: before(history) or redelivery.is_suspected(history)
+        self._is_needed = True
+
     def asks(self, fetch: Fetch, now: float) -> None:
         """A member asks, or is offered the backlog again: it may go on trial, or come off it."""
         member, on_trial = fetch.member, self._on_trial

@@ -88,7 +88,7 @@ class Reservations:
             return self.end(member)
         asked = {partition_fetch.partition for partition_fetch in partition_fetches}
         reservation.until = min(reservation.until, now)
-        free = self._free(reservation, lambda partition, each: partition in asked or each.batch.first > partition.given)
+        free = self._free(reservation, lambda partition, each: partition in asked or each.first > partition.given)
         for partition, entries in free.items():
             for available in entries:
                 self._backlogs.put(partition, available)
@@ -206,7 +206,7 @@ class Reservations:
         if reservation is None:
             return {}
         is_over = now >= reservation.until + self._lock_timeout
-        released = self._free(reservation, lambda partition, each: is_over or each.batch.first > partition.given)
+        released = self._free(reservation, lambda partition, each: is_over or each.first > partition.given)
         if reservation.kept:
             self.rank(member, now)
             reservation.timer = self._timers.at(

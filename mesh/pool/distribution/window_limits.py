@@ -137,6 +137,8 @@ class WindowLimits:
         their room they work off in a second."""
         left = self._backlogs.offsets + self._unread()
         for member in self.members - self._full:
+            if member.share is not None:
+                continue  # it takes what it asks for, whatever it holds
             room, flow = member.flow.cap - member.in_flight, member.flow
             left -= min(room, round(flow.pace * SHORTEST_SUPPLY)) if flow.keeps_up else room
         return left
@@ -152,7 +154,7 @@ class WindowLimits:
         slow: until anybody has committed, twice the smallest window of those at work, whose equal work may not be over
         yet; then as large as if they were as quick as those that keep up, while it is not known how quick they are.
         """
-        at_work = [member.flow for member in self.members - self._full if not member.flow.is_slow]
+        at_work = [each.flow for each in self.members - self._full if each.share is None and not each.flow.is_slow]
         known = [member.flow for member in self.members if member.flow.keeps_up]
         limits: dict[Member, int] = {}
         for member in asking:

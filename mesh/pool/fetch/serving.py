@@ -14,13 +14,22 @@ from mesh.pool.common.topics import VirtualTopics
 from mesh.pool.distribution.distribution import Distribution
 from mesh.pool.distribution.slicing import Slicing
 from mesh.pool.fetch.responses import Responses
+from mesh.pool.fetch.share_responses import ShareResponses
 from mesh.pool.redelivery.dead_letters import DeadLetters
 from mesh.pool.redelivery.release import Releases
 from mesh.pool.redelivery.replays import Replays
 from mesh.pool.redelivery.rereads import Rereads
-from mesh.pool.state.fetch import FetchedPartition, FetchParameters, FetchResult, RequestedPartition
+from mesh.pool.redelivery.share_releases import ShareReleases
+from mesh.pool.state.fetch import (
+    AcquireTerms,
+    FetchedPartition,
+    FetchParameters,
+    FetchResult,
+    RequestedPartition,
+    SharedRecords,
+)
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
+from mesh.pool.state.partition import Fetch, Partition, PartitionFetch, SharePartitionFetch
 from mesh.pool.state.slots import Slots, SlotsExhausted
 from mesh.pool.state.window import Window
 from mesh.records.batch import Batch
@@ -48,7 +57,7 @@ class Serving:
         self.distribution = Distribution(parts, self.slicing, self.partitions, parked)
         self.replays = Replays(parts.settings.replay_budget)
         self._responses = Responses(parts, slots, self.distribution, self.replays, self.delivery_events)
-        self.dead_letters = DeadLetters(parts, self.distribution, self.delivery_events)
+        self.dead_letters = DeadLetters(parts, self.distribution, self.slicing, self.delivery_events)
         self.rereads = Rereads(
             parts,
             self.distribution,
@@ -66,6 +75,22 @@ class Serving:
             self.dead_letters,
             self.delivery_events,
         )
+        self.share_releases = ShareReleases(
+            parts,
+            self.partitions,
+            self.distribution,
+            self.releases,
+            self.rereads,
+            self.dead_letters,
+            self.delivery_events,
+        )
+        self._share_responses = ShareResponses(
+            parts, self.distribution, self.replays, self.share_releases, self.delivery_events
+        )
+        self.has_share_members = False
+        """Whether it has, or had."""
+        self.shared: list[tuple[Ticket, SharedRecords]] = []
+        """ShareFetches that are complete; their acknowledgements may have to be stored before they are answered."""
 
     @property
     def fetches(self) -> list[Fetch]:
@@ -77,21 +102,57 @@ class Serving:
     def fetch(
         self, member: Member, connection: ConnectionId, ticket: Ticket, request: FetchParameters, now: float
     ) -> None:
+        self._hear(member, now)
+        requested = self._requested(member, request, now)
+        self._begin(Fetch(ticket, connection, member, requested, request, next(self._sequence), now), now)
+
+    def share_fetch(
+        self,
+        member: Member,
+        connection: ConnectionId,
+        ticket: Ticket,
+        request: FetchParameters,
+        sources: Iterable[UpstreamPartition],
+        terms: AcquireTerms,
+        now: float,
+    ) -> None:
+        """The same of a share member, of these partitions; what it acquires will be in `shared`."""
+        self._hear(member, now)
+        requested: list[PartitionFetch | FetchedPartition] = []
+        for source in sources:
+            window = self.window(member, source)
+            if (older := self.distribution.parked.on(window)) is not None:
+                self._supersede(older, now)
+            partition = self.partitions[source]
+            wanted = SharePartitionFetch(partition, window, window.end, request.maximum, most_locks=terms.most_locks)
+            requested.append(wanted)
+        self._begin(Fetch(ticket, connection, member, requested, request, next(self._sequence), now, terms), now)
+
+    def serve_share_members(self) -> None:
+        """There are some: what is delivered in vain counts by their rules as well."""
+        if not self.has_share_members:
+            self.has_share_members = True
+            quarantine = self.distribution.quarantine
+            quarantine.also(self.share_releases.redelivery)
+            for partition in self.partitions.values():
+                partition.suspects = sum(map(quarantine.is_suspected, partition.backlog.values()))
+
+    def _hear(self, member: Member, now: float) -> None:
         member.heard = member.fetched = now
         if not member.has_fetched:
             member.has_fetched = True
             self.distribution.joined(member, now)
             self.answer_complete(now)
-        requested = self._requested(member, request, now)
-        fetch = Fetch(ticket, connection, member, requested, request, next(self._sequence), now)
-        partition_fetches = fetch.partition_fetches
+
+    def _begin(self, fetch: Fetch, now: float) -> None:
+        member, partition_fetches = fetch.member, fetch.partition_fetches
         for partition_fetch in partition_fetches:
             self.rereads.replay(fetch, partition_fetch)
         kept = self.distribution.reservations.claim(member, partition_fetches, now)
         blocked = self.distribution.fill(fetch, now)
         for partition in kept:
             self.distribute(partition, now)  # what it may not have, or has no room for
-        if fetch.has_failed or fetch.is_satisfied or (blocked and fetch.has_records) or request.wait <= 0:
+        if fetch.has_failed or fetch.is_satisfied or (blocked and fetch.has_records) or fetch.deadline <= now:
             self.answer(fetch, now)
             return
         self.distribution.park(fetch, now)
@@ -108,9 +169,15 @@ class Serving:
         complete = self.distribution.complete
         while complete:
             fetch = complete[0]
-            self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
+            self._respond(fetch, now)
             self._cancel_timer(fetch)
             complete.popleft()
+
+    def _respond(self, fetch: Fetch, now: float) -> None:
+        if fetch.terms is None:
+            self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
+        else:
+            self.shared.append((fetch.ticket, self._share_responses.of(fetch, fetch.terms, now)))
 
     def cancel(self, fetch: Fetch, now: float) -> None:
         """Its connection is gone: nobody will see an answer, so what it has collected was never given."""
@@ -123,6 +190,9 @@ class Serving:
     def abandon(self, fetch: Fetch) -> None:
         """Answer with nothing, whatever it has collected: its pool is being closed."""
         self.distribution.parked.forget(fetch)
+        if fetch.terms is not None:
+            self.shared.append((fetch.ticket, SharedRecords()))
+            return
         results = tuple(
             FetchedPartition(ErrorCode.NONE, each.offset) if isinstance(each, PartitionFetch) else each
             for each in fetch.requested
@@ -234,10 +304,12 @@ class Serving:
             self._end(fetch)
             returned = self.distribution.give_back(fetch, fetch.partition_fetches)
             self.distribution.touched.update(returned)
-            self._outbox.answer(fetch.ticket, self._responses.of(fetch, now))
+            self._respond(fetch, now)
         self.distribution.left(member, now)
         self.answer_complete(now)
         self.release(member, list(member.windows), cause, now)
+        if member.share is not None:
+            self.share_releases.release_all(member, cause, now)
         if len(self.distribution.members) == 1:
             self.releases.forgive(next(iter(self.distribution.members)), now)
             self.answer_complete(now)
@@ -273,6 +345,11 @@ class Serving:
                 window.acknowledged = None
                 if unstored or lost:
                     window.fence()
+            if member.share is not None:
+                holding = member.share.by_partition.pop(partition.source, None)
+                if holding is not None:
+                    self.distribution.free(member, holding.held)
+                    holding.take_all()
         self.distribution.forget(partition)
         self.rereads.forget(partition.source)
 

@@ -137,6 +137,8 @@ class ConsumerProtocol:
         if request.assignor is not None and request.assignor not in ASSIGNORS:
             return ErrorCode.UNSUPPORTED_ASSIGNOR, f"there are the assignors {', '.join(sorted(ASSIGNORS))}"
         known = self._coordinator.members.get(request.member_id)
+        if known is not None and known.is_share:
+            return ErrorCode.UNKNOWN_MEMBER_ID, None
         owner = self._coordinator.static_member(request.instance_id)
         if request.epoch == JOIN:
             return self._refuse_join(request, known, owner)

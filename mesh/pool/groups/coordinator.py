@@ -170,7 +170,7 @@ class GroupCoordinator:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return self.validate(member_id, instance_id, generation)
 
-    # For the consumer protocol
+    # For the consumer protocol, and that of share groups
 
     def static_member(self, instance_id: str | None) -> Membership | None:
         return self._members.get(self._static.get(instance_id, MemberId(""))) if instance_id is not None else None
@@ -221,6 +221,8 @@ class GroupCoordinator:
         if sum(len(metadata) for _, metadata in request.protocols) > LARGEST_METADATA:
             return ErrorCode.INVALID_REQUEST
         known = request.member_id in self._members
+        if known and self._members[request.member_id].is_share:
+            return ErrorCode.UNKNOWN_MEMBER_ID
         replaces = request.instance_id in self._static and not request.member_id
         if not known and not replaces and len(self._members) >= self._settings.max_members:
             return ErrorCode.GROUP_MAX_SIZE_REACHED

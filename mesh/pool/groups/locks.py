@@ -50,7 +50,7 @@ class Locks:
         elif self._others_since is None:
             self._others_since = now
         for member in list(self._members):
-            if member.in_flight:
+            if member.in_flight and member.share is None:  # those of share members have a time of their own
                 self._look_at(member, now)
         self._timers.at(now + self._interval, self._look)
 

@@ -16,8 +16,10 @@ from mesh.pool.common.settings import Acknowledge
 from mesh.pool.fetch.serving import Serving
 from mesh.pool.groups.member_index import MemberIndex
 from mesh.pool.groups.membership import Membership
+from mesh.pool.state.acquired import ShareHoldings
 from mesh.pool.state.flow import Flow
 from mesh.pool.state.member import Member
+from mesh.pool.state.partition import NO_LIMIT
 from mesh.pool.state.slots import Slots
 
 
@@ -67,8 +69,11 @@ class Members:
         request = membership.request
         member = self.by_id.get(membership.member_id)
         if member is None:
-            member = self._add(membership.member_id, request.client, now)
-            self.by_id[member.id] = member
+            if membership.is_share:
+                member = self.add_share(membership.member_id, request.client, now)
+            else:
+                member = self._add(membership.member_id, request.client, now)
+                self.by_id[member.id] = member
             fields = {"member": member.id, "client_id": member.client.id, "slot": member.slot}
             self._outbox.report("a member joined", fields)
         member.instance_id = request.instance_id
@@ -77,6 +82,15 @@ class Members:
             # A client that keeps its position all the same would be told, and join again, for ever.
             window.is_fenced = False
         member.connections.add(connection)
+
+    def add_share(self, id: MemberId, client: ClientIdentity, now: float) -> Member:
+        """A share member: it says which one it is in each request, takes what it asks for, and settles by upstream
+        offsets. It may fetch without having joined the group."""
+        self._serving.serve_share_members()
+        flow = Flow(NO_LIMIT, NO_LIMIT)
+        member = Member(self._group, id, self._slots, client, Acknowledge.COMMIT, flow, now, ShareHoldings())
+        self.by_id[id] = member
+        return member
 
     def _add(self, id: MemberId, client: ClientIdentity, now: float) -> Member:
         flow = Flow(self._settings.initial_window, self._settings.maximum_window)
@@ -98,8 +112,15 @@ class Members:
             self._serving.disconnected(member, now)
 
     def gone(self, membership: Membership, cause: Cause, now: float) -> None:
-        """From the group."""
-        self._drop(self.by_id.pop(membership.member_id), cause, now)
+        """From the group. One that fetches by a share session stays until that ends."""
+        member = self.by_id[membership.member_id]
+        if member.share is None or not member.share.has_session:
+            self.forget(member, cause, now)
+
+    def forget(self, member: Member, cause: Cause, now: float) -> None:
+        """It is in the group no more, or never was."""
+        del self.by_id[member.id]
+        self._drop(member, cause, now)
 
     def forget_all(self) -> None:
         """Their pool is closed, and with it all that they held."""

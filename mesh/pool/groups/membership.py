@@ -14,6 +14,7 @@ from mesh.pool.common.timers import Timer
 from mesh.records.spans import TopicName
 
 CONSUMER_PROTOCOL = "consumer"
+SHARE_PROTOCOL = "share"
 LARGEST_METADATA = 256 << 10
 """Bytes of subscription, and of assignment, that one member may have the coordinator keep."""
 OUTDATED_GRACE = 1.0
@@ -60,7 +61,7 @@ class SyncRequest:
 
 @dataclass(slots=True)
 class Subscription:
-    """What only a member of this protocol has; its epoch is its generation.
+    """What only a member of the consumer protocol has, or of that of share groups; its epoch is its generation.
 
     joined: its epoch when it joined last. previous: the epoch before this one. pattern: of the topics it subscribes to
     beside those that it names, "" for none. assigned: how many partitions of each topic.
@@ -90,7 +91,8 @@ class Subscription:
 class Membership:
     """One member of the group, alive until it leaves, expires or is fenced.
 
-    subscription: of a member of the consumer protocol (KIP-848), whose epoch is its generation; None for a classic one.
+    subscription: of a member of the consumer protocol (KIP-848), whose epoch is its generation, and of a share member;
+    None for a classic one.
     is_fenced: what it tried to commit went elsewhere; it is told to join again until it does.
     """
 
@@ -120,6 +122,11 @@ class Membership:
         if is_due:
             self.outdated_since = None
         return is_due
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is a member of a share group (KIP-932)."""
+        return self.request.protocol_type == SHARE_PROTOCOL
 
     @property
     def protocol_name(self) -> str:

@@ -33,6 +33,11 @@ def truncate(partition: Partition, offset: int, serving: Serving, members: Itera
         window = member.windows.get(partition.source)
         if window is not None:
             distribution.free(member, window.truncate(offset))
+        holding = member.share.by_partition.get(partition.source) if member.share is not None else None
+        if holding is not None:
+            lost = holding.truncate(offset)
+            distribution.free(member, lost)
+            distribution.acquiring.unlock(partition, lost)
     _truncate_batches(partition, offset, serving)
     for waiting in (partition.released, partition.resting):
         for released in [each for each in waiting.values() if each.span.last >= offset]:
@@ -50,14 +55,14 @@ def truncate(partition: Partition, offset: int, serving: Serving, members: Itera
 
 def _truncate_batches(partition: Partition, offset: int, serving: Serving) -> None:
     """What reaches beyond the offset lies in bytes of the old log: what is left of it is read again."""
-    cut = [each for each in partition.backlog.values() if each.batch.last >= offset]
+    cut = [each for each in partition.backlog.values() if each.last >= offset]
     for available in cut:
         serving.distribution.backlogs.take(partition, available)
     dead_lettering = [each for each in partition.dead_lettering.values() if each.batch.last >= offset]
     for available in dead_lettering:
         del partition.dead_lettering[available.batch.first]
     for available in [*cut, *dead_lettering]:
-        first = available.batch.first
+        first = available.first
         if first < offset:
             partition.released[first] = Released(Span(first, offset - 1), available.history, available.avoid)
 

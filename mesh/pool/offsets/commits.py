@@ -232,6 +232,10 @@ class Commits:
         """Whether an upstream cluster is known to store nothing now."""
         return cluster in self._down or cluster in self._refused
 
+    def waits_in_vain_for(self, cluster: ClusterName) -> bool:
+        """Whether nobody is to wait until something is stored there."""
+        return cluster in self._down
+
     def source_down(self, cluster: ClusterName) -> None:
         """An upstream cluster stores nothing now; what is acknowledged there is kept until it does."""
         self._down.add(cluster)

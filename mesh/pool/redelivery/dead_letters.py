@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mesh.pool.common.delivery_events import DeliveryEvents, DeliveryEventType, Holder
-from mesh.pool.common.effects import DeadLetterUpstream
+from mesh.pool.common.effects import DeadLetterUpstream, GivenUp
+from mesh.pool.common.history import History
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.distribution.distribution import Distribution
-from mesh.pool.state.partition import Ownership, Partition
+from mesh.pool.distribution.slicing import Slicing
+from mesh.pool.state.partition import Ownership, Partition, Released
 from mesh.pool.state.window import Available
+from mesh.records.batch import Batch
 from mesh.records.spans import Span
 
 RETRY_AFTER = 5.0
@@ -15,20 +20,41 @@ RETRY_AFTER = 5.0
 
 
 class DeadLetters:
-    def __init__(self, parts: PoolParts, distribution: Distribution, delivery_events: DeliveryEvents) -> None:
+    def __init__(
+        self, parts: PoolParts, distribution: Distribution, slicing: Slicing, delivery_events: DeliveryEvents
+    ) -> None:
         self._group = parts.group
         self._redelivery = parts.settings.redelivery
         self._timers = parts.timers
         self._distribution = distribution
+        self._slicing = slicing
         self._outbox = parts.outbox
         self._delivery_events = delivery_events
 
     def put_back(self, partition: Partition, available: Available) -> None:
         """What was given up goes back to its backlog, unless it was delivered in vain often enough."""
-        if self.is_over(available):
+        if available.history.is_given_up:
+            self.give_up(partition, available.batch, available.span, available.history)
+        elif self.is_over(available):
             self._bury(partition, available)
         else:
             self._distribution.backlogs.put(partition, available)
+
+    def give_up(self, partition: Partition, batch: Batch | None, span: Span, history: History) -> None:
+        """Nobody is given this span any more: a dead letter is written of each record, where they are configured, else
+        it is settled. batch: None if it is to be read again before."""
+        self._distribution.touched.add(partition)
+        if self._redelivery.limit is None:
+            partition.ledger.settle(span.first, span.last)
+            self._delivery_events.add(
+                DeliveryEventType.GIVEN_UP, partition.source, [span], Holder(history.member), history.count
+            )
+            self._outbox.put(GivenUp(self._group, partition.source, span, history))
+        elif batch is None:
+            partition.released[span.first] = Released(span, replace(history, is_given_up=True), None)
+        else:
+            for record in self._slicing.cut_apart(partition, batch, span):
+                self._bury(partition, Available(record, history))
 
     def is_over(self, available: Available) -> bool:
         return self._redelivery.is_over(available.history)

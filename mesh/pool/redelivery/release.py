@@ -107,8 +107,7 @@ class Releases:
         self._count(partition, parts)
         for span, history in parts:
             if seconds := self._redelivery.rest(history):
-                partition.resting[span.first] = released = Released(span, history, avoid)
-                self._timers.at(now + seconds, partial(self._rested, partition, released))
+                self.rest(partition, Released(span, history, avoid), now + seconds)
             elif delivery.batch is None:
                 partition.released[span.first] = Released(span, history, avoid)
             else:
@@ -116,6 +115,11 @@ class Releases:
                     # Whatever counts against a run must not count against more than a batch of it.
                     for piece in singles(kept) if history.blame else (kept,):
                         self._dead_letters.put_back(partition, Available(piece, history, avoid))
+
+    def rest(self, partition: Partition, released: Released, until: float) -> None:
+        """Nobody is given this before then."""
+        partition.resting[released.span.first] = released
+        self._timers.at(until, partial(self._rested, partition, released))
 
     def _count(self, partition: Partition, parts: list[tuple[Span, History]]) -> None:
         """Only who gives records up needs to know after a restart how often they came, and how far they were cut."""

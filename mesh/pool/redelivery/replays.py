@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from mesh.pool.state.acquired import KeptBatch
 from mesh.pool.state.window import Delivery, Window
 
 SWEEP = 100
@@ -15,11 +16,12 @@ class Replays:
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._kept: deque[tuple[Window, Delivery, int]] = deque()
+        self._kept: deque[tuple[Window | None, Delivery | KeptBatch, int]] = deque()
         self._sweep_at = SWEEP
         self.size = 0
 
-    def keep(self, window: Window, delivery: Delivery) -> None:
+    def keep(self, window: Window | None, delivery: Delivery | KeptBatch) -> None:
+        """window: of a delivery; what share members acquire is in none."""
         assert delivery.batch is not None
         size = len(delivery.batch.data)
         self._kept.append((window, delivery, size))
@@ -44,5 +46,9 @@ class Replays:
     def _drop(self) -> None:
         window, delivery, size = self._kept.popleft()
         self.size -= size
-        if delivery.held:
+        if not delivery.held:
+            return
+        if isinstance(delivery, KeptBatch):
+            delivery.strip()
+        elif window is not None:
             window.strip(delivery)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mesh.pool.common.ids import GroupId
-from mesh.records.spans import TopicName
+from mesh.records.spans import TopicName, UpstreamPartition
 from mesh.wire.errors import ErrorCode
 from mesh.wire.messages import Buffer
 
@@ -33,6 +33,18 @@ class FetchParameters:
     minimum: int
     maximum: int
     wait: float
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireTerms:
+    """How a share member acquires. most: offsets, as they are counted for records. is_exact: no more than `most`; else
+    whole batches until there are as many. longest_range: offsets that a range of the answer may have, unless it is of
+    one batch. most_locks: offsets of one partition that all share members together may have."""
+
+    most: int
+    is_exact: bool
+    longest_range: int
+    most_locks: int
 
 
 class FetchedPartition(NamedTuple):
@@ -61,4 +73,30 @@ class FetchResult:
     """One entry for every partition of the request, in its order."""
 
     partitions: tuple[FetchedPartition, ...]
+    delivered: Delivered | None = None
+
+
+class AcquiredSpan(NamedTuple):
+    """Upstream offsets that a share member has from now on. deliveries: how often they were delivered, this time
+    included."""
+
+    first: int
+    last: int
+    deliveries: int
+
+
+class SharedPartition(NamedTuple):
+    """What a ShareFetch is answered for one partition. records: whole batches, of which only `acquired` are for this
+    member; both ascending."""
+
+    source: UpstreamPartition
+    records: tuple[Buffer, ...]
+    acquired: tuple[AcquiredSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRecords:
+    """What a ShareFetch has acquired; nothing of the partitions that are not here."""
+
+    partitions: tuple[SharedPartition, ...] = ()
     delivered: Delivered | None = None

@@ -9,6 +9,7 @@ from mesh.pool.common.client import ClientIdentity
 from mesh.pool.common.delivery_events import Holder
 from mesh.pool.common.ids import GroupId, MemberId
 from mesh.pool.common.settings import Acknowledge
+from mesh.pool.state.acquired import ShareHoldings
 from mesh.pool.state.flow import Flow
 from mesh.pool.state.slots import Slot, Slots, slot_of
 from mesh.pool.state.window import Window
@@ -32,6 +33,7 @@ class Member:
     through with some of what it held.
     away_since: when its last connection closed. unstored_since: since when it has repeated a commit for which there is
     no room, None if it does not.
+    share: what a share member has acquired; None for any other member. Its windows stay empty.
     """
 
     __slots__ = (
@@ -57,6 +59,7 @@ class Member:
         "redelivered",
         "served",
         "settled",
+        "share",
         "slot",
         "slots",
         "unstored_since",
@@ -73,6 +76,7 @@ class Member:
         acknowledge: Acknowledge,
         flow: Flow,
         now: float,
+        share: ShareHoldings | None = None,
     ) -> None:
         self.group = group
         self.id = id
@@ -82,6 +86,7 @@ class Member:
         self.client = client
         self.acknowledge = acknowledge
         self.flow = flow
+        self.share = share
         self.windows: dict[UpstreamPartition, Window] = {}
         self.parked: set[Ticket] = set()
         self.connections: set[ConnectionId] = set()

@@ -15,7 +15,7 @@ from sortedcontainers import SortedDict
 from mesh.apis.answers import ConnectionId, Ticket
 from mesh.pool.common.history import History
 from mesh.pool.common.timers import Timer
-from mesh.pool.state.fetch import FetchedPartition, FetchParameters
+from mesh.pool.state.fetch import AcquireTerms, FetchedPartition, FetchParameters
 from mesh.pool.state.incarnations import Life, Shared
 from mesh.pool.state.leases import Leased
 from mesh.pool.state.ledger import Ledger
@@ -74,6 +74,7 @@ class Partition:
     is_awaited: the group upstream has not told yet whose it is. is_unopened: it is ours, and cannot be read yet.
     is_full: so much was acknowledged above the lowest record that is not, that hardly more of it can be stored.
     mean_size: bytes that an offset of what was received lately had in the log; 0 if nothing was.
+    locks: offsets that share members have, or that are collected for them.
     """
 
     __slots__ = (
@@ -90,6 +91,7 @@ class Partition:
         "leased",
         "ledger",
         "life",
+        "locks",
         "mean_size",
         "ownership",
         "parked",
@@ -126,6 +128,7 @@ class Partition:
         self.ineligible: dict[Fetch, PartitionFetch] = {}
         self.reserving: dict[Reservation, None] = {}
         self.given = -1
+        self.locks = 0
 
     def __repr__(self) -> str:
         return (
@@ -163,7 +166,7 @@ class Partition:
         return max(self.end, self.ledger.received) - max(self.ledger.stored.offset, 0) if self.is_active else 0
 
     def put(self, available: Available) -> None:
-        first = available.batch.first
+        first = available.first
         if first in self.backlog:
             raise Violation(f"{self.source}: offset {first} is in the backlog already")
         self.backlog[first] = available
@@ -171,8 +174,8 @@ class Partition:
         self.backlog_offsets += len(available)
 
     def take(self, available: Available) -> None:
-        if self.backlog.pop(available.batch.first, None) is not available:
-            raise Violation(f"{self.source}: offset {available.batch.first} is not in the backlog")
+        if self.backlog.pop(available.first, None) is not available:
+            raise Violation(f"{self.source}: offset {available.first} is not in the backlog")
         self.backlog_bytes -= available.size
         self.backlog_offsets -= len(available)
 
@@ -180,7 +183,7 @@ class Partition:
         """The oldest batch that somebody may have; nothing new while the partition is full."""
         entries: Iterator[Available] = iter(self.backlog.values())
         oldest = next((entry for entry in entries if may_have(entry)), None)
-        is_new = oldest is not None and self.is_full and oldest.batch.first > self.ledger.highest_acknowledged
+        is_new = oldest is not None and self.is_full and oldest.first > self.ledger.highest_acknowledged
         return None if is_new else oldest
 
     @property
@@ -265,6 +268,11 @@ class PartitionFetch:
     size: int = 0
 
     @property
+    def is_locked(self) -> bool:
+        """Whether as many of its offsets are acquired as may be."""
+        return False
+
+    @property
     def position(self) -> int:
         """Where its client stands: below the window means at its start."""
         return self.offset if self.offset in self.window else self.window.committed
@@ -278,11 +286,22 @@ class PartitionFetch:
         return window.holds_beyond(self.position)
 
 
+@dataclass(slots=True, eq=False)
+class SharePartitionFetch(PartitionFetch):
+    """The same of a ShareFetch. most_locks: as in `AcquireTerms`."""
+
+    most_locks: int = field(kw_only=True)
+
+    @property
+    def is_locked(self) -> bool:
+        return self.partition.locks >= self.most_locks
+
+
 class Fetch:
     """A Fetch request and what it has collected. Owned by its pool until it is answered or its connection dies.
 
     requested: its partitions in the order of the request, and with their errors those that failed; partition_fetches:
-    the others.
+    the others. terms: of a ShareFetch, None of any other.
     """
 
     __slots__ = (
@@ -298,6 +317,7 @@ class Fetch:
         "requested",
         "sequence",
         "size",
+        "terms",
         "ticket",
         "timer",
         "waiting",
@@ -312,8 +332,10 @@ class Fetch:
         request: FetchParameters,
         sequence: int,
         now: float,
+        terms: AcquireTerms | None = None,
     ) -> None:
         self.ticket = ticket
+        self.terms = terms
         self.connection = connection
         self.member = member
         self.requested = requested

@@ -7,7 +7,7 @@ read again in other batches, need no bookkeeping per record.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sortedcontainers import SortedDict
 
@@ -36,12 +36,52 @@ class Available:
         return self.batch.last - self.batch.first + 1
 
     @property
+    def first(self) -> int:
+        return self.batch.first
+
+    @property
+    def last(self) -> int:
+        return self.batch.last
+
+    @property
     def span(self) -> Span:
         return Span(self.batch.first, self.batch.last)
 
     @property
     def size(self) -> int:
         return len(self.batch.data)
+
+
+@dataclass(slots=True, eq=False)
+class View(Available):
+    """Some offsets of a single batch that wait for a member, while others of it are held, or settled.
+
+    Its bytes are those of the whole batch: a share member is told which offsets it has; for anybody else it is cut.
+    """
+
+    part: Span = field(kw_only=True)
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    @property
+    def first(self) -> int:
+        return self.part.first
+
+    @property
+    def last(self) -> int:
+        return self.part.last
+
+    @property
+    def span(self) -> Span:
+        return self.part
+
+
+def available_of(batch: Batch, span: Span, history: History, avoid: Slot | None = None) -> Available:
+    """What is available of a batch or run: all of it, or a part of a single batch (`mesh.records.runs.hold_spans`)."""
+    if span.first == batch.first and span.last == batch.last:
+        return Available(batch, history, avoid)
+    return View(batch, history, avoid, part=span)
 
 
 @dataclass(slots=True, eq=False)

@@ -34,6 +34,9 @@ MOST_AHEAD: Final = 256 * 1024
 MOST_BEFORE_AUTHENTICATION: Final = 64 * 1024
 """Bytes of a request of a client that has not authenticated yet; the largest it may send holds a token."""
 
+_PARKED: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
+"""Requests that wait for records."""
+
 
 class PoolConnection(asyncio.Protocol):
     """One client's connection. in_work: the request that is being answered; those behind it wait."""
@@ -125,7 +128,7 @@ class PoolConnection(asyncio.Protocol):
         if not self._queue:
             return
         if self.in_work is not None:
-            if self.in_work.request.api_key is ApiKey.FETCH:
+            if self.in_work.request.api_key in _PARKED:
                 self._requests.answer_early(self.in_work)
         elif self.client.may_be_served:
             self._requests.handle(self, self._queue.popleft())

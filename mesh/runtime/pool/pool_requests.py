@@ -13,6 +13,7 @@ from mesh.pool.apis.table import TABLE
 from mesh.pool.common.effects import Effect
 from mesh.pool.common.results import CommitResult
 from mesh.pool.core import PoolCore
+from mesh.pool.share.requests import ShareFetchResult
 from mesh.pool.state.fetch import Delivered, FetchResult
 from mesh.runtime.pool.connection import PoolConnection
 from mesh.runtime.pool.step_loop import StepLoop
@@ -56,12 +57,17 @@ class PoolRequests:
 
     def is_unthrottled(self, result: object) -> bool:
         """New records: what limits them is how fast the client commits."""
-        return isinstance(result, FetchResult) and result.delivered is not None and result.delivered.is_new
+        if not isinstance(result, FetchResult | ShareFetchResult):
+            return False
+        return result.delivered is not None and result.delivered.is_new
 
     def count(self, message: RequestMessage, result: object) -> None:
         name, metrics = self._listener.name, self._listener.metrics
         match result:
-            case FetchResult(delivered=Delivered(group, topics, redelivered)):
+            case (
+                FetchResult(delivered=Delivered(group, topics, redelivered))
+                | ShareFetchResult(delivered=Delivered(group, topics, redelivered))
+            ):
                 for topic, (records, size) in topics.items():
                     metrics.sent(name, group, topic, records, size)
                 if redelivered:

@@ -40,7 +40,7 @@ def _of_pool(name: str, pool: Pool, now: float) -> Iterator[Sample]:
     yield Sample(MEMBERS, labels, len(pool.members.by_id) + len(pool.members.groupless))
     yield Sample(PARKED_FETCHES, labels, sum(len(member.parked) for member in pool.members))
     yield Sample(WAITING_FETCHES, labels, serving.distribution.waiting)
-    yield Sample(WAITING_COMMITS, labels, pool.commits.waiting)
+    yield Sample(WAITING_COMMITS, labels, pool.commits.waiting + pool.share.waiting)
     yield Sample(MEMBERS_NEVER_COMMITTED, labels, sum(member.flow.was_overdue for member in pool.members))
     yield Sample(BUFFERED_BYTES, labels, buffered)
     for member in pool.members:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from mesh.pool.common.delivery_events import DeliveryEvent
-from mesh.pool.common.effects import Gone, Report
+from mesh.pool.common.effects import GivenUp, Gone, Report
 from mesh.telemetry.journal import Journal
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
@@ -22,7 +22,7 @@ class Reports:
         self._metrics = metrics
         self._journal = journal
 
-    def tell(self, effect: DeliveryEvent | Gone | Report) -> None:
+    def tell(self, effect: DeliveryEvent | GivenUp | Gone | Report) -> None:
         match effect:
             case DeliveryEvent():
                 if self._journal is not None:
@@ -32,6 +32,12 @@ class Reports:
                 event = "un-acknowledged" if was_read else "unread"
                 fields = {"group": group, "partition": str(partition), "span": str(span), "offsets": offsets}
                 log.warning(f"{event} offsets are gone upstream and skipped", virtual_cluster=self._name, **fields)
+            case GivenUp(group, partition, span, history):
+                self._metrics.given_up(self._name, group, len(span))
+                fields = {"group": group, "partition": str(partition), "span": str(span)}
+                reason = history.cause.value if history.cause is not None else ""
+                about = {"member": history.member, "deliveries": history.count, "reason": reason}
+                log.warning("records were given up", virtual_cluster=self._name, **fields, **about)
             case Report(event, about, level):
                 if level == "error":
                     self._metrics.violation(self._name)

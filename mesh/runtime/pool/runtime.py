@@ -22,6 +22,7 @@ from mesh.pool.common.effects import (
     AskUpstream,
     DeadLetterUpstream,
     Effect,
+    GivenUp,
     Gone,
     LeaveUpstream,
     RefreshTopics,
@@ -191,7 +192,7 @@ class PoolRuntime:
                 self.tool_queries.ask(ticket, question)
             case RefreshTopics():
                 self._refresh()
-            case DeliveryEvent() | Gone() | Report():
+            case DeliveryEvent() | GivenUp() | Gone() | Report():
                 self._reports.tell(effect)
             case _:
                 self.engines.command(effect)

@@ -115,6 +115,23 @@ from mesh.wire.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from mesh.wire.messages.share_groups import (
+    AcknowledgementBatch,
+    AcquiredRange,
+    ShareAcknowledgePartitionResponse,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+    ShareFetchPartitionResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareFetchTopicResponse,
+    ShareGroupAssignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    SharePartition,
+    ShareTopic,
+)
 
 RequestMessage: TypeAlias = (
     ApiVersionsRequest
@@ -138,6 +155,9 @@ RequestMessage: TypeAlias = (
     | DescribeClusterRequest
     | ConsumerGroupHeartbeatRequest
     | ConsumerGroupDescribeRequest
+    | ShareGroupHeartbeatRequest
+    | ShareFetchRequest
+    | ShareAcknowledgeRequest
 )
 
 ResponseMessage: TypeAlias = (
@@ -162,9 +182,14 @@ ResponseMessage: TypeAlias = (
     | DescribeClusterResponse
     | ConsumerGroupHeartbeatResponse
     | ConsumerGroupDescribeResponse
+    | ShareGroupHeartbeatResponse
+    | ShareFetchResponse
+    | ShareAcknowledgeResponse
 )
 
 __all__ = [
+    "AcknowledgementBatch",
+    "AcquiredRange",
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
@@ -256,6 +281,19 @@ __all__ = [
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
     "SaslHandshakeResponse",
+    "ShareAcknowledgePartitionResponse",
+    "ShareAcknowledgeRequest",
+    "ShareAcknowledgeResponse",
+    "ShareAcknowledgeTopicResponse",
+    "ShareFetchPartitionResponse",
+    "ShareFetchRequest",
+    "ShareFetchResponse",
+    "ShareFetchTopicResponse",
+    "ShareGroupAssignment",
+    "ShareGroupHeartbeatRequest",
+    "ShareGroupHeartbeatResponse",
+    "SharePartition",
+    "ShareTopic",
     "SupportedFeatureKey",
     "SyncGroupAssignment",
     "SyncGroupRequest",

@@ -80,6 +80,20 @@ CONVERSATIONS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.DESCRIBE_CLUSTER: {},
     ApiKey.CONSUMER_GROUP_HEARTBEAT: {"group_id": "shop", "member_id": "unknown", "member_epoch": 7},
     ApiKey.CONSUMER_GROUP_DESCRIBE: {"group_ids": ("shop",)},
+    ApiKey.SHARE_GROUP_HEARTBEAT: {"group_id": "shop", "member_id": "unknown", "member_epoch": 7},
+    ApiKey.SHARE_FETCH: {
+        "group_id": "shop",
+        "member_id": "unknown",
+        "share_session_epoch": 7,
+        "max_wait": 500,
+        "min_bytes": 1,
+        "max_bytes": 1_000,
+        "max_records": 10,
+        "batch_size": 10,
+        "topics": (),
+        "forgotten_topics_data": (),
+    },
+    ApiKey.SHARE_ACKNOWLEDGE: {"group_id": "shop", "member_id": "unknown", "share_session_epoch": 7, "topics": ()},
     ApiKey.API_VERSIONS: {"client_software_name": "test", "client_software_version": "1.0"},
 }
 """A request of each API that is answered at once."""

@@ -8,8 +8,8 @@ import pytest
 
 from mesh.pool.common.history import History, Redelivery
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.outbox import Outbox, PoolParts
-from mesh.pool.common.settings import PoolSettings
+from mesh.pool.common.outbox import CurrentShareSettings, Outbox, PoolParts
+from mesh.pool.common.settings import PoolSettings, ShareSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.distribution.backlogs import Backlogs
 from mesh.pool.distribution.quarantine import Quarantine
@@ -26,7 +26,10 @@ class Bench:
     def __init__(self) -> None:
         self.partition = Partition(source(0))
         self.backlogs = Backlogs(
-            Quarantine(Redelivery(limit=3)), Slicing(PoolParts(GroupId("billing"), PoolSettings(), Timers(), Outbox()))
+            Quarantine(Redelivery(limit=3)),
+            Slicing(
+                PoolParts(GroupId("billing"), PoolSettings(), Timers(), Outbox(), CurrentShareSettings(ShareSettings()))
+            ),
         )
 
     def batch(self, first: int, last: int, history: History | None = None) -> Available:

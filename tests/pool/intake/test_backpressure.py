@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mesh.memory import MemoryBudget
 from mesh.pool.common.effects import ConsumeUpstream, Effect, PauseUpstream, ResumeUpstream
 from mesh.pool.common.ids import GroupId
-from mesh.pool.common.outbox import Outbox, PoolParts
+from mesh.pool.common.outbox import CurrentShareSettings, Outbox, PoolParts
 from mesh.pool.common.settings import PoolSettings
 from mesh.pool.common.timers import Timers
 from mesh.pool.intake.backpressure import Backpressure
@@ -25,7 +25,9 @@ class Bench:
         self.outbox = Outbox()
         self.shared = shared or MemoryBudget(1 << 30)
         settings = PoolSettings(partition_budget=partition, pool_budget=pool)
-        self.backpressure = Backpressure(PoolParts(GROUP, settings, Timers(), self.outbox), self.shared)
+        self.backpressure = Backpressure(
+            PoolParts(GROUP, settings, Timers(), self.outbox, CurrentShareSettings(settings.share)), self.shared
+        )
         self.backpressure.add_cluster(EU)
         self.backpressure.add_cluster(US)
         self.partitions = [Partition(source(index)) for index in range(4)]

@@ -26,7 +26,8 @@ from mesh.wire.errors import ErrorCode
 ALL_VERSIONS = [(api_key, version) for api_key, versions in APIS.items() for version in versions.all()]
 """Every API in every version: parametrize with it."""
 
-ALL_BUT_FETCH = [(api_key, version) for api_key, version in ALL_VERSIONS if api_key is not ApiKey.FETCH]
+BY_HAND = (ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
+BY_TABLES = [(api_key, version) for api_key, version in ALL_VERSIONS if api_key not in BY_HAND]
 
 CLIENT_ID = "consumer-ü"
 

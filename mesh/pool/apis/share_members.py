@@ -1,0 +1,36 @@
+"""What the handlers of ShareFetch and ShareAcknowledge have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from mesh.apis.guards.result import may_topic
+from mesh.pool.apis.context import PoolContext
+from mesh.pool.share.requests import NamedPartition
+from mesh.records.spans import TopicName
+from mesh.security.rules import Operation
+from mesh.wire.messages import AcknowledgementBatch, ShareTopic
+
+LONGEST_MEMBER_ID: Final = 36
+"""Characters, as on a broker: that of a UUID as text."""
+
+
+def is_member_id(member_id: str | None) -> bool:
+    return member_id is not None and 0 < len(member_id) <= LONGEST_MEMBER_ID
+
+
+def acknowledgements_of(topics: Iterable[ShareTopic]) -> dict[NamedPartition, list[AcknowledgementBatch]]:
+    """Of each partition that has some, in the order of the request."""
+    found: dict[NamedPartition, list[AcknowledgementBatch]] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            if each.acknowledgements:
+                name = NamedPartition(topic.topic_id, each.partition)
+                found.setdefault(name, []).extend(each.acknowledgements)
+    return found
+
+
+def may_read(context: PoolContext, topic: TopicName) -> bool:
+    """Asked for each partition of a session, each time: a request does not name those that it goes on with."""
+    return may_topic(context, Operation.READ, topic)

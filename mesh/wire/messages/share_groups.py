@@ -1,0 +1,154 @@
+"""Messages of share groups (KIP-932): ShareGroupHeartbeat, ShareFetch and ShareAcknowledge.
+
+What ShareFetch has for each partition is a tuple, as of Fetch (`mesh.wire.messages.data`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages.consumer_groups import TopicIdPartitions
+from mesh.wire.messages.data import Buffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupHeartbeatRequest:
+    """member_epoch: 0 joins, -1 leaves. subscribed_topic_names: None means as before."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None = None
+    subscribed_topic_names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupAssignment:
+    topic_partitions: tuple[TopicIdPartitions, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupHeartbeatResponse:
+    """assignment: the whole of it, None for unchanged."""
+
+    throttle_time_ms: int = 0
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: ShareGroupAssignment | None = None
+
+
+class AcknowledgementBatch(NamedTuple):
+    """Offsets from `first` to `last`, both included. types: one for all of them, or one for each; a byte each, 0 gap,
+    1 accept, 2 release, 3 reject, 4 renew (from v2 on)."""
+
+    first: int
+    last: int
+    types: bytes
+
+
+class SharePartition(NamedTuple):
+    partition: int
+    acknowledgements: tuple[AcknowledgementBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareTopic:
+    """topic_id: None for the zero UUID."""
+
+    topic_id: UUID | None
+    partitions: tuple[SharePartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareFetchRequest:
+    """share_session_epoch: 0 opens a session, -1 ends it. share_acquire_mode: 0 whole batches, 1 no more than
+    `max_records`. batch_size: how many offsets a range of the answer may have, unless it is one batch. is_renew_ack:
+    it renews locks, and fetches nothing."""
+
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    share_acquire_mode: int = 0
+    is_renew_ack: bool = False
+    topics: tuple[ShareTopic, ...] = ()
+    forgotten_topics: tuple[TopicIdPartitions, ...] = ()
+
+
+class AcquiredRange(NamedTuple):
+    """Offsets from `first` to `last` that a member has from now on. delivery_count: 1 at their first delivery."""
+
+    first: int
+    last: int
+    delivery_count: int
+
+
+class ShareFetchPartitionResponse(NamedTuple):
+    """records: whole batches, in any number of buffers, sent one after the other, and never null; what of them is not
+    in a range of `acquired` is none of the member's."""
+
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    acknowledge_error_code: ErrorCode = ErrorCode.NONE
+    records: tuple[Buffer, ...] = ()
+    acquired: tuple[AcquiredRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareFetchTopicResponse:
+    topic_id: UUID | None
+    partitions: tuple[ShareFetchPartitionResponse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareFetchResponse:
+    """acquisition_lock_timeout_ms: how long the member has what it acquires. No leader is ever named."""
+
+    throttle_time_ms: int = 0
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    acquisition_lock_timeout_ms: int = 0
+    topics: tuple[ShareFetchTopicResponse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAcknowledgeRequest:
+    """share_session_epoch: -1 ends the session."""
+
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    is_renew_ack: bool = False
+    topics: tuple[ShareTopic, ...] = ()
+
+
+class ShareAcknowledgePartitionResponse(NamedTuple):
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAcknowledgeTopicResponse:
+    topic_id: UUID | None
+    partitions: tuple[ShareAcknowledgePartitionResponse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAcknowledgeResponse:
+    """acquisition_lock_timeout_ms: from v2 on."""
+
+    throttle_time_ms: int = 0
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    acquisition_lock_timeout_ms: int = 0
+    topics: tuple[ShareAcknowledgeTopicResponse, ...] = ()

@@ -1,0 +1,434 @@
+"""Share members of a pool: what they acquire, acknowledge and give back."""
+
+from __future__ import annotations
+
+import pytest
+
+from mesh.pool.common.settings import PoolSettings, ShareSettings
+from mesh.pool.share.requests import ENDING, ShareAcknowledgeResult
+from mesh.records import runs
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import AcknowledgementBatch
+from tests.pool.harness import World, source
+from tests.pool.share_member import ACCEPT, GAP, REJECT, RELEASE, RENEW, ShareMember, batches_of, mixed
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def open_session(world: World, name: str = "s") -> ShareMember:
+    member = ShareMember.joined(world, name)
+    member.fetch(wait=0.0)
+    world.assign_all()
+    return member
+
+
+def test_acquires_at_upstream_offsets_and_settles_what_it_accepts(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 10)
+    result = member.fetch()
+    (partition,) = result.partitions
+    assert partition.partition.number == 0
+    assert partition.acquired == ((0, 9, 1),)
+    assert result.lock == 30.0
+    assert member.say(ACCEPT, 0) is ErrorCode.NONE
+    world.check()
+    assert world.stored[source(0)] == 10
+    assert not member.fetch().partitions, "nothing to say"
+
+
+def test_acknowledges_one_by_one_and_out_of_order(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 10)
+    member.fetch()
+    assert member.say(ACCEPT, 0, [3]) is ErrorCode.NONE
+    assert member.say(ACCEPT, 0, [7, 8]) is ErrorCode.NONE
+    world.check()
+    assert world.stored[source(0)] == 0, "what is lower is not acknowledged"
+    assert member.say(ACCEPT, 0) is ErrorCode.NONE
+    assert world.stored[source(0)] == 10
+
+
+def test_a_released_record_comes_again_and_counts(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 10)
+    member.fetch()
+    assert member.say(RELEASE, 0, [4]) is ErrorCode.NONE
+    world.check()
+    (partition,) = member.fetch().partitions
+    assert partition.acquired == ((4, 4, 2),)
+    assert len(partition.records) == 1, "the whole batch, of which it has one record"
+
+
+def test_nothing_is_cut_for_share_members(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("bytes were cut")
+
+    member, other = open_session(world, "one"), open_session(world, "two")
+    world.batch_size = 5
+    monkeypatch.setattr(runs, "slice_batches", refuse)
+    world.produce(0, 30)
+    member.fetch(most=7, exact=True)
+    assert member.held(0) == list(range(7))
+    member.say(RELEASE, 0, [1, 2, 5])
+    other.fetch(most=100)
+    assert other.held(0) == [1, 2, 5, *range(7, 30)]
+    world.check()
+
+
+def test_all_or_nothing_of_each_partition(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 10)
+    world.produce(1, 10)
+    member.fetch()
+    wanted = {0: batches_of(ACCEPT, range(11)), 1: batches_of(ACCEPT, range(10))}
+    result = world.answer(member.acknowledge(wanted), ShareAcknowledgeResult)
+    assert list(result.errors.values()) == [ErrorCode.INVALID_RECORD_STATE, ErrorCode.NONE]
+    world.check()
+    assert world.stored.get(source(0), 0) == 0
+    assert world.stored[source(1)] == 10
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [AcknowledgementBatch(5, 4, b"\1")],
+        [AcknowledgementBatch(0, 4, b"\1"), AcknowledgementBatch(4, 6, b"\1")],
+        [AcknowledgementBatch(5, 6, b"\1"), AcknowledgementBatch(0, 2, b"\1")],
+        [AcknowledgementBatch(0, 4, b"")],
+        [AcknowledgementBatch(0, 4, b"\1\1")],
+        [AcknowledgementBatch(0, 4, b"\4")],
+        [AcknowledgementBatch(0, 0, b"\5")],
+        [AcknowledgementBatch(0, 0, b"\xff")],
+    ],
+)
+def test_what_is_no_acknowledgement_is_refused(world: World, batches: list[AcknowledgementBatch]) -> None:
+    member = open_session(world)
+    world.produce(0, 10)
+    member.fetch()
+    result = world.answer(member.acknowledge({0: batches}), ShareAcknowledgeResult)
+    assert list(result.errors.values()) == [ErrorCode.INVALID_REQUEST]
+    assert member.say(ACCEPT, 0) is ErrorCode.NONE, "it has everything still"
+
+
+def test_below_the_committed_offset_there_is_nothing_to_say(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 10)
+    member.fetch()
+    member.say(ACCEPT, 0)
+    for kind in (GAP, ACCEPT, RELEASE, REJECT):
+        assert member.say(kind, 0, range(10)) is ErrorCode.NONE
+    world.check()
+    assert not member.fetch().partitions
+
+
+def test_what_another_member_has_is_none_of_its_own(world: World) -> None:
+    one, two = open_session(world, "one"), open_session(world, "two")
+    world.produce(0, 10)
+    one.fetch()
+    assert two.say(ACCEPT, 0, one.held(0)) is ErrorCode.INVALID_RECORD_STATE
+    assert one.say(ACCEPT, 0) is ErrorCode.NONE
+
+
+def test_each_offset_has_its_own_type(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 6)
+    member.fetch()
+    said = mixed({0: ACCEPT, 1: RELEASE, 2: GAP, 3: REJECT, 4: ACCEPT, 5: RELEASE})
+    result = world.answer(member.acknowledge({0: said}), ShareAcknowledgeResult)
+    assert list(result.errors.values()) == [ErrorCode.NONE]
+    member.acquired.clear()
+    world.check()
+    (partition,) = member.fetch().partitions
+    assert partition.acquired == ((1, 1, 2), (5, 5, 2))
+
+
+def test_locks_end_by_themselves_each_at_its_own_time(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    world.advance(20.0)
+    world.produce(0, 5)
+    member.fetch()
+    member.heartbeat()
+    world.advance(10.5)
+    assert world.pool.partitions[source(0)].locks == 5, "only the older five"
+    assert member.say(ACCEPT, 0, [0]) is ErrorCode.INVALID_RECORD_STATE
+    assert member.say(ACCEPT, 0, range(5, 10)) is ErrorCode.NONE
+    member.forget(0, range(5))
+    (partition,) = member.fetch().partitions
+    assert partition.acquired == ((0, 4, 2),)
+    world.check()
+
+
+def test_a_renewed_lock_lasts_longer(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    for _ in range(4):
+        member.heartbeat()
+        world.advance(25.0)
+        assert member.say(RENEW, 0) is ErrorCode.NONE
+    assert member.say(ACCEPT, 0) is ErrorCode.NONE
+
+
+def test_renewing_needs_a_request_that_says_so(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    result = world.answer(member.acknowledge({0: batches_of(RENEW, range(5))}), ShareAcknowledgeResult)
+    assert list(result.errors.values()) == [ErrorCode.INVALID_REQUEST]
+
+
+def test_renewing_may_be_switched_off() -> None:
+    world = World(PoolSettings(share=ShareSettings(may_renew=False)))
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    assert member.say(RENEW, 0) is ErrorCode.INVALID_RECORD_STATE
+    assert member.say(ACCEPT, 0) is ErrorCode.NONE
+
+
+def test_an_answer_waits_until_it_is_stored() -> None:
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    ticket = member.acknowledge({0: batches_of(ACCEPT, range(5))})
+    assert ticket not in world.answers
+    world.store()
+    assert list(world.answer(ticket, ShareAcknowledgeResult).errors.values()) == [ErrorCode.NONE]
+
+
+def test_one_that_is_not_stored_in_time_may_be_said_again() -> None:
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    ticket = member.acknowledge({0: batches_of(ACCEPT, range(5))})
+    world.advance(3.1)
+    assert list(world.answer(ticket, ShareAcknowledgeResult).errors.values()) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    again = member.acknowledge({0: batches_of(ACCEPT, range(5))})
+    assert again not in world.answers
+    world.store()
+    assert list(world.answer(again, ShareAcknowledgeResult).errors.values()) == [ErrorCode.NONE]
+    world.check()
+
+
+def test_what_was_stored_meanwhile_may_be_said_again_too() -> None:
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    ticket = member.acknowledge({0: batches_of(ACCEPT, [2, 3])})
+    world.advance(3.1)
+    assert list(world.answer(ticket, ShareAcknowledgeResult).errors.values()) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    world.store()
+    again = member.acknowledge({0: batches_of(ACCEPT, [2, 3])})
+    assert list(world.answer(again, ShareAcknowledgeResult).errors.values()) == [ErrorCode.NONE]
+    third = member.acknowledge({0: batches_of(ACCEPT, [2, 3])})
+    assert list(world.answer(third, ShareAcknowledgeResult).errors.values()) == [ErrorCode.INVALID_RECORD_STATE]
+
+
+def test_acknowledgements_of_a_fetch_are_answered_with_it_when_they_are_stored() -> None:
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    world.produce(1, 5)
+    member.ask(acknowledge={0: batches_of(ACCEPT, range(5))})
+    assert member.is_parked
+    member.forget(0, range(5))
+    world.store()
+    result = member.take()
+    assert [(each.partition.number, each.acknowledge_error) for each in result.partitions] == [
+        (0, ErrorCode.NONE),
+        (1, ErrorCode.NONE),
+    ]
+    assert member.held(1) == list(range(5))
+
+
+def test_a_partition_that_moves_away_takes_its_acknowledgements_along() -> None:
+    world = World(auto_store=False)
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    ticket = member.acknowledge({0: batches_of(ACCEPT, range(5))})
+    world.upstream(lambda pool: pool.intake.lost([source(0)]))
+    assert list(world.answer(ticket, ShareAcknowledgeResult).errors.values()) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert member.say(ACCEPT, 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    world.check()
+
+
+def test_a_session_that_ends_gives_everything_back_at_once(world: World) -> None:
+    one, two = open_session(world, "one"), open_session(world, "two")
+    world.produce(0, 10)
+    one.fetch()
+    assert one.end({0: batches_of(ACCEPT, range(3))}).error is ErrorCode.NONE
+    two.fetch()
+    assert two.held(0) == list(range(3, 10))
+    assert set(two.acquired.values()) == {2}
+    world.check()
+
+
+def test_a_connection_that_is_lost_gives_everything_back_at_once(world: World) -> None:
+    one, two = open_session(world, "one"), open_session(world, "two")
+    world.produce(0, 10)
+    one.fetch()
+    two.ask(wait=5.0)
+    one.lose_session()
+    two.take()
+    assert two.held(0) == list(range(10))
+    world.check()
+
+
+def test_what_a_dead_connection_collected_was_never_delivered(world: World) -> None:
+    one, two = open_session(world, "one"), open_session(world, "two")
+    one.ask(minimum=100_000, wait=5.0)
+    world.produce(0, 10)
+    one.lose_session()
+    two.fetch()
+    assert set(two.acquired.values()) == {1}
+    world.check()
+
+
+def test_a_member_without_a_group_lives_as_long_as_its_session(world: World) -> None:
+    member = ShareMember(world, "s", world.connect(), world.connect())
+    member.fetch(wait=0.0)
+    world.produce(0, 5)
+    member.fetch()
+    assert member.say(ACCEPT, 0, [0, 1]) is ErrorCode.NONE
+    member.end()
+    assert not world.pool.members.by_id
+    world.disconnect(member.connection)
+    world.disconnect(member.coordinator)
+    world.check_empty()
+
+
+def test_leaving_the_group_releases_nothing_before_the_session_ends(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    member.leave()
+    world.check()
+    assert member.say(ACCEPT, 0) is ErrorCode.NONE
+    member.disconnect()
+    world.check_empty()
+
+
+def test_epochs_of_a_session(world: World) -> None:
+    member = open_session(world)
+    assert member.fetch(epoch=5).error is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert member.fetch(epoch=1, wait=0.0).error is ErrorCode.NONE
+    assert member.fetch(epoch=1, wait=0.0).error is ErrorCode.INVALID_SHARE_SESSION_EPOCH, "sent twice"
+    zero = member.acknowledge({}, epoch=0)
+    assert world.answer(zero, ShareAcknowledgeResult).error is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert member.fetch(epoch=ENDING).error is ErrorCode.NONE
+    assert member.fetch(epoch=2).error is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_a_session_is_not_opened_with_acknowledgements(world: World) -> None:
+    member = open_session(world)
+    refused = member.fetch(epoch=0, acknowledge={0: batches_of(ACCEPT, [0])})
+    assert refused.error is ErrorCode.INVALID_REQUEST
+
+
+def test_the_first_answer_has_all_partitions_and_later_ones_what_is_new(world: World) -> None:
+    member = ShareMember.joined(world)
+    first = member.fetch(range(6), wait=0.0)
+    errors = [each.error for each in first.partitions]
+    assert errors == [ErrorCode.NONE] * 4 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    second = member.fetch(wait=0.0)
+    assert [each.partition.number for each in second.partitions] == [4, 5], "errors are told again"
+    member.ask(forgotten=[4, 5], wait=0.0)
+    assert not member.take().partitions
+
+
+def test_too_many_sessions_are_refused_after_a_while() -> None:
+    world = World(PoolSettings(share=ShareSettings(most_sessions=1)))
+    open_session(world, "one")
+    two = ShareMember.joined(world, "two")
+    two.ask(wait=2.0)
+    assert two.is_parked
+    world.advance(2.1)
+    assert two.take().error is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+def test_no_more_is_acquired_of_a_partition_than_may_be() -> None:
+    world = World(PoolSettings(share=ShareSettings(most_locks=10)))
+    one, two = open_session(world, "one"), open_session(world, "two")
+    world.batch_size = 5
+    world.produce(0, 30)
+    one.fetch(most=10)
+    two.ask(wait=5.0)
+    assert two.is_parked
+    world.check()
+    one.say(ACCEPT, 0, [0])
+    two.take()
+    assert two.held(0)
+    world.check()
+
+
+def test_exactly_as_many_as_it_asks_for(world: World) -> None:
+    member = open_session(world)
+    world.batch_size = 4
+    world.produce(0, 10)
+    world.produce(1, 10)
+    member.fetch(most=6, exact=True)
+    assert len(member.acquired) == 6
+    member.fetch(most=6)
+    assert len(member.acquired) == 6 + 8, "whole batches, until there are as many"
+    world.check()
+
+
+def test_ranges_are_no_longer_than_they_may_be(world: World) -> None:
+    member = open_session(world)
+    world.batch_size = 4
+    world.produce(0, 12)
+    (partition,) = member.fetch(longest=10).partitions
+    assert [(first, last) for first, last, _ in partition.acquired] == [(0, 7), (8, 11)]
+
+
+def test_with_no_room_it_acknowledges_and_is_given_nothing(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    world.produce(0, 5)
+    result = member.fetch(acknowledge={0: batches_of(ACCEPT, range(5))}, acquires=False)
+    assert [each.acknowledge_error for each in result.partitions] == [ErrorCode.NONE]
+    assert not result.partitions[0].acquired
+    assert world.stored[source(0)] == 5
+
+
+def test_a_rejected_record_is_given_up(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 5)
+    member.fetch()
+    assert member.say(REJECT, 0, [2]) is ErrorCode.NONE
+    assert member.say(ACCEPT, 0) is ErrorCode.NONE
+    assert world.stored[source(0)] == 5
+    world.check()
+
+
+def test_what_is_released_too_often_is_given_up(world: World) -> None:
+    member = open_session(world)
+    world.produce(0, 3)
+    for deliveries in range(1, 6):
+        member.fetch()
+        assert member.acquired[0, 1] == deliveries
+        assert member.say(RELEASE, 0, [1]) is ErrorCode.NONE
+    assert not member.fetch().partitions
+    member.say(ACCEPT, 0)
+    assert world.stored[source(0)] == 3
+    world.check()
+
+
+def test_nobody_is_left_in_memory(world: World) -> None:
+    one, two = open_session(world, "one"), open_session(world, "two")
+    world.produce(0, 10)
+    one.fetch()
+    two.disconnect()
+    one.disconnect()
+    world.check_empty()
