@@ -13,7 +13,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from mesh.wire.apis import APIS, ApiKey
-from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.errors import ProtocolError
 from mesh.wire.messages import (
     AcknowledgementBatch,
     AcquiredRange,
@@ -37,6 +37,7 @@ from mesh.wire.share import (
     encode_share_fetch_response,
 )
 from tests.wire.entities import encode, entities
+from tests.wire.known_to_kio import KNOWN_TO_KIO
 
 VERSIONS = list(APIS[ApiKey.SHARE_FETCH].all())
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -44,7 +45,7 @@ TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 topic_ids = st.none() | st.uuids().filter(lambda value: value.int != 0)
-errors = st.sampled_from(ErrorCode)
+errors = st.sampled_from(KNOWN_TO_KIO)
 messages_of_errors = st.none() | st.text(max_size=200)
 
 fetched = st.builds(

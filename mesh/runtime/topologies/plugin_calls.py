@@ -79,9 +79,8 @@ class PluginCalls:
                 "a plugin for topology descriptions failed",
                 virtual_cluster=self._name,
                 group=group,
-                call=call.value,
-                is_permanent=outcome.kind is Kind.PERMANENT,
-                reason=outcome.message,
+                reason="for good" if outcome.kind is Kind.PERMANENT else "for now",
+                detail=f"{call.value}: {outcome.message}",
             )
         return outcome
 
