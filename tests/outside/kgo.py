@@ -28,6 +28,8 @@ SUITE: Final = Suite(
         "TestPing",
         "TestPollWaitStateNoUnderflow",
         "TestPooling",
+        "TestShareGroupETL",
+        "TestShareGroupAckOnClose",
         "TestUnknownGroupOffsetFetchPinned",
     ),
     not_applicable={
@@ -37,8 +39,6 @@ SUITE: Final = Suite(
         "Test848RegexBrokerResolves": "topics: only those of the configuration are shown, no internal ones",
         "TestTxnEtl": "transactions: offsets cannot be committed in one",
         "TestShareGroup": "share groups: there are none",
-        "TestShareGroupETL": "share groups: there are none",
-        "TestShareGroupAckOnClose": "share groups: there are none",
         "TestShareGroupOffsetsAdmin": "share groups: there are none",
     },
 )
