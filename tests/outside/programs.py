@@ -22,7 +22,7 @@ Reason = Literal[
     "partitions: each member is assigned all of them",
     "positions: who has not joined commits only what it was given",
     "scripts: it starts Kafka's shell scripts",
-    "share groups: there are none",
+    "share groups: offsets are not deleted",
     "topics: only those of the configuration are shown, no internal ones",
     "transactions: offsets cannot be committed in one",
 ]
