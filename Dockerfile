@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 FROM python:3.11-slim AS build
 WORKDIR /source
-COPY pyproject.toml requirements.lock README.md ./
+COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY mesh mesh
 RUN python -m venv /opt/kafka-mesh \
     && /opt/kafka-mesh/bin/pip install --no-cache-dir --constraint requirements.lock . \

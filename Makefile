@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # CI sets it to .ci/second-chance, which see.
 SECOND_CHANCE ?=
 
-.PHONY: help install demo picture docs demo-spark test test-long test-clients test-outside lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document clean
+.PHONY: help install demo picture docs demo-spark test test-long test-clients test-outside lint coverage fmt lock fuzz fuzz-guided bench bench-peers bench-spark bench-journal bench-check bench-document release clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
@@ -38,7 +38,7 @@ test: install ## all tests but the long ones, two at a time; real brokers where 
 	$(SECOND_CHANCE) $(BIN)/pytest -m "not long and alone" $(ARGS)
 
 test-long: install ## the long tests, three at a time
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake]'
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,spark,deltalake,release]'
 	$(BIN)/python -m tests.clients.building
 	$(SECOND_CHANCE) $(BIN)/pytest -m "long and not alone and not outside" -n 3 --dist loadgroup $(ARGS)
 	$(SECOND_CHANCE) $(BIN)/pytest -m "long and alone" $(ARGS)
@@ -113,7 +113,11 @@ bench-document: install ## write what make bench measured into docs/performance.
 
 lock: ## renew requirements.lock from pyproject.toml
 	$(BIN)/pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --extra dev --extra bench --extra docs --extra spark --extra deltalake --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --extra dev --extra bench --extra docs --extra release --extra spark --extra deltalake --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-annotate --no-header --output-file requirements.lock pyproject.toml
+
+release: install ## the wheel, the source, the Helm chart and the list of what the wheel needs in dist/, each checked
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,release]'
+	$(BIN)/python -m tests.release dist
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

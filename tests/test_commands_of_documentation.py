@@ -34,6 +34,7 @@ VERBS: Final = {
     "lint": CI,
     "lock": "requirements.lock",
     "picture": "tests/demo/test_picture.py",
+    "release": "tests/test_release.py",
     "soak": "tests/chaos/test_soak.py",
     "test": CI,
     "test-clients": "tests/clients/test_alone.py",

@@ -11,12 +11,12 @@ from mesh.app.configured_target import Services
 from mesh.config.graphs import interceptors_behind
 from mesh.config.interceptor_checks import is_inline
 from mesh.config.interceptors import InterceptorConfig
-from mesh.config.mistakes import ConfigurationError, Mistake
+from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, show
 from mesh.config.model import VirtualClusterConfig
 from mesh.config.routers import RouterConfig
 from mesh.interceptors.chain import InterceptorName, Step
 from mesh.interceptors.selection import ConfiguredInterceptor, Isolation, Selection, Stop, StopsOf
-from mesh.interceptors.spi import On
+from mesh.interceptors.spi import CannotBegin, On
 from mesh.interceptors.worker import steps_of
 from mesh.routing.graph import Graph, Router
 from mesh.routing.names import Path
@@ -125,6 +125,17 @@ async def _nobody_knows(_: Tree) -> Tree:
     return {"topics": []}
 
 
+def try_interceptors(
+    configured: VirtualClusterConfig, interceptors: Sequence[InterceptorConfig], routers: Sequence[RouterConfig]
+) -> None:
+    """Raises ConfigurationError if one that sees its records cannot begin. interceptors, routers: of the
+    configuration."""
+    names = interceptors_behind(configured, routers)
+    for index, each in enumerate(interceptors):
+        if each.name in names:
+            _step(each, index)
+
+
 def intercepts_fetch(
     configured: VirtualClusterConfig, interceptors: Iterable[InterceptorConfig], routers: Sequence[RouterConfig]
 ) -> bool:
@@ -177,7 +188,7 @@ def _judges(virtual_cluster: str, named: Sequence[InterceptorConfig], services: 
     # One that is made here and runs in workers is not used: what it cannot begin with is told at the start.
     steps = dict[InterceptorName, Step]()
     for each in named:
-        steps |= _step(each, services)
+        steps |= _step(each, list(services.interceptors).index(each))
     workers = None
     if any(not is_inline(each) for each in named):
         settings = services.interceptor_workers
@@ -191,10 +202,13 @@ def _sent(each: InterceptorConfig) -> dict[str, Any]:
     return {"name": each.name, "type": each.type, "config": each.config, "on_failure": each.on_failure.value}
 
 
-def _step(each: InterceptorConfig, services: Services) -> dict[InterceptorName, Step]:
+def _step(each: InterceptorConfig, index: int) -> dict[InterceptorName, Step]:
     try:
         return steps_of([_sent(each)])
     except Exception as problem:
-        index = list(services.interceptors).index(each)
-        allowed = f"what its type can begin with: {type(problem).__name__}: {problem}"
-        raise ConfigurationError([Mistake(("interceptors", index, "config"), "", allowed)]) from problem
+        path: KeyPath = ("interceptors", index, "config")
+        if isinstance(problem, CannotBegin):
+            mistake = Mistake((*path, *problem.key.split(".")), show(problem.value), problem.allowed)
+        else:
+            mistake = Mistake(path, "", f"what its type can begin with: {type(problem).__name__}: {problem}")
+        raise ConfigurationError([mistake]) from problem

@@ -13,6 +13,7 @@ import anyio.abc
 from mesh.app.clusters import Clusters
 from mesh.app.configured_target import ConfiguredTarget, Services, Wanted
 from mesh.app.from_config import limits_of
+from mesh.app.interception import try_interceptors
 from mesh.app.targets import addresses_of, make, pools_of, try_routers
 from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
 from mesh.config.listeners import ListenerName
@@ -122,11 +123,12 @@ class VirtualClusters:
         return setups
 
     async def prepare(self, config: Config, names: Collection[str]) -> Prepared:
-        """The same, also if an address is not free, or a router cannot begin; then none is kept that was not there
-        before."""
+        """The same, also if an address is not free, or a router or an interceptor cannot begin; then none is kept that
+        was not there before."""
         for configured in config.virtual_clusters:
             if configured.name in names:
                 try_routers(configured, config.routers)
+                try_interceptors(configured, config.interceptors, config.routers)
         setups, bound = self.set_up(config, names), await self._bind_all(config)
         return Prepared(setups, bound, config.routers, config.interceptors, config.interceptor_workers)
 

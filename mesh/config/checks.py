@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
+from mesh.config.client_rule_checks import check_client_rules
 from mesh.config.finding import Finding
 from mesh.config.group_patterns import may_overlap
 from mesh.config.interceptor_checks import check_interceptors
@@ -43,6 +44,7 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
         yield Finding(("store", "cluster"), config.store.cluster, _one_of(cluster_names))
     yield from check_relays(config, cluster_names)
     yield from check_routers(config, cluster_names)
+    yield from check_client_rules(config)
     yield from check_interceptors(config)
     for path, pool in _pools(config):
         if cluster_names is not None:

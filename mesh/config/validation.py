@@ -29,7 +29,23 @@ def allowed_by(root: type[BaseModel], details: ErrorDetails) -> str:
             return "a text; what looks like a number or a truth value stands in quotes"
         case "string_too_short" | "string_too_long" | "too_short" | "too_long":
             return _allowed_length(details["ctx"])
+        case "int_type" | "int_parsing" | "int_parsing_size" | "int_from_float":
+            return "a whole number"
+        case "float_type" | "float_parsing" | "finite_number":
+            return "a number"
+        case "bool_type" | "bool_parsing":
+            return "true or false"
+        case "path_type":
+            return "the path of a file"
+        case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
+            return _allowed_number(details["type"], details["ctx"])
     return details["msg"].removeprefix("Input should be ")
+
+
+def _allowed_number(bound: str, context: Mapping[str, Any]) -> str:
+    words = {"greater_than": "more than", "greater_than_equal": "at least", "less_than": "less than"}
+    (limit,) = context.values()
+    return f"{words.get(bound, 'at most')} {int(limit) if limit == int(limit) else limit}"
 
 
 def _allowed_length(bounds: Mapping[str, Any]) -> str:

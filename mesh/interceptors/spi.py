@@ -105,6 +105,15 @@ class Reject(Exception):
     """A record that is refused, and why: a producer is told so, and nothing of its partition is stored."""
 
 
+class CannotBegin(Exception):
+    """A config that an interceptor cannot begin with; `__init__` raises it. key: below `config`, with dots between
+    several. allowed: what its value should be."""
+
+    def __init__(self, key: str, value: str, allowed: str) -> None:
+        super().__init__(f"{key}: {value}: {allowed}")
+        self.key, self.value, self.allowed = key, value, allowed
+
+
 Outcome: TypeAlias = Literal[Verdict.KEEP, Verdict.DROP] | Record | Exception
 """KEEP, DROP, a changed record; Reject, or another exception, which is a failure of the interceptor."""
 

@@ -134,6 +134,20 @@ def remaining(expression: Any) -> set[str]:
             return set()
 
 
+def test_consumers_are_scaled_by_what_is_exported() -> None:
+    """By Prometheus, since the trigger `kafka` of KEDA stops at the number of partitions."""
+    scaled = yaml.safe_load((FOLDER / "kubernetes/scaledobject.yaml").read_text())
+    (trigger,) = scaled["spec"]["triggers"]
+    assert (scaled["apiVersion"], scaled["kind"], trigger["type"]) == ("keda.sh/v1alpha1", "ScaledObject", "prometheus")
+    query = trigger["metadata"]["query"]
+    check(query)
+    (selector,) = selectors(promql_parser.parse(query))
+    assert {each.name for each in selector.matchers.matchers} == {"virtual_cluster", "group"}
+    assert all(isinstance(each, str) for each in trigger["metadata"].values()), "KEDA takes text only"
+    assert int(trigger["metadata"]["threshold"]) > 0
+    assert 0 < scaled["spec"]["minReplicaCount"] < scaled["spec"]["maxReplicaCount"]
+
+
 def test_the_check_finds_what_is_wrong() -> None:
     for wrong in (
         "kafka_mesh_nothing > 0",

@@ -154,7 +154,7 @@ def test_how_long_a_route_may_take(tmp_path: Path) -> None:
         ),
         ("routers.1.routes.0", 5, "routers[1].routes[0]: 5: a mapping with the keys name, id, target"),
         ("routers.1.config.default", NEVER, "routers[1].config.default: (missing): required: The home of what no rule"),
-        ("routers.1.config.topics.0.strip", "maybe", "routers[1].config.topics[0].strip: 'maybe': a valid boolean"),
+        ("routers.1.config.topics.0.strip", "maybe", "routers[1].config.topics[0].strip: 'maybe': true or false"),
         (
             "routers.1.config.topics.0.route",
             NEVER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -31,6 +32,9 @@ class Zoo(BaseModel, extra="forbid"):
     open: Literal["yes", "no"] = Field(default="yes", description="Whether.")
     plain: Cat | int = 1
     topics: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=2)] = ("a",)
+    weight: Annotated[float, Field(ge=1.5, lt=4)] = 2
+    is_known: bool = False
+    map: Path | None = None
     labels: dict[str, Annotated[str, Field(min_length=3, max_length=4)]] = {}
 
 
@@ -53,10 +57,20 @@ class Zoo(BaseModel, extra="forbid"):
         ({"members": [5]}, ("members", 0), 5, "a mapping with the keys name"),
         ({"members": 5}, ("members",), 5, "a list"),
         ({"groups": {"one": 5}}, ("groups", "one"), 5, "a mapping with the keys name, feet"),
-        ({"groups": {"one": {"name": "a", "feet": "x"}}}, ("groups", "one", "feet"), "x", "a valid integer"),
+        ({"groups": {"one": {"name": "a", "feet": "x"}}}, ("groups", "one", "feet"), "x", "a whole number"),
         ({"groups": {"one": {"name": 5}}}, ("groups", "one", "name"), 5, "a text; what looks like a number"),
         ({"open": "perhaps"}, ("open",), "perhaps", "'yes' or 'no'"),
-        ({"x": 1}, ("x",), 1, "unknown key; the keys here are members, groups, open, plain"),
+        ({"weight": "much"}, ("weight",), "much", "a number"),
+        ({"weight": 0.5}, ("weight",), 0.5, "at least 1.5"),
+        ({"weight": 4}, ("weight",), 4, "less than 4"),
+        ({"is_known": "perhaps"}, ("is_known",), "perhaps", "true or false"),
+        ({"map": 5}, ("map",), 5, "the path of a file"),
+        (
+            {"x": 1},
+            ("x",),
+            1,
+            "unknown key; the keys here are members, groups, open, plain, topics, ",
+        ),
         ({"groups": {"one": {}}}, ("groups", "one", "name"), "(by default)", "required"),
         ({"plain": {"nam": "a"}}, ("plain", "name"), "(by default)", "required: What it listens to."),
         (5, (), 5, "a mapping with the keys members"),

@@ -111,22 +111,33 @@ def test_a_consumer_waits_at_a_record_that_fails_and_goes_on_later(cluster: Kafk
 
 
 @pytest.mark.long
-def test_what_was_committed_is_there_once_when_a_mesh_was_killed(cluster: KafkaCluster, start: Start) -> None:
-    """Transactions through a MAP in workers; the mesh is killed in the middle of one, again and again."""
-    cluster.create_topic("killed", 1)
-    mesh = start("killed", "produce")
+@pytest.mark.parametrize(
+    ("effect", "interceptor"),
+    [
+        ("nothing", {}),
+        ("check", {"type": "size", "config": {"maximum": "1MiB"}, "isolation": "process", "retries": 3}),
+        ("map", {"type": "stamp", "config": {"headers": {"by": "x"}}, "isolation": "process", "retries": 3}),
+    ],
+)
+def test_what_was_committed_is_there_once_when_a_mesh_was_killed(
+    cluster: KafkaCluster, start: Start, effect: str, interceptor: Mapping[str, Any]
+) -> None:
+    """Transactions through interceptors in workers; the mesh is killed in the middle of one, again and again."""
+    topic = f"killed-{effect}"
+    cluster.create_topic(topic, 1)
+    mesh = start(topic, "produce", **interceptor)
     committed: list[bytes] = []
     undecided: set[bytes] = set()
     number = 0
     for _ in range(3):
-        producer = Producer({"bootstrap.servers": mesh.bootstrap_servers, "transactional.id": "killed", "linger.ms": 0})
+        producer = Producer({"bootstrap.servers": mesh.bootstrap_servers, "transactional.id": topic, "linger.ms": 0})
         producer.init_transactions(60)
         for step in range(4):
             names = [b"%d" % each for each in range(number, number + 5)]
             number += 5
             producer.begin_transaction()
             for name in names:
-                producer.produce("killed", name, partition=0)
+                producer.produce(topic, name, partition=0)
             if step == 3:
                 producer.poll(0.05)
                 mesh.kill()
@@ -136,13 +147,13 @@ def test_what_was_committed_is_there_once_when_a_mesh_was_killed(cluster: KafkaC
             except KafkaException:
                 undecided |= set(names)
         mesh.restart()
-    ending = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "killed"})
+    ending = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
     ending.init_transactions(60)  # what nobody has decided is aborted
     ending.begin_transaction()
-    ending.produce("killed", b"last", partition=0)
+    ending.produce(topic, b"last", partition=0)
     ending.commit_transaction(60)
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "killed"})
-    consumer.assign([TopicPartition("killed", 0, 0)])
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": topic})
+    consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
 
     def until_last() -> bool:

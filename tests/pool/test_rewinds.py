@@ -49,18 +49,28 @@ def test_a_fetch_inside_its_window_gets_the_same_records_at_the_same_offsets(bac
     world.check()
 
 
-def test_a_fetch_below_its_window_is_served_from_the_windows_start() -> None:
-    world = World()
+@pytest.mark.parametrize("batches", [(6,), (3, 3), (1, 2, 3), (2, 4)])
+@pytest.mark.parametrize("committed", range(6))
+@pytest.mark.parametrize("replay_budget", [0, 1 << 20])
+def test_a_fetch_below_its_window_is_served_from_the_windows_start(
+    batches: tuple[int, ...], committed: int, replay_budget: int
+) -> None:
+    """What was committed is not given again, also if the rest of its batch is."""
+    world = World(PoolSettings(replay_budget=replay_budget))
     consumer = world.consumer()
-    world.produce(0, 6)
+    for count in batches:
+        world.produce(0, count)
     consumer.fetch()
     start = offsets(consumer)[0]
-    consumer.commit({0: start + 2})
-    consumer.received.clear()
-    consumer.positions[0] = 0
-    consumer.fetch()
-    assert start + 2 in offsets(consumer)
-    world.check()
+    given = values(consumer)
+    consumer.commit({0: start + committed})
+    for _ in range(2):
+        consumer.received.clear()
+        consumer.positions[0] = 0
+        consumer.fetch()
+        assert offsets(consumer) == list(range(start + committed, start + 6))
+        assert values(consumer) == given[committed:]
+        world.check()
 
 
 def test_offset_fetch_answers_the_committed_position_never_what_was_sent() -> None:

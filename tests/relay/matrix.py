@@ -14,6 +14,11 @@ from tests.integration.kafka import KafkaCluster
 from tests.integration.members import KcatMember, Member
 from tests.integration.processes import ChildProcess
 from tests.integration.records import Stored, View
+from tests.relay.cluster import NODES, SeveralBrokers
+
+COUNT = 500
+"""Records of a test."""
+PRODUCERS = [client for client in Client if client is not Client.KCAT]
 
 
 def produced(client: Client, feed: Feed, folder: Path) -> dict[int, tuple[int, int]]:
@@ -59,3 +64,22 @@ def in_partitions(stored: Sequence[Stored]) -> dict[int, list[tuple[int, str]]]:
 def number_of(stored: Stored) -> int:
     """Of a record of a feed."""
     return int(stored.record.id.rpartition("-")[2])
+
+
+def member_of(front: str, topic: str, client: Client) -> Script:
+    """What a member of a group of its own does. front: its bootstrap servers."""
+    return Script(
+        bootstrap_servers=front,
+        client_id="member",
+        group=f"{topic}-group",
+        topic=topic,
+        # With one named it waits until it knows the topic: else, leading its group, it may assign nothing for minutes.
+        assignor="range" if client is Client.KAFKA_PYTHON else "",
+    )
+
+
+def created(cluster: SeveralBrokers, test: str) -> str:
+    """A topic with the name of a test: a partition for each node to lead; every node has all of it."""
+    name = "".join(each if each.isalnum() else "-" for each in test).strip("-")
+    cluster.create_topic(name, len(NODES), places=[[*NODES[at:], *NODES[:at]] for at in range(len(NODES))])
+    return name

@@ -11,7 +11,6 @@ import pytest
 
 from tests.clients.bench import Client
 from tests.clients.producing import Feed
-from tests.clients.script import Script
 from tests.clients.selection import clients
 from tests.integration.feeding import log_ends, stored_upstream
 from tests.integration.jars import missing_programs
@@ -19,12 +18,20 @@ from tests.integration.processes import eventually
 from tests.integration.records import account
 from tests.relay.cluster import NODES, SeveralBrokers
 from tests.relay.front import Front, relayed
-from tests.relay.matrix import committed, in_partitions, number_of, ordered, produced, started
+from tests.relay.matrix import (
+    COUNT,
+    PRODUCERS,
+    committed,
+    created,
+    in_partitions,
+    member_of,
+    number_of,
+    ordered,
+    produced,
+    started,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
-
-COUNT = 500
-PRODUCERS = [client for client in Client if client is not Client.KCAT]
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +43,7 @@ def front(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture
 def topic(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> str:
     """A partition for each node to lead; every node has all of it."""
-    name = "".join(each if each.isalnum() else "-" for each in request.node.name).strip("-")
-    cluster.create_topic(name, len(NODES), places=[[*NODES[at:], *NODES[:at]] for at in range(len(NODES))])
-    return name
+    return created(cluster, request.node.name)
 
 
 @pytest.mark.parametrize("client", clients(PRODUCERS, quick=True))
@@ -67,14 +72,7 @@ def test_consumed(cluster: SeveralBrokers, front: Front, topic: str, client: Cli
     direct = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
     produced(Client.CONFLUENT, direct, tmp_path)
     stored = list(stored_upstream(cluster, topic))
-    script = Script(
-        bootstrap_servers=str(front.bootstrap),
-        client_id="member",
-        group=f"{topic}-group",
-        topic=topic,
-        # With one named it waits until it knows the topic: else, leading its group, it may assign nothing for minutes.
-        assignor="range" if client is Client.KAFKA_PYTHON else "",
-    )
+    script = member_of(str(front.bootstrap), topic, client)
     member = started(client, script, tmp_path)
     try:
         member.until_delivered(COUNT)

@@ -3,28 +3,39 @@ nobody, and what is kept comes once and in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from mesh.interceptors.shipped.sample import Sample, SampleConfig
 from mesh.interceptors.spi import KEEP, Record
-from tests.clients.bench import Client
+from tests.clients.bench import JAVASCRIPT, KNOWN_TO_ALL, Client
 from tests.clients.producing import Feed
-from tests.clients.script import Script
 from tests.clients.selection import clients
 from tests.integration.feeding import stored_upstream
 from tests.integration.jars import missing_programs
-from tests.integration.records import account
+from tests.integration.records import Stored, account
+from tests.integration.test_interceptors import CODECS
 from tests.interceptors.fakes import FETCH
-from tests.relay.cluster import NODES, SeveralBrokers
+from tests.relay.cluster import SeveralBrokers
 from tests.relay.front import Front, relayed
-from tests.relay.matrix import in_partitions, number_of, ordered, produced, started
+from tests.relay.matrix import (
+    COUNT,
+    PRODUCERS,
+    created,
+    in_partitions,
+    member_of,
+    number_of,
+    ordered,
+    produced,
+    started,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")]
 
-COUNT = 500
 PART = 0.4
 KEYS = {Feed(bootstrap_servers="", client_id="", topic="", count=COUNT).key(number) for number in range(COUNT)}
 
@@ -37,7 +48,6 @@ ONE_KEY = min(
     part for part in (number / 10_000 for number in range(1, 10_000)) if any(is_kept(key, part) for key in KEYS)
 )
 """The part with one key: everything of the other partitions is dropped."""
-PRODUCERS = [client for client in Client if client is not Client.KCAT]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +63,14 @@ def front(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> 
         },
         {"name": "some", "type": "sample", "topics": ["test-consumed*"], "on": ["fetch"], "config": {"part": PART}},
         {"name": "one", "type": "sample", "topics": ["test-one-key*"], "on": ["fetch"], "config": {"part": ONE_KEY}},
+        {
+            "name": "at",
+            "type": "stamp",
+            "topics": ["test-changed*"],
+            "on": ["fetch"],
+            "config": {"headers": {"of": "{topic}"}},
+            "isolation": "process",
+        },
     ]
     with relayed(cluster, tmp_path_factory.mktemp("relay"), interceptors) as front:
         yield front
@@ -61,9 +79,7 @@ def front(cluster: SeveralBrokers, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture
 def topic(cluster: SeveralBrokers, request: pytest.FixtureRequest) -> str:
     """A partition for each node to lead; every node has all of it."""
-    name = "".join(each if each.isalnum() else "-" for each in request.node.name).strip("-")
-    cluster.create_topic(name, len(NODES), places=[[*NODES[at:], *NODES[:at]] for at in range(len(NODES))])
-    return name
+    return created(cluster, request.node.name)
 
 
 @pytest.mark.parametrize("client", clients(PRODUCERS, quick=True))
@@ -85,6 +101,23 @@ def test_consumed(cluster: SeveralBrokers, front: Front, topic: str, client: Cli
 
 
 @pytest.mark.parametrize("client", clients(quick=True))
+def test_changed(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
+    """Batches of every codec that it knows, of which each is written anew."""
+    codecs = KNOWN_TO_ALL if client in JAVASCRIPT else CODECS
+    feed = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
+    for at, codec in enumerate(codecs):
+        producer = Producer({"bootstrap.servers": cluster.every_address, "compression.type": codec, "linger.ms": 50})
+        for number in range(at, COUNT, len(codecs)):
+            producer.produce(topic, feed.value(number), feed.key(number))
+        assert producer.flush(60) == 0
+    stored = list(stored_upstream(cluster, topic))
+    assert len(stored) == COUNT
+    of = ("of", topic.encode())
+    changed = [replace(each, record=replace(each.record, headers=(*each.record.headers, of))) for each in stored]
+    check_given(front, topic, client, tmp_path, changed)
+
+
+@pytest.mark.parametrize("client", clients(quick=True))
 def test_one_key(cluster: SeveralBrokers, front: Front, topic: str, client: Client, tmp_path: Path) -> None:
     direct = Feed(bootstrap_servers=cluster.every_address, client_id="direct", topic=topic, count=COUNT)
     produced(Client.CONFLUENT, direct, tmp_path)
@@ -98,13 +131,12 @@ def check_consumed(
     assert 0 < len(kept) < COUNT
     if part == ONE_KEY:
         assert len({each.partition for each in kept}) == 1
-    script = Script(
-        bootstrap_servers=str(front.bootstrap),
-        client_id="member",
-        group=f"{topic}-group",
-        topic=topic,
-        assignor="range" if client is Client.KAFKA_PYTHON else "",
-    )
+    check_given(front, topic, client, tmp_path, kept)
+
+
+def check_given(front: Front, topic: str, client: Client, tmp_path: Path, kept: Sequence[Stored]) -> None:
+    """A member is given these, once and in order."""
+    script = member_of(str(front.bootstrap), topic, client)
     member = started(client, script, tmp_path)
     try:
         member.until_delivered(len(kept))

@@ -88,5 +88,9 @@ def test_the_choice_by_client(tmp_path: Path) -> None:
     tree = yaml.safe_load(shown("yaml", "prefix: us."))
     tree["routers"] += yaml.safe_load(shown("yaml", "name: who"))["routers"]
     tree["virtual_clusters"][0] |= {"nodes": {"ports": "19100-19129"}, "target": {"router": "who"}}
+    tree["virtual_clusters"][0]["sasl"] = {
+        "mechanisms": ["PLAIN"],
+        "users": [{"name": "partner", "password": "secret"}],
+    }
     graph = graph_of(load_tree(tmp_path, tree), RouterName("who"))
     assert list(map(str, graph.leaves)) == ["all/eu", "us", "all/us"]

@@ -2,13 +2,12 @@
 
 AES-256-GCM, in envelopes: each process encrypts with a data key of its own, by topic, which is made anew after a
 while. In a header of each record stands the data key, encrypted with a key of the key file, and which one of these it
-was. So a key of the file is never used for records, and one that is to be retired stays there as long as records need
-it.
+was; or with a key that a Vault keeps. So such a key is never used for records, and one that is to be retired stays as
+long as records need it.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import time
@@ -18,32 +17,38 @@ from typing import Annotated, Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
+from mesh.interceptors.shipped.data_keys import NONCE, DataKeys, FileKeys, NotDecrypted, VaultKeys, said_in
+from mesh.interceptors.shipped.vault import Vault, VaultConfig
 from mesh.interceptors.spi import KEEP, Effect, Interceptor, NoConfig, On, Outcome, Reads, Record, Where
 from mesh.quantities import parse_duration
 
 HEADER: Final = "kafka-mesh.encrypt"
-KEY: Final = 32
-_NONCE: Final = 12
 _MOST_RECORDS: Final = 1 << 30
 """Of one data key: random nonces are good for 2^32 (NIST SP 800-38D)."""
 _MOST_KEYS: Final = 1_000
 """Data keys that are remembered, on each side."""
 
 
-class NotDecrypted(Exception):
-    """A value that cannot be decrypted, and why."""
-
-
 class EncryptConfig(NoConfig):
-    """keys: the path of a file with a line for each key: its name, and 32 bytes in base64. The first one encrypts."""
+    """keys or vault, one of them."""
 
-    keys: Path = Field(description="A file; each line a name and a key of 32 bytes in base64, the first one encrypts.")
+    keys: Path | None = Field(
+        default=None, description="A file; each line a name and a key of 32 bytes in base64, the first one encrypts."
+    )
+    vault: VaultConfig | None = Field(default=None, description="A Vault that makes and opens data keys.")
     rotate: Annotated[float, BeforeValidator(parse_duration), Field(gt=0)] = Field(
         default=86_400.0, description="After which a new data key is made."
     )
     plain: bool = Field(default=False, description="Whether consumers get what is not encrypted, too.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> EncryptConfig:
+        if (self.keys is None) is (self.vault is None):
+            raise PydanticCustomError("encrypt", "a mapping with one of keys and vault")
+        return self
 
 
 class _DataKey(NamedTuple):
@@ -63,8 +68,7 @@ class Encrypt(Interceptor):
     config = EncryptConfig
 
     def __init__(self, config: EncryptConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ciphers: Final = {name: AESGCM(key) for name, key in keys_of(config.keys).items()}
-        self._current: Final = next(iter(self._ciphers))
+        self._keys: Final = _data_keys(config)
         self._rotate: Final = config.rotate
         self._is_plain_allowed: Final = config.plain
         self._clock: Final = clock
@@ -81,7 +85,7 @@ class Encrypt(Interceptor):
     def _encrypted(self, record: Record, topic: str) -> Outcome:
         assert record.value is not None
         key = self._data_key(topic)
-        nonce = os.urandom(_NONCE)
+        nonce = os.urandom(NONCE)
         value = nonce + key.cipher.encrypt(nonce, record.value, None)
         kept = [header for header in record.headers if header[0] != HEADER]
         return record._replace(value=value, headers=(*kept, (HEADER, key.header)))
@@ -95,7 +99,7 @@ class Encrypt(Interceptor):
             raise NotDecrypted("a value that is not encrypted")
         cipher = self._cipher_of(headers[-1] or b"")
         try:
-            value = cipher.decrypt(record.value[:_NONCE], record.value[_NONCE:], None)
+            value = cipher.decrypt(record.value[:NONCE], record.value[NONCE:], None)
         except (InvalidTag, ValueError):
             raise NotDecrypted("a value that was changed, or encrypted otherwise") from None
         kept = tuple(header for header in record.headers if header[0] != HEADER)
@@ -112,47 +116,20 @@ class Encrypt(Interceptor):
         return key
 
     def _new_key(self, until: float) -> _DataKey:
-        data, nonce, name = os.urandom(KEY), os.urandom(_NONCE), self._current
-        wrapped = nonce + self._ciphers[name].encrypt(nonce, data, name.encode())
-        header = json.dumps({"key": name, "data": base64.b64encode(wrapped).decode()}).encode()
-        return _DataKey(AESGCM(data), header, until)
+        made = self._keys.new()
+        return _DataKey(AESGCM(made.key), json.dumps(made.said).encode(), until)
 
     def _cipher_of(self, header: bytes) -> AESGCM:
         cipher = self._known.get(header)
         if cipher is None:
             if len(self._known) >= _MOST_KEYS:
                 self._known.clear()
-            cipher = self._known[header] = AESGCM(self._unwrapped(header))
+            cipher = self._known[header] = AESGCM(self._keys.opened(said_in(header, HEADER)))
         return cipher
 
-    def _unwrapped(self, header: bytes) -> bytes:
-        try:
-            said = json.loads(header)
-            name, wrapped = str(said["key"]), base64.b64decode(said["data"], validate=True)
-        except (ValueError, KeyError, TypeError):
-            raise NotDecrypted(f"a header {HEADER} that is none") from None
-        if name not in self._ciphers:
-            raise NotDecrypted(f"key {name!r} is not in the key file")
-        try:
-            return self._ciphers[name].decrypt(wrapped[:_NONCE], wrapped[_NONCE:], name.encode())
-        except (InvalidTag, ValueError):
-            raise NotDecrypted(f"key {name!r} is another one, or the header was changed") from None
 
-
-def keys_of(file: Path) -> dict[str, bytes]:
-    """By their names. Raises ValueError for a file that has none, or something else; OSError."""
-    keys: dict[str, bytes] = {}
-    for number, line in enumerate(file.read_text().splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        name, _, text = line.strip().partition(" ")
-        try:
-            key = base64.b64decode(text.strip(), validate=True)
-        except ValueError:
-            key = b""
-        if len(key) != KEY or name in keys:
-            raise ValueError(f"{file}, line {number}: a name of its own, and {KEY} bytes in base64, are needed")
-        keys[name] = key
-    if not keys:
-        raise ValueError(f"{file}: one key at least is needed")
-    return keys
+def _data_keys(config: EncryptConfig) -> DataKeys:
+    if config.vault is not None:
+        return VaultKeys(Vault(config.vault))
+    assert config.keys is not None, "one of both"
+    return FileKeys(config.keys)

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from mesh.interceptors.spi import KEEP, Effect, Interceptor, NoConfig, Outcome, Reads, Record, Where
+from mesh.interceptors.shipped.files import read_file
+from mesh.interceptors.spi import KEEP, CannotBegin, Effect, Interceptor, NoConfig, Outcome, Reads, Record, Where
 
 HIDDEN: Final = "****"
 SHORTEST_KEY: Final = 16
@@ -55,7 +56,7 @@ class Mask(Interceptor):
         if record.value is None:
             return KEEP
         twice: list[str] = []
-        tree = json.loads(record.value, object_pairs_hook=partial(_object, twice))
+        tree = json.loads(record.value, object_pairs_hook=partial(_object, twice), parse_constant=_no_number)
         is_changed = bool(twice)
         for path in self._paths:
             is_changed |= self._mask(tree, path)
@@ -90,18 +91,23 @@ def _object(twice: list[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name}, which is no JSON")
+
+
 def _compact(tree: Any) -> bytes:
+    """Raises ValueError for a number that is larger than any that can be written."""
     try:
-        return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # half of a character, which JSON can say by its number only
-        return json.dumps(tree, separators=(",", ":")).encode()
+        return json.dumps(tree, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _hiding(config: MaskConfig) -> Callable[[Any], str]:
     if config.hash_key is not None:
-        key = config.hash_key.read_bytes().strip()
+        key = read_file("hash_key", config.hash_key).strip()
         if len(key) < SHORTEST_KEY:
-            raise ValueError(f"{config.hash_key}: a secret of at least {SHORTEST_KEY} bytes is needed")
+            raise CannotBegin("hash_key", str(config.hash_key), f"a file with a secret of {SHORTEST_KEY} bytes or more")
         return lambda value: hmac.new(key, _text(value).encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
     if (keep := config.keep_last) is not None:
         return lambda value: HIDDEN + (_text(value)[-keep:] if len(_text(value)) > keep else "")

@@ -7,37 +7,24 @@ after a while, for it may be registered meanwhile.
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from typing import Annotated, Final, NamedTuple
 
-from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
+from mesh.interceptors.shipped.registry import Registry, RegistryUrl, id_of
 from mesh.interceptors.spi import KEEP, Effect, Interceptor, NoConfig, Outcome, Reads, Record, Reject, Where
 
-_MAGIC: Final = b"\0"
-_PREFIX: Final = 5
 _MOST_KEPT: Final = 10_000
 _ASK_AGAIN: Final = 10.0
 """Seconds after which the registry is asked again about a schema that it did not have for a topic."""
-_LARGEST: Final = 1 << 20
-_NOT_FOUND: Final = 404
-
-
-def _check_url(url: str) -> str:
-    if not url.startswith(("http://", "https://")):
-        raise PydanticCustomError("registry", "the URL of a schema registry: http://HOST:PORT or https://HOST:PORT")
-    return url.rstrip("/")
 
 
 class SchemaIdConfig(NoConfig):
     """registry: its URL. subject: of a topic, in which {topic} stands for its name."""
 
-    registry: Annotated[str, AfterValidator(_check_url)] = Field(description="URL of a schema registry.")
+    registry: RegistryUrl = Field(description="URL of a schema registry.")
     subject: str = Field(default="{topic}-value", description="Name of the subject; {topic} stands for the topic.")
     timeout: Annotated[float, Field(gt=0, le=60)] = Field(default=2.0, description="Seconds the registry has.")
 
@@ -57,7 +44,8 @@ class SchemaId(Interceptor):
     config = SchemaIdConfig
 
     def __init__(self, config: SchemaIdConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._config: Final = config
+        self._subject: Final = config.subject
+        self._registry: Final = Registry(config.registry, config.timeout)
         self._clock: Final = clock
         self._known: dict[int, _Subjects] = {}
 
@@ -65,9 +53,7 @@ class SchemaId(Interceptor):
         value = record.value
         if value is None:
             return KEEP
-        if len(value) < _PREFIX or value[:1] != _MAGIC:
-            raise Reject("a value that does not begin with the id of a schema")
-        id, subject = int.from_bytes(value[1:_PREFIX], "big"), self._config.subject.replace("{topic}", where.topic)
+        id, subject = id_of(value), self._subject.replace("{topic}", where.topic)
         if subject not in self._subjects(id, subject):
             raise Reject(f"schema {id} is none of the subject {subject}")
         return KEEP
@@ -78,17 +64,6 @@ class SchemaId(Interceptor):
             return known.names
         if len(self._known) >= _MOST_KEPT:  # producers choose the ids
             self._known.clear()
-        names = self._ask(id)
+        names = self._registry.subjects(id)
         self._known[id] = _Subjects(names, now)
         return names
-
-    def _ask(self, id: int) -> frozenset[str]:
-        url = f"{self._config.registry}/schemas/ids/{id}/versions"
-        try:
-            with urllib.request.urlopen(url, timeout=self._config.timeout) as response:  # the URL is the operator's
-                found = json.loads(response.read(_LARGEST))
-        except urllib.error.HTTPError as problem:
-            if problem.code == _NOT_FOUND:
-                return frozenset()
-            raise
-        return frozenset(str(each["subject"]) for each in found)

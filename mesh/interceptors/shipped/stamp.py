@@ -13,22 +13,23 @@ from mesh.interceptors.spi import Effect, Header, Interceptor, NoConfig, Outcome
 FIELDS: Final = ("principal", "client_id", "virtual_cluster", "topic", "time")
 
 
-def _check(templates: dict[str, str]) -> dict[str, str]:
-    known = dict.fromkeys(FIELDS, "")
-    for template in templates.values():
-        try:
-            template.format(**known)
-        except (KeyError, ValueError, IndexError, AttributeError):
-            allowed = f"texts in which {', '.join(f'{{{field}}}' for field in FIELDS)} may stand"
-            raise PydanticCustomError("stamp", "{allowed}", {"allowed": allowed}) from None
-    return templates
+def _check(template: str) -> str:
+    try:
+        template.format(**dict.fromkeys(FIELDS, ""))
+    except (KeyError, ValueError, IndexError, AttributeError):
+        allowed = f"a text in which {', '.join(f'{{{field}}}' for field in FIELDS)} may stand"
+        raise PydanticCustomError("stamp", "{allowed}", {"allowed": allowed}) from None
+    return template
+
+
+Template = Annotated[str, AfterValidator(_check)]
 
 
 class StampConfig(NoConfig):
     """headers: names, each with a text in which {principal}, {client_id}, {virtual_cluster}, {topic} and {time}, in
     milliseconds, may stand."""
 
-    headers: Annotated[dict[str, str], Field(min_length=1), AfterValidator(_check)] = Field(
+    headers: Annotated[dict[str, Template], Field(min_length=1)] = Field(
         description="Headers by their names, with texts."
     )
 

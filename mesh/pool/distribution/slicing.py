@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from mesh.pool.common.outbox import PoolParts
 from mesh.pool.state.ledger import keep_unsettled
 from mesh.pool.state.partition import Partition
+from mesh.pool.state.window import Delivery
 from mesh.records.batch import Batch, CorruptBatch
-from mesh.records.runs import keep_spans, singles
+from mesh.records.runs import from_offset, join_runs, keep_spans, rebase, singles
 from mesh.records.spans import Span
 
 
@@ -37,6 +38,22 @@ class Slicing:
                 ]
             self._tell(partition, batch, problem)
             return [Batch(batch.data, batch.base, spans[0].first, batch.last, batch.record_count)]
+
+    def cut_front(self, partition: Partition, delivery: Delivery, batch: Batch) -> Batch:
+        """The delivery's batch, without the records in front of what is left of it. A client that stands below would
+        take them for records that it is given; one that stands where the delivery begins passes over them."""
+        span = Span(delivery.first, delivery.last)
+        if from_offset(batch, span.first).base >= span.first:
+            return batch
+        cut, _ = self.clip(partition, [batch], span)
+        runs = join_runs([single for each in cut for single in singles(each)])
+        if len(runs) != 1:
+            return batch
+        (whole,) = runs
+        whole.first, whole.last = span.first, span.last
+        rebase(whole, delivery.base_offset(whole))
+        delivery.batch = whole
+        return whole
 
     def cut(self, partition: Partition, batch: Batch, span: Span) -> list[Batch]:
         """What of a single batch lies in a span, while others hold, or have settled, the rest of it. Of one that is

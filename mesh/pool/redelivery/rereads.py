@@ -93,6 +93,8 @@ class Rereads:
                 if partition_fetch.replay is None:
                     self.want(partition_fetch.partition, Owner(fetch.member, partition_fetch.window), delivery)
                 return
+            if partition_fetch.replay is None and partition_fetch.offset < partition_fetch.position:
+                batch = self._slicing.cut_front(partition_fetch.partition, delivery, batch)
             batch = from_offset(batch, delivery.first + max(partition_fetch.position - delivery.virtual, 0))
             count = fetch.fitting(partition_fetch, batch)
             if 0 < count < len(batch.marks):

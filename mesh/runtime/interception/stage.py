@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from mesh.interceptors.spi import On
+from mesh.listener.client_transport import ClientTransport
 from mesh.runtime.interception.client import InterceptedClient, Interceptors
 from mesh.runtime.interception.fetches import FetchRequests
 from mesh.runtime.interception.produces import ProduceRequests
-from mesh.security.principals import Principal
+from mesh.security.rules import Operation, ResourceType
 from mesh.telemetry.logs import get_logger
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
@@ -36,24 +37,41 @@ class InterceptedConnection(Protocol):
         """The connection has to be closed. problem: of what its client sent; None: of something else."""
 
 
+class NoInterception:
+    """Stands in place of an Interception where there are no interceptors: nothing is ever held up."""
+
+    is_holding: Final = False
+    is_holding_answer: Final = False
+    has_waiting_requests: Final = False
+    has_unfinished_frame: Final = False
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+NO_INTERCEPTION: Final = NoInterception()
+
+
 class Interception:
     """The interceptors of a virtual cluster, on the way of one client's connection.
 
-    may_write: whether the client may write to a topic. may_look: whether it is authenticated; nothing is kept before.
-    limit: bytes of the largest request.
+    may_look: whether the client is authenticated; nothing is kept before. limit: bytes of the largest request.
     """
 
     def __init__(
         self,
         connection: InterceptedConnection,
         interceptors: Interceptors,
-        principal: Callable[[], Principal | None],
-        may_write: Callable[[str], bool],
+        transport: ClientTransport,
         may_look: Callable[[], bool],
         limit: Callable[[], int],
     ) -> None:
         clock = asyncio.get_running_loop().time
-        client = InterceptedClient(interceptors, principal, may_write)
+        client = InterceptedClient(
+            interceptors,
+            lambda: transport.session.principal,
+            lambda topic: transport.access.allows(Operation.WRITE, ResourceType.TOPIC, topic),
+        )
         self._connection: InterceptedConnection | None = connection
         self._sides: Final = interceptors.selection.sides
         self._produces: Final = ProduceRequests(client)
@@ -148,6 +166,10 @@ class Interception:
         except ProtocolError as problem:
             connection.interception_ended(problem)
             return False
+        except Exception:
+            log.exception("a connection was closed: kafka-mesh has a bug, or a router in front")
+            connection.interception_ended(None)
+            return False
         if decision is None:
             deciding = self._decide_later(requests, head, frame)
             self._deciding = asyncio.get_running_loop().create_task(deciding, name="intercept a request")
@@ -199,3 +221,16 @@ class Interception:
     def _end(self, problem: ProtocolError | None) -> None:
         if self._connection is not None:
             self._connection.interception_ended(problem)
+
+
+def interception_of(
+    connection: InterceptedConnection,
+    interceptors: Interceptors | None,
+    transport: ClientTransport,
+    may_look: Callable[[], bool],
+    limit: Callable[[], int],
+) -> Interception | NoInterception:
+    """See `Interception`."""
+    if interceptors is None:
+        return NO_INTERCEPTION
+    return Interception(connection, interceptors, transport, may_look, limit)

@@ -16,12 +16,10 @@ from typing import Final
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.listener.client_transport import AUTHENTICATION_TIMEOUT, ClientTransport
 from mesh.listener.requests import PendingRequest
-from mesh.runtime.interception.stage import Interception
+from mesh.runtime.interception.stage import NO_INTERCEPTION, NoInterception, interception_of
 from mesh.runtime.relay.leg_opener import LINGER, LegOpener
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.traffic import NodeTraffic
-from mesh.security.principals import Principal
-from mesh.security.rules import Operation, ResourceType
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
 from mesh.wire.connection import Request, ServerConnection
@@ -55,7 +53,9 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._unauthenticated: asyncio.TimerHandle | None = None
         self._has_sasl = services.listener.security.sasl is not None
         self._wire = self._make_wire()
-        self._interception = self._make_interception()
+        self._interception = interception_of(
+            self, services.interceptors, self.client, self._may_be_intercepted, services.limit
+        )
         self._door: ServerConnection | None = None
         self._is_going_on = False
         self._is_named = False
@@ -83,12 +83,6 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._authentication,
         )
 
-    def _make_interception(self) -> Interception | None:
-        if (interceptors := self._services.interceptors) is None:
-            return None
-        limit = self._services.limit
-        return Interception(self, interceptors, self._principal, self._may_write, self._may_be_intercepted, limit)
-
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,7 +99,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         chunk, wire = self._services.chunks.read(nbytes), self._wire
         if not self.client.is_open or wire.problem is not None:
             return
-        if self._interception is None:
+        if isinstance(self._interception, NoInterception):
             self._send(wire.receive_requests(chunk, self._listener.now()))
             self._go_on()
         else:
@@ -157,20 +151,18 @@ class RelayConnection(asyncio.BufferedProtocol):
                 waiting.cancel()
         self._release_leg(is_orderly=True)
         self._wire.end()
-        if self._interception is not None:
-            self._interception.close()
-            self._interception = None
+        self._interception.close()
+        self._interception = NO_INTERCEPTION
         if self._services.is_stopping:
             self._services.settled(self.client)
 
     @property
     def is_busy(self) -> bool:
-        return self._wire.in_flight > 0 or self._is_intercepting
+        return self._wire.in_flight > 0 or self._interception.is_holding
 
     @property
     def has_unfinished_frame(self) -> bool:
-        interception = self._interception
-        return self._wire.has_unfinished_frame or (interception is not None and interception.has_unfinished_frame)
+        return self._wire.has_unfinished_frame or self._interception.has_unfinished_frame
 
     # Called for its requests that are answered here
 
@@ -222,7 +214,7 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._send(self._wire.pass_on(self._listener.now()))
             self._go_on()
         self._pace()
-        if self._interception is not None:
+        if not isinstance(self._interception, NoInterception):
             self._pace_leg()
         self._check_settled()
 
@@ -273,36 +265,21 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     # How
 
-    @property
-    def _has_intercepted_requests(self) -> bool:
-        return self._interception is not None and self._interception.has_waiting_requests
-
-    @property
-    def _is_intercepting(self) -> bool:
-        return self._interception is not None and self._interception.is_holding
-
     def _may_be_intercepted(self) -> bool:
         """Whether the client is authenticated, as far as it has to be."""
         if self._authentication is not None:
             return self._authentication.is_done
         return not self._has_sasl or self.client.session.refusal(self._listener.now()) is None
 
-    def _principal(self) -> Principal | None:
-        return self.client.session.principal
-
-    def _may_write(self, topic: str) -> bool:
-        return self.client.access.allows(Operation.WRITE, ResourceType.TOPIC, topic)
-
     def _tell(self, answers: list[Buffer]) -> None:
-        if self._interception is None:
+        if isinstance(self._interception, NoInterception):
             self.client.write(answers)
         else:
             self._interception.answers(answers)
 
     def _pace_leg(self) -> None:
         """Its broker's answers wait for those before them, too."""
-        is_held_up = self._interception is not None and self._interception.is_holding_answer
-        is_paused = self.client.is_writing_paused or is_held_up
+        is_paused = self.client.is_writing_paused or self._interception.is_holding_answer
         if self._leg is not None and self._leg.is_open and is_paused is not self._is_leg_paused:
             self._is_leg_paused = is_paused
             self._leg.pause(is_paused=is_paused)
@@ -396,7 +373,7 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def _pace(self) -> None:
         wire = self._wire
-        is_full = self._is_leg_full or bool(self._unsent) or wire.is_blocked or self._has_intercepted_requests
+        is_full = self._is_leg_full or bool(self._unsent) or wire.is_blocked or self._interception.has_waiting_requests
         is_last = (self._services.is_stopping or self._opener.is_session_over) and not self.has_unfinished_frame
         self.client.pace(has_read_ahead=is_full or is_last or wire.problem is not None)
 

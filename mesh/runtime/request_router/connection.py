@@ -17,7 +17,7 @@ from mesh.listener.requests import PendingRequest
 from mesh.routing.features import with_apis
 from mesh.routing.names import RouteName
 from mesh.routing.spi import Node
-from mesh.runtime.interception.stage import Interception
+from mesh.runtime.interception.stage import NO_INTERCEPTION, NoInterception, interception_of
 from mesh.runtime.request_router.services import RequestRouterServices
 from mesh.runtime.request_router.static_legs import StaticLeg
 from mesh.runtime.request_router.work import RouterWork
@@ -70,18 +70,12 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         self._local: Ticket | None = None
         self._work: RouterWork | None = None
         self._room: RequestRoom | None = RequestRoom(services.memory, self.resumed)
-        self._interception = self._make_interception()
+        self._interception = interception_of(
+            self, services.interceptors, self.client, self._may_be_intercepted, services.limit
+        )
         self._looking: asyncio.Task[None] | None = None
         self._problem: ProtocolError | None = None
         """What ended the stream of requests. Those before it are answered first."""
-
-    def _make_interception(self) -> Interception | None:
-        if (interceptors := self._services.interceptors) is None:
-            return None
-        client, now = self.client, self._listener.now
-        is_known = lambda: client.session.refusal(now()) is None  # noqa: E731 - asked for each request
-        principal = lambda: client.session.principal  # noqa: E731 - the same
-        return Interception(self, interceptors, principal, lambda _: True, is_known, self._services.limit)
 
     # Called by the event loop
 
@@ -100,7 +94,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         chunk = self._services.chunks.read(nbytes)
         if not self.client.is_open or self._problem is not None:
             return
-        if self._interception is None:
+        if isinstance(self._interception, NoInterception):
             self._waiting += self._cutter.cut(chunk)
             self._go_on()
         else:
@@ -143,9 +137,8 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
             self.in_work = None
         if self._looking is not None:
             self._looking.cancel()
-        if self._interception is not None:
-            self._interception.close()
-            self._interception = None
+        self._interception.close()
+        self._interception = NO_INTERCEPTION
         for leg in self._legs.values():
             leg.close()
         self._legs.clear()
@@ -162,15 +155,12 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
 
     @property
     def is_busy(self) -> bool:
-        if self._interception is not None and self._interception.is_holding:
-            return True
-        return len(self._answers) > 0 or (self._work is not None and len(self._work) > 0)
+        is_asking = self._work is not None and len(self._work) > 0
+        return len(self._answers) > 0 or is_asking or self._interception.is_holding
 
     @property
     def has_unfinished_frame(self) -> bool:
-        interception = self._interception
-        is_held_up = interception is not None and interception.has_unfinished_frame
-        return self._cutter.is_unfinished or bool(self._waiting) or is_held_up
+        return self._cutter.is_unfinished or bool(self._waiting) or self._interception.has_unfinished_frame
 
     # Called for its requests that are answered here
 
@@ -208,7 +198,7 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
         return is_next
 
     def _tell(self, answers: list[Buffer]) -> None:
-        if self._interception is None:
+        if isinstance(self._interception, NoInterception):
             self.client.write(answers)
         else:
             self._interception.answers(answers)
@@ -342,6 +332,10 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
 
     # How
 
+    def _may_be_intercepted(self) -> bool:
+        """Whether the client is authenticated, if it has to be."""
+        return self.client.session.refusal(self._listener.now()) is None
+
     def _leg(self, route: RouteName) -> StaticLeg:
         leg = self._legs.get(route)
         if leg is None:
@@ -354,8 +348,11 @@ class RequestRouterConnection(asyncio.BufferedProtocol):
 
     def _pace(self) -> None:
         is_last = self._services.ending.has_begun or any(leg.is_session_over for leg in self._legs.values())
-        is_held_up = self._interception is not None and self._interception.has_waiting_requests
-        is_full = bool(self._waiting) or is_held_up or (self._static is not None and self._static.is_full)
+        is_full = (
+            bool(self._waiting)
+            or self._interception.has_waiting_requests
+            or (self._static is not None and self._static.is_full)
+        )
         is_over = is_last and not self._cutter.is_unfinished
         self.client.pace(has_read_ahead=is_full or is_over or self._problem is not None)
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mesh.interceptors.shipped.encrypt import HEADER, Encrypt, EncryptConfig, NotDecrypted, keys_of
-from mesh.interceptors.spi import KEEP, Record
+from mesh.interceptors.shipped.data_keys import NotDecrypted, keys_of
+from mesh.interceptors.shipped.encrypt import HEADER, Encrypt, EncryptConfig
+from mesh.interceptors.spi import KEEP, CannotBegin, Record
 from tests.interceptors.fakes import FETCH, PRODUCE
 
 
@@ -98,5 +99,13 @@ def test_what_is_plain_passes_if_it_may(file: Path) -> None:
 def test_a_file_of_keys_has_some(tmp_path: Path, text: str) -> None:
     file = tmp_path / "keys"
     file.write_text(text)
-    with pytest.raises(ValueError, match="keys"):
+    with pytest.raises(CannotBegin, match="keys"):
         keys_of(file)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CannotBegin) as refusal:
+        keys_of(tmp_path / "none")
+    told = refusal.value
+    assert (told.key, told.value) == ("keys", str(tmp_path / "none"))
+    assert told.allowed == "a file that can be read (No such file or directory)"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.interceptors.shipped.mask import Mask
-from mesh.interceptors.spi import Record
+from mesh.interceptors.spi import CannotBegin, Record
 from mesh.interceptors.testing import Failed, intercepted
 
 JSON: Any = st.recursive(
@@ -63,14 +63,22 @@ def test_a_hash_is_the_same_for_the_same(tmp_path: Path) -> None:
     assert one == same != other
     assert len(one) == 64 and "4000" not in one
     key.write_bytes(b"short")
-    with pytest.raises(ValueError, match="at least 16 bytes"):
+    with pytest.raises(CannotBegin, match="a secret of 16 bytes or more"):
         masked({}, paths=["card"], hash_key=str(key))
 
 
-@pytest.mark.parametrize("value", [b"no JSON", b"\xff", b"", b'{"card": "4000"} {"card": "4000"}'])
+@pytest.mark.parametrize("value", [b"no JSON", b"\xff", b"", b'{"card": "4000"} {"card": "4000"}', b'{"card": NaN}'])
 def test_what_is_no_json_does_not_go_on(value: bytes) -> None:
     with pytest.raises(Failed):
         masked(value, paths=["card"])
+
+
+def test_a_number_that_cannot_be_written_anew_does_not_go_on() -> None:
+    value = b'{"card": "4000", "many": 1e400}'
+    with pytest.raises(Failed, match="JSON compliant"):
+        masked(value, paths=["card"])
+    (unchanged,) = intercepted(Mask, [Record(None, value)], {"paths": ["other"]})
+    assert unchanged.value == value
 
 
 def test_a_name_that_stands_twice_is_hidden_twice() -> None:

@@ -119,7 +119,8 @@ class GroupKeeper:
     async def _join(self, group: GroupAtOwner, owner: RouterLeaf) -> bool:
         """For a moment. Whether that has gone well."""
         is_well = await self._join_consumers(group, owner) or await self._join_classic(group, owner)
-        log.debug("a group was joined for a moment", group=group.group, cluster=owner.nodes.cluster, is_well=is_well)
+        told = "a group was joined for a moment" if is_well else "a group could not be joined for a moment"
+        log.debug(told, group=group.group, cluster=owner.nodes.cluster)
         return is_well
 
     async def _join_consumers(self, group: GroupAtOwner, owner: RouterLeaf) -> bool:
@@ -191,8 +192,7 @@ class GroupKeeper:
             log.warning(
                 "how long a cluster keeps offsets of groups is not known; seven days are supposed",
                 cluster=owner.nodes.cluster,
-                key=_RETENTION_NAME,
-                needs="to be allowed DescribeConfigs of the cluster",
+                detail=f"{_RETENTION_NAME}: the mesh has to be allowed DescribeConfigs of the cluster",
             )
 
     def _interval(self, leaf: LeafNumber) -> float:

@@ -1,0 +1,3 @@
+{{- define "kafka-mesh.labels" -}}
+app.kubernetes.io/name: {{ .Values.name }}
+{{- end -}}
