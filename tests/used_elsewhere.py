@@ -107,6 +107,7 @@ NAMES: Final = (
     _.do_DELETE,
     _.do_GET,
     _.do_POST,
+    _.do_PUT,
     _.log_message,
     # Clients call them on a listener for rebalances.
     _.on_partitions_assigned,

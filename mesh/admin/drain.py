@@ -26,13 +26,13 @@ def answer(
     group = GroupId(asked.get("group", ""))
     if not group:
         return 400, {"problem": "group: name the group"}
-    if len(named) != 1:
+    if len({server.name for server in named}) != 1:
         names = ", ".join(server.name for server in servers)
         return 400, {"problem": f"virtual_cluster: {asked.get('virtual_cluster', '')!r}, not one of {names}"}
     seconds = _grace(asked.get("grace"), grace)
     if seconds is None:
         return 400, {"problem": f"grace: {asked['grace']!r}, not seconds from 0 to {LONGEST_GRACE:g}"}
-    (server,) = named
+    server = next((each for each in named if each.admits(group)), named[0])
     if method == "POST":
         server.drain_pool(group, seconds)
     elif method == "DELETE":

@@ -32,6 +32,7 @@ _INDEX = """kafka-mesh
 /healthz  200 while the process lives
 /status   every pool, its members and partitions, as JSON
 /leases   range leases for batch engines; described by /openapi.json
+/topologies  the topology of a streams group, with group=NAME
 /drain    POST, GET, DELETE: drain one pool, see docs/operations.md
 /reload   POST: read the configuration again; GET: what became of it
 /readyz   200 when clients are served, else 503 and what is missing

@@ -239,10 +239,10 @@ class LeaseApi:
     # How
 
     def _server(self, body: GroupBody) -> PoolRuntime:
-        for server in self._pools():
-            if server.name == body.virtual_cluster:
-                return server
-        known = ", ".join(sorted(server.name for server in self._pools())) or "none"
+        named = [server for server in self._pools() if server.name == body.virtual_cluster]
+        if named:
+            return next((each for each in named if each.admits(GroupId(body.group))), named[0])
+        known = ", ".join(sorted({server.name for server in self._pools()})) or "none"
         raise self._unknown(
             "unknown_virtual_cluster", f"there is no virtual cluster {body.virtual_cluster!r}; there are: {known}"
         )

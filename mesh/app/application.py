@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 
 from mesh.admin.http import AdminAccess, serve_admin
 from mesh.admin.leases import LeaseApi
+from mesh.admin.topologies import TopologyApi
 from mesh.app.clusters import Clusters, access_to
 from mesh.app.from_config import properties_of
 from mesh.app.readiness import Readiness
@@ -23,7 +24,7 @@ from mesh.app.reconfiguring import AdminSetup, Reconfiguring
 from mesh.app.targets import linked_clusters
 from mesh.app.virtual_clusters import VirtualClusters
 from mesh.config.mistakes import ConfigurationError, Mistake
-from mesh.config.model import Admin, Config
+from mesh.config.model import Admin, Config, PoolTargetConfig
 from mesh.config.warnings import warnings_of
 from mesh.listener.limits import Descriptors, raise_descriptor_limit
 from mesh.listener.listener_setup import admin_certificate
@@ -113,9 +114,13 @@ class Application:
             for each in config.virtual_clusters
         ]
         tasks.start_soon(watch, virtual_clusters.watched)
+        pools = [each for each in running if isinstance(each.configured.target, PoolTargetConfig)]
+        for each in running:  # others have no topics of their own, and do not wait for clusters that are down
+            if each not in pools:
+                await virtual_clusters.serve(each, tasks)
         await self._clusters.first_look()
         _leave_out_what_stays()
-        for each in running:
+        for each in pools:
             await virtual_clusters.serve(each, tasks)
         self._reconfiguring.begin(tasks, self._readiness)
         self._readiness.listening = True
@@ -161,7 +166,8 @@ class Application:
         admin = AdminSetup(access, leases, _is_loopback(configured.listen.host), certificate)
         self._reconfiguring.admin = admin
         admin.open(self._readiness)
-        serve = partial(serve_admin, access=access, routes=leases.routes())
+        routes = [*leases.routes(), *TopologyApi(self._virtual_clusters.topologies).routes()]
+        serve = partial(serve_admin, access=access, routes=routes)
         await tasks.start(serve, configured.listen, self._readiness, self._metrics)
 
 

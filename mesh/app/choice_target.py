@@ -37,7 +37,7 @@ class ChoiceTarget(LinkedTarget):
         self._unions = Unions(configured, graph, listener, services)
         self._routers = routers = Routers(graph, services.routers, configured.name)
         self._choices = choices = Choices(graph, routers.by_connections)
-        self.target = ChoiceRuntime(listener, choices, self._unions.node_of)
+        self.target = ChoiceRuntime(listener, choices, self._unions.node_of, services.clusters.are_looked_at)
         self._pools: dict[RouteName, PoolTarget] = {}
         self._pool_configs: dict[RouteName, PoolConfig] = {}
         for way, path in choices.ways.items():

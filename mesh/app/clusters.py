@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
 
 import anyio
 
@@ -56,6 +57,8 @@ class Clusters:
         self._writers: dict[tuple[ClusterName, bool], DeadLetterWriter] = {}
         self._is_silent = True
         """Whether what is found is only taken note of: before the first look has ended."""
+        self.are_looked_at: Final = asyncio.Event()
+        """Pools know their topics, as far as clusters have said them: the first look has ended."""
         self.addresses = {name: cluster.bootstrap_servers for name, cluster in self._by_name.items()}
         """Of each cluster; the same dictionary for as long as the process runs."""
 
@@ -69,6 +72,7 @@ class Clusters:
         for name in self._by_name:
             if name in self._known:
                 self._tell(name, self._known[name])
+        self.are_looked_at.set()
 
     async def change(self, config: Config, anew: Iterable[ClusterName]) -> None:
         """anew: clusters that are connected to in another way than before. Returns when those have been looked at, and

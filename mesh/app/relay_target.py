@@ -9,6 +9,7 @@ from mesh.app.configured_target import LinkedTarget, ListenAddress, Services, Wa
 from mesh.app.from_config import has_credentials, refused_apis
 from mesh.app.interception import ConfiguredInterceptors, OneName, intercepts_fetch
 from mesh.app.node_places import NodeHealth, places
+from mesh.app.topologies import topologies_of
 from mesh.config.listeners import FIRST, ConfiguredListener, ListenerName
 from mesh.config.model import RelayTargetConfig, VirtualClusterConfig
 from mesh.config.relay import RelayAuthentication, RelayConfig
@@ -20,6 +21,7 @@ from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.relay_samples import samples_of
 from mesh.runtime.relay.runtime import RelayRuntime
 from mesh.runtime.relay.topic_metadata import metadata_of
+from mesh.runtime.topologies.topology_samples import samples_of as samples_of_topologies
 from mesh.telemetry.metric_definitions import Sample
 from mesh.wire.apis import ApiKey
 
@@ -62,6 +64,7 @@ class RelayTarget(LinkedTarget):
             lambda transport: self._node_of(transport),
             is_bare=relay.authentication is RelayAuthentication.UPSTREAM,
             interceptors=self._interceptors.on_the_way(OneName(()), metadata_of(nodes)),
+            topologies=topologies_of(configured, services),
         )
         for name, each in self._listeners.items():
             if name != FIRST:
@@ -83,6 +86,8 @@ class RelayTarget(LinkedTarget):
     def samples(self) -> Iterator[Sample]:
         yield from samples_of(self.target)
         yield from self._interceptors.samples()
+        if self.target.topologies is not None:
+            yield from samples_of_topologies(self.target.topologies)
 
     def close(self) -> None:
         self._interceptors.close()

@@ -22,6 +22,8 @@ from mesh.records.spans import ClusterName
 from mesh.routing.graph import Decides
 from mesh.runtime.choice.runtime import ChoiceRuntime
 from mesh.runtime.pool.runtime import PoolRuntime
+from mesh.runtime.relay.runtime import RelayRuntime
+from mesh.runtime.topologies.topologies import Topologies
 
 
 def addresses_of(configured: VirtualClusterConfig, routers: Sequence[RouterConfig]) -> tuple[ListenAddress, ...]:
@@ -76,6 +78,11 @@ def try_routers(configured: VirtualClusterConfig, routers: Sequence[RouterConfig
     """Raises ConfigurationError if a router that it leads to cannot begin."""
     if isinstance(configured.target, RouterTargetConfig):
         Routers(graph_behind(routers, configured.target.router.name), routers, configured.name).close()
+
+
+def topologies_behind(target: Target) -> Topologies | None:
+    """None if it serves no topology descriptions."""
+    return target.topologies if isinstance(target, RelayRuntime) else None
 
 
 def pools_of(target: Target) -> Sequence[PoolRuntime]:

@@ -79,7 +79,7 @@ class Unions:
         self._chunks = Chunks()
         self._alike: tuple[tuple[ClusterName, ClusterName], ...] = ()
         self._made: list[tuple[RouterRuntime, RouterRequests]] = []
-        self.interceptors = ConfiguredInterceptors(configured, services, graph)
+        self.interceptors = ConfiguredInterceptors(configured, services, None if self._is_relay else graph)
         self.node_of, self._place_of = places_of(configured, graph)
 
     def make(

@@ -14,7 +14,7 @@ from mesh.app.clusters import Clusters
 from mesh.app.configured_target import ConfiguredTarget, Services, Wanted
 from mesh.app.from_config import limits_of
 from mesh.app.interception import try_interceptors
-from mesh.app.targets import addresses_of, make, pools_of, try_routers
+from mesh.app.targets import addresses_of, make, pools_of, topologies_behind, try_routers
 from mesh.config.interceptors import InterceptorConfig, InterceptorWorkersConfig
 from mesh.config.listeners import ListenerName
 from mesh.config.mistakes import ConfigurationError, KeyPath, Mistake, format_path
@@ -31,6 +31,7 @@ from mesh.listener.watched_files import Watched
 from mesh.memory import MemoryBudget
 from mesh.records.spans import ClusterName, TopicName
 from mesh.runtime.pool.runtime import PoolRuntime
+from mesh.runtime.topologies.topologies import Topologies
 from mesh.telemetry.journal import Journal
 from mesh.telemetry.logs import get_logger
 from mesh.telemetry.metrics import Metrics
@@ -104,6 +105,10 @@ class VirtualClusters:
     def pools(self) -> list[PoolRuntime]:
         """Of the virtual clusters that lead to one."""
         return [pool for target in self.targets for pool in pools_of(target)]
+
+    def topologies(self) -> list[Topologies]:
+        """Of the virtual clusters that serve topology descriptions."""
+        return [each for target in self.targets if (each := topologies_behind(target)) is not None]
 
     # Before something begins or changes
 

@@ -16,6 +16,9 @@ def status(
     token: AdminToken = None,
     trust: Trust = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what /status answers.")] = False,
+    streams: Annotated[bool, typer.Option("--streams", help="The topology descriptions of streams groups.")] = False,
+    group: Annotated[str | None, typer.Option(help="With --streams: the topology of this group.")] = None,
+    virtual_cluster: Annotated[str | None, typer.Option(help="With --group: which one, of several.")] = None,
 ) -> None:
     """Show the pools and relays of a running mesh: members, what each holds, and why one gets nothing."""
     import json
@@ -23,15 +26,20 @@ def status(
     from rich.console import Console
 
     from mesh.commands.status import StatusUnavailable, fetch, show
+    from mesh.commands.streams_status import fetch_topology, show_streams
 
     try:
+        if streams and group is not None:
+            topology = fetch_topology(*where(file, url, token), trust, group, virtual_cluster)
+            typer.echo(json.dumps(topology, indent=2, ensure_ascii=False) if as_json else topology["text"])
+            return
         found = fetch(*where(file, url, token), trust)
     except StatusUnavailable as problem:
         give_up(problem)
     if as_json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
-        show(found, Console(width=None if sys.stdout.isatty() else 200))
+        (show_streams if streams else show)(found, Console(width=None if sys.stdout.isatty() else 200))
 
 
 def drain(

@@ -13,6 +13,7 @@ from rich.table import Table
 from mesh.apis.listener_table import LISTENER_TABLE
 from mesh.app.from_config import has_credentials, properties_of, refused_apis
 from mesh.app.interception import intercepts_fetch
+from mesh.app.request_target import SEEN_BY_NAME
 from mesh.app.router_making import Routers
 from mesh.config.graphs import graph_of
 from mesh.config.model import Cluster, Config, PoolTargetConfig, RelayTargetConfig, VirtualClusterConfig
@@ -20,10 +21,10 @@ from mesh.config.routers import RouterTargetConfig
 from mesh.pool.apis.table import TABLE
 from mesh.records.spans import ClusterName
 from mesh.routing.choices import Choices
-from mesh.routing.graph import Decides, Graph, Leaf
+from mesh.routing.graph import Decides, Graph, Leaf, Router
 from mesh.routing.kit.union_apis import SERVED_BY_UNIONS, UNION_APIS, UnionApi, Way
-from mesh.routing.names import RouterName
-from mesh.routing.served import common
+from mesh.routing.names import Path, RouterName
+from mesh.routing.served import common, limited
 from mesh.routing.spi import Served
 from mesh.upstream.links.connection_settings import own_access
 from mesh.upstream.links.handshake import Unreachable
@@ -109,7 +110,9 @@ def _tables(each: VirtualClusterConfig, config: Config, clusters: Clusters) -> I
         case RouterTargetConfig(router=router):
             graph = graph_of(config, router.name)
             title = f"{each.name}: the router {router.name}"
-            limits = _limits(config, graph, each.name)
+            limits = dict(_limits(config, graph, each.name))
+            for name, served_by_name in _by_name_only(each, config, graph).items():
+                limits[name] = limited(served_by_name, limits.get(name))
             if graph.routers[graph.root].decides is not Decides.CONNECTIONS:
                 title, rows = _of_leaves(title, graph.leaves, clusters, intercepted)
                 yield title, limited_by(rows, limits)
@@ -125,6 +128,32 @@ def _tables(each: VirtualClusterConfig, config: Config, clusters: Clusters) -> I
                     yield f"{title}, route {way}: {_POOL}", _of_a_pool()
         case _:
             assert_never(each.target)
+
+
+def _by_name_only(
+    each: VirtualClusterConfig, config: Config, graph: Graph, path: Path = ()
+) -> Mapping[RouterName, Served]:
+    """What routers that answer each request serve where interceptors stand in front of them."""
+    router = graph.at(path)
+    if not isinstance(router, Router):
+        return {}
+    if router.decides is Decides.REQUESTS:
+        return {router.name: SEEN_BY_NAME} if each.interceptors or _are_on(path, config, graph) else {}
+    found: dict[RouterName, Served] = {}
+    for route in router.routes:
+        found |= _by_name_only(each, config, graph, (*path, route.name))
+    return found
+
+
+def _are_on(path: Path, config: Config, graph: Graph) -> bool:
+    """Whether a route of a path has interceptors."""
+    by_name = {each.name: each for each in config.routers}
+    for place, name in enumerate(path):
+        router = graph.at(path[:place])
+        assert isinstance(router, Router), "a route starts at one"
+        if any(route.interceptors for route in by_name[router.name].routes if route.name == name):
+            return True
+    return False
 
 
 def _limits(config: Config, graph: Graph, virtual_cluster: str) -> Mapping[RouterName, Served]:

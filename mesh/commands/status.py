@@ -115,7 +115,7 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], title: str) -> Table:
             f"{node['bytes_in'] / 1e6:.1f}",
             f"{node['bytes_out'] / 1e6:.1f}",
             str(len(node["versions"])) if node["versions"] else "",
-            _plain(node["problem"]),
+            plain(node["problem"]),
         )
     return table
 
@@ -131,8 +131,8 @@ def _members(pool: Mapping[str, Any], title: str) -> Table:
     table = _table(title, columns)
     for member in pool["members"]:
         table.add_row(
-            _plain(member["id"]),
-            _plain(member["client_id"]),
+            plain(member["id"]),
+            plain(member["client_id"]),
             member["client_host"],
             str(member["connections"]),
             member["protocol"],
@@ -160,7 +160,7 @@ def _partitions(pool: Mapping[str, Any]) -> Table:
             str(each["backlog"]),
             str(oldest.get("offset", "")),
             _seconds(oldest.get("record_age_seconds")),
-            _plain(oldest.get("member") or ""),
+            plain(oldest.get("member") or ""),
         )
     return table
 
@@ -180,7 +180,7 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
     return table
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Clients choose their names: nothing in them may talk to the terminal, or be taken for markup."""
     shown = text if text.isprintable() else text.encode("unicode_escape").decode()
     return shown.replace("[", r"\[")

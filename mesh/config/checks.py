@@ -17,6 +17,7 @@ from mesh.config.relay_checks import check_relays
 from mesh.config.router_checks import check_routers
 from mesh.config.routers import ToPoolConfig
 from mesh.config.security.checks import check_authorization, check_sasl, check_tls
+from mesh.config.topology_checks import check_topologies
 from mesh.config.values import Address
 from mesh.security.client_properties import reason_against
 
@@ -46,6 +47,7 @@ def check(config: Config, cluster_names: frozenset[str] | None) -> Iterator[Find
     yield from check_routers(config, cluster_names)
     yield from check_client_rules(config)
     yield from check_interceptors(config)
+    yield from check_topologies(config)
     for path, pool in _pools(config):
         if cluster_names is not None:
             yield from _references(pool, path, cluster_names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
 
@@ -101,7 +101,7 @@ def _places(config: Config, names: dict[str, KeyPath]) -> Iterator[Finding]:
         for number, name in enumerate(interceptors):
             if name not in names:
                 defined = ", ".join(names) or "none are defined"
-                yield Finding((*path, number), name, f"one of the interceptors: {defined}", (("interceptors",),))
+                yield Finding((*path, number), name, f"one of the interceptors: {defined}", _DEFINED)
             elif name in seen:
                 yield Finding((*path, number), name, "named once")
             seen.add(name)
@@ -110,19 +110,26 @@ def _places(config: Config, names: dict[str, KeyPath]) -> Iterator[Finding]:
 def _ways(config: Config) -> Iterator[Finding]:
     """What runs one behind the other on the way from a virtual cluster to what it leads to."""
     by_name = {each.name: each for each in config.interceptors}
-    told: set[KeyPath] = set()
+    found: dict[KeyPath, Finding] = {}
+    leads_elsewhere: dict[KeyPath, bool] = {}
+    """By place: whether anything but pools is behind it."""
     for index, virtual_cluster in enumerate(config.virtual_clusters):
-        path: KeyPath = ("virtual_clusters", index)
-        first = [((*path, "interceptors", number), name) for number, name in enumerate(virtual_cluster.interceptors)]
+        path: KeyPath = ("virtual_clusters", index, "interceptors")
+        first = [((*path, number), name) for number, name in enumerate(virtual_cluster.interceptors)]
         for way in ways_of(virtual_cluster, config.routers):
             stops = [*first, *way.interceptors]
-            found = [*_twice(stops), *(_in_a_pool(stops, by_name) if way.leads_to_pool else ())]
-            for each in found:
-                if each.path not in told:
-                    told.add(each.path)
-                    yield each
+            for each in (*_twice(stops), *(_in_a_pool(stops, by_name) if way.leads_to_pool else ())):
+                found.setdefault(each.path, each)
+            for place, name in stops:
+                if name in by_name and On.FETCH not in by_name[name].on:
+                    leads_elsewhere[place] = leads_elsewhere.get(place, False) or not way.leads_to_pool
+    yield from found.values()
+    for place, is_seeing in leads_elsewhere.items():
+        if not is_seeing:
+            yield Finding(place, "[produce]", "an interceptor with fetch in on: so records come into pools", _DEFINED)
 
 
+_DEFINED: Final[tuple[KeyPath, ...]] = (("interceptors",),)
 _Stops: TypeAlias = Sequence[tuple[KeyPath, InterceptorName]]
 """Interceptors, each with the place where it is named."""
 
@@ -143,4 +150,4 @@ def _in_a_pool(stops: _Stops, by_name: Mapping[InterceptorName, InterceptorConfi
             continue
         if each.principals != ("*",):
             allowed = "one without principals: a pool is behind it, where it is not known yet who gets the records"
-            yield Finding(path, name, allowed, (("interceptors",),))
+            yield Finding(path, name, allowed, _DEFINED)

@@ -27,6 +27,7 @@ from mesh.config.relay import OF_EACH_LEAF, OF_ONE_CLUSTER, NodesConfig, RelayCo
 from mesh.config.routers import TO_CLUSTER, TO_POOL, TO_ROUTER, RouterConfig, RouterTargetConfig, ToPoolConfig
 from mesh.config.secrets import Environment
 from mesh.config.security.model import Authorization, ListenerTls, SaslConfig, TlsConfig
+from mesh.config.topologies import TopologyDescriptionsConfig
 from mesh.config.values import Address, Count, Duration, Endpoint, Scalar, SendBuffer, Size, matching
 from mesh.interceptors.chain import InterceptorName
 from mesh.records.spans import ClusterName, TopicName
@@ -193,6 +194,9 @@ class VirtualClusterConfig(Model):
     interceptors: tuple[InterceptorName, ...] = Field(
         default=(), description="Names of interceptors, in the order in which producers' records go through them."
     )
+    topology_descriptions: TopologyDescriptionsConfig | None = Field(
+        default=None, description="Serve topology descriptions of streams groups, where the cluster does not."
+    )
     target: TargetConfig = Field(description="What is behind it.")
 
     @model_serializer(mode="wrap")
@@ -200,8 +204,9 @@ class VirtualClusterConfig(Model):
         shown: dict[str, object] = serialize(self)
         if not isinstance(self.target, PoolTargetConfig) and "coordinator" not in self.model_fields_set:
             shown.pop("coordinator", None)
-        if self.nodes is None:
-            shown.pop("nodes", None)
+        for key in ("nodes", "topology_descriptions"):
+            if getattr(self, key) is None:
+                shown.pop(key, None)
         for key in ("interceptors", "listeners"):
             if not getattr(self, key):
                 shown.pop(key, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
@@ -9,15 +10,17 @@ from pydantic import ValidationError
 
 from mesh.config.finding import Finding, Missing
 from mesh.config.graphs import configured, ports_of_each_leaf, ports_of_nodes, router_of
+from mesh.config.group_patterns import may_overlap
 from mesh.config.mistakes import KeyPath, format_path, is_within
 from mesh.config.model import Config, VirtualClusterConfig
+from mesh.config.pool import PoolConfig
 from mesh.config.relay import NodesConfig
 from mesh.config.router_types import UnknownType, factory_of
-from mesh.config.routers import RouterConfig, RouterTargetConfig, ToClusterConfig
+from mesh.config.routers import RouterConfig, RouterTargetConfig, ToClusterConfig, ToPoolConfig
 from mesh.config.validation import allowed_by, keys_in, value_at
 from mesh.routing.graph import Decides, Graph, Router, compile_graph
 from mesh.routing.graph_checks import mistakes_in
-from mesh.routing.names import RouteName, RouterName
+from mesh.routing.names import Path, RouteName, RouterName
 from mesh.routing.node_ids import NodeIdTooLarge
 from mesh.security.client_properties import reason_against
 
@@ -47,6 +50,7 @@ def check_routers(config: Config, cluster_names: frozenset[str] | None) -> Itera
         yield from _virtual_cluster(virtual_cluster, graph, path[:2])
         if graph is not None:
             yield from _pools_twice(graph, path, pools)
+            yield from _groups_twice(config, graph)
 
 
 def _targets(config: Config) -> Iterator[tuple[KeyPath, VirtualClusterConfig, RouterTargetConfig]]:
@@ -105,10 +109,6 @@ def _virtual_cluster(virtual_cluster: VirtualClusterConfig, graph: Graph | None,
     if virtual_cluster.authorization is not None and _has_requests(graph):
         allowed = "left out: a router that answers each request decides itself what a principal may do"
         yield Finding((*path, "authorization"), {}, allowed, (("routers",),))
-    if len(graph.pools) > 1:
-        pools = ", ".join("/".join(each.path) for each in graph.pools)
-        allowed = f"a router that leads to one pool at most; these lead to pools: {pools}"
-        yield Finding((*path, "target", "router"), graph.root, allowed, (("routers",),))
     if virtual_cluster.nodes is not None and virtual_cluster.nodes.ports is not None:
         yield from _ports(virtual_cluster.nodes, graph, (*path, "nodes"))
 
@@ -128,6 +128,36 @@ def _pools_twice(graph: Graph, path: KeyPath, seen: dict[PoolRoute, KeyPath]) ->
             allowed = f"a router whose pools nothing else leads to; {where} leads to {'/'.join(route)} too"
             yield Finding(path, graph.root, allowed, (seen[route], ("routers",)))
         seen.setdefault(route, path)
+
+
+def _groups_twice(config: Config, graph: Graph) -> Iterator[Finding]:
+    """A group that two pools at one address admit would be two groups of one name there."""
+    pools = [_pool_at(config, graph, each.path) for each in graph.pools]
+    for (left_path, left), (right_path, right) in itertools.combinations(pools, 2):
+        pairs = itertools.product(_groups(left), _groups(right))
+        overlap = next((pair for pair in pairs if may_overlap(*pair)), None)
+        if overlap is not None:
+            allowed = (
+                f"groups that no other pool at the same address has, but group {overlap[1]!r} may be {overlap[0]!r} of"
+                f" {format_path(left_path)} too: narrow groups, or change group_less"
+            )
+            others = [(*each, key) for each in (left_path, right_path) for key in ("groups", "group_less")]
+            yield Finding((*right_path, "groups"), [*right.groups], allowed, tuple(others))
+
+
+def _groups(pool: PoolConfig) -> list[str]:
+    return [*pool.groups, *([] if pool.group_less is None else [pool.group_less])]
+
+
+def _pool_at(config: Config, graph: Graph, path: Path) -> tuple[KeyPath, PoolConfig]:
+    """The pool to which these routes lead, and where it stands."""
+    router = graph.at(path[:-1])
+    assert isinstance(router, Router), "what has a route is a router"
+    index = next(index for index, each in enumerate(config.routers) if each.name == router.name)
+    for number, route in enumerate(config.routers[index].routes):
+        if route.name == path[-1] and isinstance(route.target, ToPoolConfig):
+            return ("routers", index, "routes", number, "target", "pool"), route.target.pool
+    raise AssertionError("the graph was made of this configuration")
 
 
 def _ports(nodes: NodesConfig, graph: Graph, path: KeyPath) -> Iterator[Finding]:

@@ -47,6 +47,12 @@ class FramedConnection(Protocol):
     def answer(self, request: Request, response: ResponseMessage | None) -> None:
         """None: leave it unanswered. Raises ValueError for a response that has no room for what it is to carry."""
 
+    def served(self) -> Mapping[ApiKey, Versions] | None:
+        """What ApiVersions lists; None for what is served by the handlers of the target and of its listener."""
+
+    def features(self) -> Features:
+        """What ApiVersions says of them."""
+
 
 class Handler(Protocol):
     """What a target does with the requests that its listener does not answer itself."""
@@ -55,12 +61,6 @@ class Handler(Protocol):
     def table(self) -> Mapping[ApiKey, AnyApi]: ...
 
     def context(self, pending: PendingRequest, fields: RequestFields) -> RequestContext: ...
-
-    def advertised(self, pending: PendingRequest) -> Mapping[ApiKey, Versions] | None:
-        """What ApiVersions lists; None for what is served by the handlers of the target and of its listener."""
-
-    def features(self, pending: PendingRequest) -> Features:
-        """What ApiVersions says of them."""
 
     def carry_out(self, pending: PendingRequest, effects: Sequence[Any]) -> None:
         """What its handler returned."""
@@ -134,7 +134,7 @@ class Requests:
         message = request.decode()
         is_own = request.api_key in LISTENER_TABLE
         fields = (
-            self._handler.advertised(pending) or self.served,
+            pending.connection.served() or self.served,
             client.id,
             request.client_id or "",
             client.client_host,
@@ -147,7 +147,7 @@ class Requests:
         )
         context: RequestContext
         if is_own:
-            context = ListenerContext(*fields, self._handler.features(pending))
+            context = ListenerContext(*fields, pending.connection.features())
         else:
             context = self._handler.context(pending, fields)
         work, effects = begin(self._apis[request.api_key], context, message)

@@ -76,6 +76,46 @@ INTERCEPTOR_WORKERS_LOST: Final = MetricDefinition(
     "Processes that ended, or were killed, with work in their hands.",
     ("virtual_cluster",),
 )
+TOPOLOGY_SET_SUCCESS: Final = MetricDefinition(
+    "kafka_mesh_streams_group_topology_description_set_success_total",
+    "A topology description was given to its plugin, and that succeeded.",
+    ("virtual_cluster",),
+)
+TOPOLOGY_SET_ERROR: Final = MetricDefinition(
+    "kafka_mesh_streams_group_topology_description_set_error_total",
+    "A topology description was given to its plugin, and that failed.",
+    ("virtual_cluster",),
+)
+TOPOLOGY_GET_SUCCESS: Final = MetricDefinition(
+    "kafka_mesh_streams_group_topology_description_get_success_total",
+    "A topology description was asked for at its plugin, and that succeeded.",
+    ("virtual_cluster",),
+)
+TOPOLOGY_GET_ERROR: Final = MetricDefinition(
+    "kafka_mesh_streams_group_topology_description_get_error_total",
+    "A topology description was asked for at its plugin, and that failed.",
+    ("virtual_cluster",),
+)
+TOPOLOGY_DELETE_SUCCESS: Final = MetricDefinition(
+    "kafka_mesh_streams_group_topology_description_delete_success_total",
+    "A topology description was to be deleted by its plugin, and that succeeded.",
+    ("virtual_cluster",),
+)
+TOPOLOGY_DELETE_ERROR: Final = MetricDefinition(
+    "kafka_mesh_streams_group_topology_description_delete_error_total",
+    "A topology description was to be deleted by its plugin, and that failed.",
+    ("virtual_cluster",),
+)
+TOPOLOGY_CLEANUP_CYCLES: Final = MetricDefinition(
+    "kafka_mesh_streams_group_topology_description_cleanup_cycle_total",
+    "Looks for groups that are gone and had a topology description.",
+    ("virtual_cluster",),
+)
+TOPOLOGY_CLEANUP_ELIGIBLE: Final = MetricDefinition(
+    "kafka_mesh_streams_group_topology_description_cleanup_eligible",
+    "Groups that the last such look found.",
+    ("virtual_cluster",),
+)
 ROUTE_REQUESTS: Final = MetricDefinition(
     "kafka_mesh_route_requests_total",
     "Requests that a cluster behind a router answered: those that passed, and its parts of those that were divided.",
@@ -187,6 +227,14 @@ FAMILIES: Final = (
     RELAY_REQUEST_BYTES,
     RELAY_RESPONSE_BYTES,
     ROUTE_ERRORS,
+    TOPOLOGY_SET_SUCCESS,
+    TOPOLOGY_SET_ERROR,
+    TOPOLOGY_GET_SUCCESS,
+    TOPOLOGY_GET_ERROR,
+    TOPOLOGY_DELETE_SUCCESS,
+    TOPOLOGY_DELETE_ERROR,
+    TOPOLOGY_CLEANUP_CYCLES,
+    TOPOLOGY_CLEANUP_ELIGIBLE,
     ROUTE_REQUESTS,
     ROUTE_REQUEST_SECONDS,
     ROUTE_UNANSWERED,

@@ -24,19 +24,29 @@ from mesh.wire.relaying import LARGEST_ANSWER, LARGEST_COLLECTED, LARGEST_PRODUC
 class AnswerChange(Protocol):
     """The change of the answer to a request."""
 
-    async def changed(self, answer: memoryview) -> Sequence[Buffer]:
+    async def changed(self, answer: memoryview) -> Sequence[Buffer] | FollowUp:
         """As the client is to have it; both with their length in front. Raises ProtocolError."""
+
+
+class FollowUp(NamedTuple):
+    """A further request in the place of one that holds up what follows it, before its client has an answer. It has the
+    same correlation id. frame: with its length. change: of its answer."""
+
+    frame: Sequence[Buffer]
+    change: AnswerChange
 
 
 class Decision(NamedTuple):
     """The decision about a request that was taken. frame: what is passed on, with its length; None: nothing is. answer:
     to a request of which nothing is passed on; None: it has none. change: of the answer, if anybody wants to see it.
-    is_answered: False for a Produce without acks."""
+    is_answered: False for a Produce without acks. is_alone: nothing that follows is passed on before the client has its
+    answer; so there may be a `FollowUp`."""
 
     frame: Sequence[Buffer] | None
     answer: Sequence[Buffer] | None = None
     change: AnswerChange | None = None
     is_answered: bool = True
+    is_alone: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +87,10 @@ class InterceptedFrames:
         self._is_kept = False
         """Whether it is kept until it is whole, or only until its acks are there."""
         self._collected: bytearray | None = None
+        self._alone: _Expected | None = None
+        """The request that holds up what follows it."""
+        self._seen: _Expected | None = None
+        """The request whose answer is unseen, or was last."""
 
     # State
 
@@ -110,6 +124,8 @@ class InterceptedFrames:
             self.passed += decision.frame
             if decision.is_answered:
                 self._expected.append(_Expected(head.correlation_id, decision.change))
+                if decision.is_alone:
+                    self._alone = self._expected[-1]
         elif decision.answer is not None:
             self._expected.append(_Expected(head.correlation_id, answer=decision.answer))
             self._leave()
@@ -119,7 +135,7 @@ class InterceptedFrames:
         self._go_on()
 
     def _go_on(self) -> None:
-        while self._waiting and self.undecided is None:
+        while self._waiting and self.undecided is None and self._alone is None:
             piece = self._waiting.popleft()
             if piece.head is not None:
                 self._begin(piece.head)
@@ -171,13 +187,23 @@ class InterceptedFrames:
                 raise self._answers.problem
         self._send()
 
-    def see(self, answer: Sequence[Buffer]) -> None:
+    def see(self, answer: Sequence[Buffer] | FollowUp) -> None:
         """The answer that was unseen, as the client is to have it. Raises ProtocolError, of those that follow."""
         assert self.unseen is not None
         self.unseen = None
+        alone = self._alone if self._seen is self._alone else None
+        if isinstance(answer, FollowUp):
+            assert alone is not None, "only a request that holds up what follows it has another one in its place"
+            alone.change = answer.change
+            self._expected.appendleft(alone)
+            self.passed += answer.frame
+            return
+        if alone is not None:
+            self._alone = None
         self.sent += answer
         self._leave()
         self._send()
+        self._go_on()
 
     def _send(self) -> None:
         while self._coming and self.unseen is None:
@@ -203,7 +229,7 @@ class InterceptedFrames:
         expected = self._expected.popleft()
         if self._collected is not None:
             assert expected.change is not None
-            self.unseen = expected.change, memoryview(self._collected)
+            self.unseen, self._seen = (expected.change, memoryview(self._collected)), expected
             self._collected = None
         else:
             self._leave()

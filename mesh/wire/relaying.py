@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from mesh.wire.addresses import NodeAddresses, carries_addresses, with_addresses
 from mesh.wire.answer_walker import AnswerWalker
-from mesh.wire.api_versions_filter import limited
+from mesh.wire.api_versions_filter import Raise, limited
 from mesh.wire.apis import KNOWN_APIS, ApiKey
 from mesh.wire.errors import ProtocolError
 from mesh.wire.first_errors import first_error
@@ -91,6 +91,7 @@ class RelayedConnection:
     that are answered here. answered: told of each answer that has left. limit: bytes of the largest request. guard:
     told of the API of each request that is to be passed on; raises ProtocolError if its client may not ask yet, or any
     more. authentication: takes note of one that passes; its requests and answers are whole when they do.
+    raise_versions: what ApiVersions lists besides, as in `limited`.
     """
 
     def __init__(
@@ -103,8 +104,10 @@ class RelayedConnection:
         limit: int,
         guard: Callable[[int], None] | None = None,
         authentication: PassedAuthentication | None = None,
+        raise_versions: Raise | None = None,
     ) -> None:
         self._served = served
+        self._raise_versions = raise_versions
         self._advertised = advertised
         self._local = local
         self._addresses = addresses
@@ -372,7 +375,7 @@ class RelayedConnection:
             self._authentication.answered(request.api_key, request.api_version, frame)
             return [frame]
         if request.api_key is ApiKey.API_VERSIONS:
-            return limited(request.api_version, answer, self._advertised)
+            return limited(request.api_version, answer, self._advertised, self._raise_versions)
         return with_addresses(request.api_key, request.api_version, answer, self._addresses)
 
     def _end_answer(self) -> None:

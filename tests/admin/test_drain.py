@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mesh.admin.drain import answer
+from mesh.pool.common.group_rules import GroupRules
 from tests.fake_time import in_fake_time
 from tests.pool.harness import GROUP
 from tests.runtime.pool.harness import Bench
@@ -71,3 +72,13 @@ async def test_a_stop_does_not_wait_longer_than_was_said() -> None:
     begun = asyncio.get_running_loop().time()
     await bench.server.drained()
     assert 6.0 <= asyncio.get_running_loop().time() - begun < 6.5
+
+
+@in_fake_time
+async def test_of_pools_at_one_address_that_which_admits_the_group_is_drained() -> None:
+    one, other = (Bench(rules=GroupRules(admitted=(pattern,), group_less=None)) for pattern in ("billing*", "shop*"))
+    servers = [one.server, other.server]
+    code, found = answer(servers, 6.0, "POST", {"group": "shop-1", "virtual_cluster": "vc"})
+    assert (code, found["state"]) == (200, "drained")
+    assert [bool(each.core._pools.drained) for each in servers] == [False, True]
+    assert answer(servers, 6.0, "GET", {"group": "shop-1"})[1]["state"] == "drained"

@@ -10,11 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.app import Application, Readiness
+from mesh.app.clusters import Clusters
 from mesh.app.from_config import limits_of
 from mesh.config.model import ClientLimits, Config
 from mesh.listener.limits import Limits
 from mesh.telemetry.upstream_health import UpstreamHealth
-from tests.integration.processes import free_port
+from tests.integration.processes import free_port, free_ports
 
 
 def test_limits_are_those_of_the_configuration() -> None:
@@ -70,6 +71,89 @@ async def test_what_is_there_before_clients_are_served_is_not_looked_through_aga
             async with anyio.create_task_group() as tasks:
                 await app.start(tasks)
                 assert gc.get_freeze_count() > 10_000
+                await app.drain()
+                tasks.cancel_scope.cancel()
+    finally:
+        gc.unfreeze()
+
+
+@pytest.mark.anyio
+async def test_only_pools_wait_for_clusters_that_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have no topics of their own: a relay, a union, and a router that leads some clients to a pool."""
+    looking, looked, started = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def first_look(clusters: Clusters) -> None:
+        looking.set()
+        await looked.wait()
+        clusters.are_looked_at.set()
+
+    monkeypatch.setattr(Clusters, "first_look", first_look)
+    pool = {"pool": {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"]}}
+    union = {"topics": [{"prefix": "", "route": "eu"}], "default": "eu"}
+    routers = [
+        {
+            "name": "who",
+            "type": "clients",
+            "config": {"rules": [{"client_ids": ["batch-*"], "route": "shared"}], "default": "all"},
+            "routes": [
+                {"name": "all", "id": 0, "target": {"router": "regions"}},
+                {"name": "shared", "id": 1, "target": pool},
+            ],
+        },
+        {
+            "name": "regions",
+            "type": "topics",
+            "config": union,
+            "routes": [{"name": "eu", "id": 0, "target": {"cluster": "eu"}}],
+        },
+    ]
+    targets = {
+        "pool": pool,
+        "relay": {"relay": {"cluster": "eu"}},
+        "union": {"router": "regions"},
+        "choice": {"router": "who"},
+    }
+    ports = dict(zip(targets, [free_ports(3) for _ in targets], strict=True))
+    virtual_clusters = []
+    for name, target in targets.items():
+        listen, coordinator, node = ports[name]
+        made: dict[str, object] = {"name": name, "listen": f"127.0.0.1:{listen}", "target": target}
+        if name in ("pool", "choice"):
+            made["coordinator"] = f"127.0.0.1:{coordinator}"
+        if name != "pool":
+            made["nodes"] = {"ports": str(node), "ids": [1]}
+        virtual_clusters.append(made)
+    clusters = [{"name": "eu", "bootstrap_servers": "127.0.0.1:1"}]
+    app = Application(
+        Config.model_validate({"clusters": clusters, "routers": routers, "virtual_clusters": virtual_clusters}),
+        Path("mesh.yaml"),
+    )
+
+    async def are_listening() -> set[str]:
+        found = set()
+        for name, (listen, *_) in ports.items():
+            try:
+                stream = await anyio.connect_tcp("127.0.0.1", listen)
+            except OSError:
+                continue
+            found.add(name)
+            await stream.aclose()
+        return found
+
+    try:
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+
+                async def start() -> None:
+                    await app.start(tasks)
+                    started.set()
+
+                tasks.start_soon(start)
+                await looking.wait()
+                assert await are_listening() == {"relay", "union", "choice"}
+                looked.set()
+                await started.wait()
+                assert await are_listening() == targets.keys()
                 await app.drain()
                 tasks.cancel_scope.cancel()
     finally:

@@ -96,13 +96,41 @@ def test_what_each_route_serves(mesh: tuple[RunningMesh, dict[str, MockCluster]]
     words = [*COMMAND, "check", "--apis", str(mesh[0].file)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    for route in ("all ", "us ", "shared: a pool"):
+    for route in ("all\n", "us\n", "shared: a pool"):
         assert f"door: the router who, route {route}" in done.stdout
 
 
 def test_topics_are_looked_for_where_a_pool_is_behind_a_route(mesh: tuple[RunningMesh, dict[str, MockCluster]]) -> None:
     asking = AdminClient({"bootstrap.servers": mesh[0].shop["listen"], "client.id": "batch-1", "log_level": 0})
     assert TOPIC in asking.list_topics(timeout=60).topics
+
+
+def test_two_pools_at_one_address(tmp_path: Path) -> None:
+    """Each with groups of its own: clients, status and metrics find the one that is meant."""
+    clusters = {"eu": MockCluster(), "us": MockCluster()}
+    tree = example()
+    who, _ = tree["routers"]
+    pool = {"topics": [{"prefix": "", "cluster": "us"}], "groups": ["reports"], "group_less": None}
+    who["routes"][2]["target"]["pool"]["groups"] = [GROUP]
+    who["routes"].append({"name": "reporting", "id": 3, "target": {"pool": pool}})
+    who["config"]["rules"].append({"client_ids": ["report-*"], "route": "reporting"})
+    running = RunningMesh(tmp_path, clusters, tree)
+    try:
+        address = running.shop["listen"]
+        one = Member(address, **{"client.id": "batch-1"})
+        other = Member(address, "reports", **{"client.id": "report-1"})
+        of_eu, of_us = clusters["eu"].produce(records("eu")), clusters["us"].produce(records("us"))
+        one.until(of_eu)
+        other.until(of_us)
+        assert not set(one.values) & of_us
+        assert not set(other.values) & of_eu
+        status = running.virtual_cluster()
+        assert sorted(pool["group"] for pool in status["pools"]) == sorted([GROUP, "reports"])
+        assert [running.metric("kafka_mesh_members", group=group) for group in (GROUP, "reports")] == [1, 1]
+        one.close()
+        other.close()
+    finally:
+        running.process.kill()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.building import built_once
-from tests.integration.jars import KAFKA_VERSION, STREAMS, kafka_jars, missing_programs
+from tests.integration.jars import KAFKA_VERSION, NEWEST_CLIENTS, STREAMS, kafka_jars, missing_programs
 
 SOURCES = Path(__file__).parent
 _CACHE = SOURCES.parents[1] / ".cache" / "clients"
@@ -26,6 +26,11 @@ def java_classes() -> Path:
 def streams_classes() -> Path:
     """The same of the application of Kafka Streams."""
     return _java_classes("streams", STREAMS)
+
+
+def topology_classes() -> Path:
+    """The same of the members of streams groups that push descriptions, and of what reads them."""
+    return _java_classes("topologies", NEWEST_CLIENTS)
 
 
 def _java_classes(sources: str, jars: str) -> Path:

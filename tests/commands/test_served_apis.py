@@ -23,6 +23,7 @@ from mesh.wire.apis import ApiKey
 from mesh.wire.client.messages import VersionRange
 from tests.app.running import MockCluster
 from tests.integration.processes import free_port, free_ports
+from tests.router.pass_through import install_pass_through
 
 
 def test_every_reason_has_its_words() -> None:
@@ -76,6 +77,16 @@ def test_share_consumers_are_not_served_where_interceptors_see_what_is_fetched(
     assert here("FETCH", target, on="fetch").split() == ["4-18", "4-18"]
 
 
+def test_topics_have_names_where_interceptors_stand_in_front_of_a_router_that_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_pass_through(tmp_path, monkeypatch)
+    theirs = {ApiKey.FETCH: VersionRange(4, 18)}
+    monkeypatch.setattr(served_apis, "versions_of", lambda _cluster: theirs)
+    said = here("FETCH", {"router": "through"}, on="produce")
+    assert said.split() == ["4-18", "4-12", *["the", "router", "through", "serves", "no", "more"]]
+
+
 _NOT_SEEN = "interceptors would not see what it fetches"
 
 
@@ -83,17 +94,16 @@ def here(api: str, target: dict[str, Any], on: str) -> str:
     """What is said of an API, where an interceptor sees one side."""
     front = {"name": "front", "listen": "127.0.0.1:1", "nodes": {"ports": "2-9"}, "interceptors": ["it"]}
     config = {"headers": {"a": "b"}}
+    routes = [{"name": "eu", "id": 0, "target": {"cluster": "eu"}}]
+    union = {"topics": [{"prefix": "", "route": "eu"}], "default": "eu"}
+    routers = [
+        {"name": "all", "type": "topics", "config": union, "routes": routes},
+        {"name": "through", "type": "pass-through", "config": {"route": "eu"}, "routes": routes},
+    ]
     tree = {
         "clusters": [{"name": "eu", "bootstrap_servers": "127.0.0.1:9092"}],
         "interceptors": [{"name": "it", "type": "stamp", "topics": ["*"], "on": [on], "config": config}],
-        "routers": [
-            {
-                "name": "all",
-                "type": "topics",
-                "config": {"topics": [{"prefix": "", "route": "eu"}], "default": "eu"},
-                "routes": [{"name": "eu", "id": 0, "target": {"cluster": "eu"}}],
-            }
-        ],
+        "routers": [each for each in routers if each["name"] == target.get("router")],
         "virtual_clusters": [{**front, "target": target}],
     }
     output = io.StringIO()

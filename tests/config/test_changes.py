@@ -227,3 +227,26 @@ def _relay(authorization: Any = None, refuse: Any = ()) -> Config:
     }
     clusters = [{"name": "eu", "bootstrap_servers": "eu:9092"}]
     return Config.model_validate({"clusters": clusters, "virtual_clusters": [front]})
+
+
+def test_a_route_with_other_interceptors_begins_anew() -> None:
+    before = regions()
+    before["interceptors"] = [
+        {"name": "cards", "type": "mask", "topics": ["*"], "on": ["fetch"], "config": {"paths": ["card"]}}
+    ]
+    del before["routers"][0]
+    before["virtual_clusters"][0]["target"] = {"router": "regions"}
+    with_one = deepcopy(before)
+    with_one["routers"][0]["routes"][1]["interceptors"] = ["cards"]
+    otherwise = deepcopy(with_one)
+    otherwise["interceptors"][0]["config"] = {"paths": ["number"]}
+    moved = deepcopy(with_one)
+    moved["routers"][0]["config"]["default"] = "us"
+    route = "routers.regions.us.interceptors"
+    for was, is_to_be, expected in (
+        (before, with_one, VirtualClusterRenewed("all", ("routers.regions", route))),
+        (with_one, before, VirtualClusterRenewed("all", ("routers.regions", route))),
+        (with_one, otherwise, VirtualClusterRenewed("all", ("interceptors.cards",))),
+        (with_one, moved, VirtualClusterChanged("all", ("routers.regions",))),
+    ):
+        assert compare(Config.model_validate(was), Config.model_validate(is_to_be)).changes == (expected,)

@@ -136,3 +136,31 @@ def test_routes_name_them_too(tmp_path: Path) -> None:
         "virtual cluster front: cards (mask) runs in 2 workers, on fetch, topics *",
         "virtual cluster front, router second, route a: again (mask) runs in 2 workers, on fetch, topics *",
     ]
+
+
+POOL = {"pool": {"topics": [{"prefix": "", "cluster": "eu"}], "groups": ["*"], "start": "earliest"}}
+SIZE = {"name": "small", "type": "size", "topics": ["*"], "on": ["produce"], "config": {"maximum": 1}}
+
+
+def test_pools_know_no_principals(tmp_path: Path) -> None:
+    limited = {**MASK, "principals": ["User:a*"]}
+    (found,) = mistakes(tmp_path, tree(limited, nodes=None, target=POOL))
+    assert found.startswith("virtual_clusters[0].interceptors[0]: 'cards': one without principals: a pool is behind")
+    assert not mistakes(tmp_path, tree(MASK, nodes=None, target=POOL))
+
+
+def test_nothing_is_produced_into_pools(tmp_path: Path) -> None:
+    (found,) = mistakes(tmp_path, tree(SIZE, nodes=None, target=POOL))
+    assert found.startswith("virtual_clusters[0].interceptors[0]: '[produce]': an interceptor with fetch in on")
+    configured = tree(SIZE, target={"router": "all"}, coordinator="127.0.0.1:19093")
+    rules = {"rules": [{"client_ids": ["a"], "route": "eu"}], "default": "shared"}
+    routes: list[dict[str, Any]] = [
+        {"name": "eu", "id": 0, "target": {"cluster": "eu"}},
+        {"name": "shared", "id": 1, "target": POOL},
+    ]
+    configured["routers"] = [{"name": "all", "type": "clients", "config": rules, "routes": routes}]
+    assert not mistakes(tmp_path, configured), "the other route has producers"
+    configured["virtual_clusters"][0]["interceptors"] = []
+    routes[1]["interceptors"] = ["small"]
+    (found,) = mistakes(tmp_path, configured)
+    assert found.startswith("routers[0].routes[1].interceptors[0]: '[produce]'")

@@ -257,6 +257,21 @@ def test_a_pool_is_led_to_once(tmp_path: Path) -> None:
     assert mistakes(tmp_path, tree) == []
 
 
+def test_pools_at_one_address_have_groups_of_their_own(tmp_path: Path) -> None:
+    tree = changed("routers.0.routes.2", {"name": "shared", "id": 2, "target": pool()})
+    tree["routers"][0]["routes"].append({"name": "more", "id": 3, "target": pool()})
+    shared, more = (route["target"]["pool"] for route in tree["routers"][0]["routes"][2:])
+    shared["groups"], more["groups"], more["group_less"] = ["billing-*"], ["audit-*", "billing-1"], None
+    shared["topics"][0]["cluster"] = "us"
+    assert mistakes(tmp_path, tree) == [
+        "routers[0].routes[3].target.pool.groups: (a list): groups that no other pool at the same address has, but"
+        " group 'billing-1' may be 'billing-*' of routers[0].routes[2].target.pool too:"
+        " narrow groups, or change group_less"
+    ]
+    more["groups"] = ["audit-*"]
+    assert mistakes(tmp_path, tree) == []
+
+
 def test_a_pool_of_a_route_is_looked_at_as_any(tmp_path: Path) -> None:
     tree = changed("routers.0.routes.2", {"name": "shared", "id": 2, "target": pool()})
     tree["routers"][0]["routes"][2]["target"]["pool"]["topics"][0]["cluster"] = "asia"

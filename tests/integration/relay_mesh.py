@@ -25,16 +25,18 @@ class RelayMesh(MeshProcess):
         name: str = "relay",
         room: int = 4,
         interceptors: Sequence[Mapping[str, Any]] = (),
+        process: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         """cluster: its bootstrap servers. nodes: ids that are declared. relay, listener, upstream: further keys of the
         target, the virtual cluster and the cluster. room: how many more nodes may be declared later.
-        interceptors: all of them see the records of its clients."""
+        interceptors: all of them see the records of its clients. process: further keys of the file."""
         self._cluster = {"name": "eu", "bootstrap_servers": cluster, **upstream}
         self._ports = free_ports(len(nodes) + room)
         self.bootstrap_servers = f"127.0.0.1:{free_port()}"
         self._relay = relay
         self._listener = listener
         self._interceptors = interceptors
+        self._more = process
         self.nodes: list[int] = list(nodes)
         super().__init__(folder, name, self._configuration(nodes))
 
@@ -56,7 +58,11 @@ class RelayMesh(MeshProcess):
             "target": {"relay": {"cluster": "eu", **self._relay}},
             **self._listener,
         }
-        configuration: dict[str, Any] = {"clusters": [self._cluster], "virtual_clusters": [virtual_cluster]}
+        configuration: dict[str, Any] = {
+            "clusters": [self._cluster],
+            "virtual_clusters": [virtual_cluster],
+            **self._more,
+        }
         if self._interceptors:
             virtual_cluster["interceptors"] = [each["name"] for each in self._interceptors]
             configuration["interceptors"] = list(self._interceptors)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
+from tests.integration.interceptor_workers import kill_workers
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.mesh_process import MeshProcess
@@ -232,6 +233,50 @@ def test_a_mesh_that_is_killed_shows_again_what_was_not_committed(
         if not is_last:
             mesh.kill()
         member.close(commits=is_last)
+
+
+@pytest.mark.long
+def test_workers_that_are_killed_lose_nothing(
+    cluster: KafkaCluster, start: Start, request: pytest.FixtureRequest
+) -> None:
+    topic = name_of(request)
+    cluster.create_topic(topic, 4)
+    mesh = start({**MASK, "retries": 3})
+    member = Member(mesh, topic, topic)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for at in range(4):
+        for number in range(at * 50, at * 50 + 50):
+            producer.produce(topic, b'{"id":%d,"card":"4000"}' % number, partition=at)
+        assert producer.flush(30) == 0
+        member.until(lambda at=at: len(member.got) >= at * 50 + 50)  # type: ignore[misc]
+        eventually("workers to kill", lambda: kill_workers(mesh) > 0, timeout=30)
+    member.close()
+    assert sorted(filter(None, member.got)) == sorted(b'{"id":%d,"card":"****"}' % number for number in range(200))
+
+
+def test_share_members_get_the_same(cluster: KafkaCluster, start: Start, request: pytest.FixtureRequest) -> None:
+    topic = name_of(request)
+    cluster.create_topic(topic, 1)
+    for codec in CODECS:
+        places = [(region, at) for at in range(10) for region in (b"us", b"eu")]
+        records = [(b'{"at":"%s-%d","card":"4000"}' % place, [("region", place[0])]) for place in places]
+        assert set(produce(cluster.bootstrap_servers, topic, records, **{"compression.type": codec})) == {None}
+    mesh = start(ONLY_EU, MASK, share={"auto_offset_reset": "earliest"})
+    consumer = ShareConsumer({"bootstrap.servers": mesh.bootstrap_servers, "group.id": topic})
+    consumer.subscribe([topic])
+    got: list[bytes | None] = []
+
+    def more() -> bool:
+        for message in consumer.poll(0.5):
+            assert message.error() is None, message.error()
+            got.append(message.value())
+        return len(got) >= 50
+
+    eventually("the records", more, timeout=60)
+    # The next poll accepts what the one before has brought.
+    eventually("all is committed", lambda: more() and committed(cluster, topic, topic) == 100, timeout=60)
+    consumer.close()
+    assert sorted(filter(None, got)) == sorted([b'{"at":"eu-%d","card":"****"}' % at for at in range(10)] * len(CODECS))
 
 
 def test_leases_of_what_they_see_are_refused(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import os
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from mesh.interceptors.shipped.encrypt import HEADER
 from tests.integration.capture import Capture, batches_in
+from tests.integration.interceptor_workers import kill_workers
 from tests.integration.jars import kafka_jars, missing_programs
 from tests.integration.kafka import KafkaCluster
 from tests.integration.processes import eventually, free_port
@@ -109,27 +109,6 @@ def key_file(folder: Path) -> Path:
     file = folder / "keys"
     file.write_text(f"first {base64.b64encode(os.urandom(32)).decode()}\n")
     return file
-
-
-def workers_of(mesh: RelayMesh) -> list[int]:
-    """The processes in which its interceptors run now."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        try:
-            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            words = (entry / "cmdline").read_bytes()
-        except (OSError, ValueError, IndexError):
-            continue
-        if parent == mesh.pid and b"mesh.interceptors.worker" in words:
-            found.append(int(entry.name))
-    return found
-
-
-def kill_workers(mesh: RelayMesh) -> int:
-    killed = workers_of(mesh)
-    for pid in killed:
-        os.kill(pid, signal.SIGKILL)
-    return len(killed)
 
 
 def checked(capture: Capture, codec: str) -> None:

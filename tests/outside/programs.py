@@ -14,13 +14,17 @@ from typing import Literal
 import pytest
 
 Reason = Literal[
+    "alone: it needs no cluster, or one of its own",
     "brokers: it needs three of them",
     "brokers: Kafka 4 has no earlier formats",
-    "growth: new topics and partitions are known some seconds later",
+    "by hand: it skips itself, or is for one who starts it",
+    "growth: what is new is known some seconds later",
     "metadata: the text of a commit is not kept",
     "offsets: they are the mesh's own, and begin anywhere",
     "partitions: each member is assigned all of them",
+    "producing: a pool takes none, so the front sends it past the mesh",
     "positions: who has not joined commits only what it was given",
+    "security: it needs SASL or TLS, and skips itself without",
     "scripts: it starts Kafka's shell scripts",
     "share groups: offsets are not deleted",
     "topics: only those of the configuration are shown, no internal ones",

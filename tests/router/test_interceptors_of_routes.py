@@ -60,7 +60,7 @@ def address(kafka_pair: tuple[KafkaCluster, KafkaCluster], tmp_path_factory: pyt
                 route("direct", 0, {"cluster": "eu"}, ["to-direct"]),
                 route("union", 1, {"router": "regions"}, ["to-union"]),
                 route("through", 2, {"router": "r"}, []),
-                route("shared", 3, {"pool": POOL}, ["to-direct", "cards"]),
+                route("shared", 3, {"pool": POOL}, ["cards"]),
             ),
             router(
                 "regions",

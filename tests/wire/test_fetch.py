@@ -14,7 +14,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from mesh.wire.apis import APIS, ApiKey
-from mesh.wire.errors import ErrorCode, ProtocolError
+from mesh.wire.errors import ProtocolError
 from mesh.wire.fetch import decode_fetch_request, encode_fetch_response
 from mesh.wire.messages import (
     FetchPartition,
@@ -27,6 +27,7 @@ from mesh.wire.messages import (
 )
 from mesh.wire.reader import Cursor
 from tests.wire.entities import encode, entities
+from tests.wire.known_to_kio import KNOWN_TO_KIO
 
 VERSIONS = APIS[ApiKey.FETCH].all()
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -37,7 +38,7 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 partition_responses = st.builds(
     FetchPartitionResponse,
     partition=int32,
-    error_code=st.sampled_from(ErrorCode),
+    error_code=st.sampled_from(KNOWN_TO_KIO),
     high_watermark=int64,
     last_stable_offset=int64,
     log_start_offset=int64,
@@ -52,7 +53,7 @@ topic_responses = st.builds(
 responses = st.builds(
     FetchResponse,
     throttle_time_ms=int32,
-    error_code=st.sampled_from(ErrorCode),
+    error_code=st.sampled_from(KNOWN_TO_KIO),
     session_id=int32,
     topics=st.lists(topic_responses, max_size=3).map(tuple),
 )

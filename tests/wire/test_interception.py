@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
-from mesh.wire.interception import Decision, InterceptedFrames
+from mesh.wire.interception import Decision, FollowUp, InterceptedFrames
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import REQUEST_HEAD, RequestHead
 
@@ -157,3 +157,46 @@ def test_a_request_that_is_too_large_ends_the_stream() -> None:
     frames.receive_requests(memoryview(request(1) + request(2, body=b"x" * 101)))
     assert taken_out(frames.passed) == request(1)
     assert frames.problem is not None and frames.problem.reason == "frame_size"
+
+
+def test_a_request_that_is_alone_holds_up_what_follows_until_its_client_has_the_answer() -> None:
+    frames = frames_of(taken=frozenset({2}))
+    frames.receive_requests(memoryview(request(1) + request(2) + request(3)))
+    frames.decide(Decision([b"instead"], change=Named(), is_alone=True))
+    frames.go_on()
+    assert taken_out(frames.passed) == request(1) + b"instead"
+    assert frames.has_waiting_requests
+    frames.receive_answers([answer(1), answer(2)])
+    assert (taken_out(frames.sent), frames.unseen is not None) == (answer(1), True)
+    frames.see([answer(2, b"changed")])
+    assert (taken_out(frames.sent), taken_out(frames.passed)) == (answer(2, b"changed"), request(3))
+    frames.receive_answers([answer(3)])
+    assert taken_out(frames.sent) == answer(3)
+
+
+def test_a_follow_up_comes_in_the_place_of_the_request_before_it() -> None:
+    frames = frames_of(taken=frozenset({1}))
+    frames.receive_requests(memoryview(request(1) + request(2)))
+    frames.decide(Decision([b"first"], change=Named("first"), is_alone=True))
+    frames.receive_answers([answer(1, b"of the first")])
+    frames.see(FollowUp([b"second"], Named("second")))
+    assert (taken_out(frames.passed), taken_out(frames.sent)) == (b"firstsecond", b"")
+    frames.receive_answers([answer(1, b"of the second")])
+    assert frames.unseen is not None
+    assert frames.unseen[0] == Named("second")
+    frames.see([answer(1, b"of both")])
+    assert (taken_out(frames.sent), taken_out(frames.passed)) == (answer(1, b"of both"), request(2))
+
+
+def test_what_is_seen_of_others_does_not_end_it() -> None:
+    frames = frames_of(taken=frozenset({1, 2}))
+    frames.receive_requests(memoryview(request(1) + request(2) + request(3)))
+    frames.decide(Decision([b"one"], change=Named()))
+    frames.go_on()
+    frames.decide(Decision([b"alone"], change=Named(), is_alone=True))
+    frames.receive_answers([answer(1)])
+    frames.see([answer(1)])
+    assert taken_out(frames.passed) == b"onealone"
+    frames.receive_answers([answer(2)])
+    frames.see([answer(2)])
+    assert taken_out(frames.passed) == request(3)

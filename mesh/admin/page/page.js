@@ -143,8 +143,38 @@ function nodesOf(cluster, nodes, title, now) {
   return [element("h2", {}, title), element("article", { class: "pool" }, table(columns, rows))];
 }
 
+// Topologies of streams groups: a picture is asked for when it is opened, and again when another epoch is stored
+const pictures = new Map();
+async function fetchPicture(key, cluster, group) {
+  const answer = await ask(`topologies?${new URLSearchParams({ virtual_cluster: cluster, group: group.group })}`);
+  const found = answer.ok ? await answer.json() : {};
+  const url = found.svg ? `data:image/svg+xml,${encodeURIComponent(found.svg)}` : null;
+  pictures.set(key, { stored: group.stored, url, text: found.status || "no answer" });
+}
+
+function pictureOf(key, cluster, group) {
+  const known = pictures.get(key);
+  if (opened.has(key) && (!known || known.stored !== group.stored)) fetchPicture(key, cluster, group).catch(() => pictures.delete(key));
+  if (known && known.url) return element("img", { src: known.url, alt: `topology of ${group.group}` });
+  return element("p", { class: "quiet" }, known ? known.text : "asking …");
+}
+
+function streamsOf(cluster) {
+  if (!cluster.streams) return [];
+  const epoch = (value) => (value === -2 ? "uncertain" : value < 0 ? "none" : String(value));
+  const groups = cluster.streams.groups.slice(0, MOST_ROWS).map((group) => {
+    const key = `${cluster.name}\ntopology\n${group.group}`;
+    return foldable(key, `${group.group}: stored epoch ${epoch(group.stored)}, failed epoch ${epoch(group.failed)}`, pictureOf(key, cluster.name, group));
+  });
+  const rest = cluster.streams.groups.length - groups.length;
+  return [element("h2", {}, `Topologies of ${cluster.name}`), element("article", { class: "pool topologies" },
+    cluster.streams.problem ? element("p", { class: "bad" }, cluster.streams.problem) : null, ...groups,
+    groups.length ? null : element("p", { class: "quiet" }, "no group has described its topology"),
+    rest > 0 ? element("p", { class: "quiet" }, `and ${rest} more: kafka-mesh status --streams shows all`) : null)];
+}
+
 function targetOf(cluster, now) {
-  if (cluster.relay) return nodesOf(cluster, cluster.relay.nodes, `Nodes of ${cluster.name}, a relay of ${cluster.relay.cluster}`, now);
+  if (cluster.relay) return [...streamsOf(cluster), ...nodesOf(cluster, cluster.relay.nodes, `Nodes of ${cluster.name}, a relay of ${cluster.relay.cluster}`, now)];
   const leaves = cluster.router ? cluster.router.leaves.flatMap((leaf) => nodesOf(cluster, leaf.nodes, `Nodes of ${cluster.name}, route ${leaf.path} to ${leaf.cluster}`, now)) : [];
   if (!cluster.pools) return leaves;
   return [...leaves, element("h2", {}, `Groups of ${cluster.name}`),

@@ -51,6 +51,8 @@ class ChoosingConnection(asyncio.BufferedProtocol):
         self._client_id: str | None = None
         self._door: ServerConnection | None = None
         """While the client has to authenticate before it is led."""
+        self._waiting: asyncio.Task[None] | None = None
+        """Until what it is led to is ready."""
 
     # Called by the event loop
 
@@ -67,7 +69,7 @@ class ChoosingConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._count += nbytes
-        if not self.client.is_open:
+        if not self.client.is_open or self._waiting is not None:
             return
         try:
             if self._door is None:
@@ -99,7 +101,7 @@ class ChoosingConnection(asyncio.BufferedProtocol):
         """It is led when the answer is on its way, if it has authenticated here."""
 
     def resumed(self) -> None:
-        if self._door is not None and self.client.is_open:
+        if self._door is not None and self.client.is_open and self._waiting is None:
             try:
                 self._serve()
             except ProtocolError as problem:
@@ -107,6 +109,9 @@ class ChoosingConnection(asyncio.BufferedProtocol):
 
     def closed(self) -> None:
         self._transport = None
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
         if self.in_work is not None:
             self.in_work.work = None  # it names the request: no cycle may stay
             self.in_work = None
@@ -175,12 +180,22 @@ class ChoosingConnection(asyncio.BufferedProtocol):
                 self._serve()
             case Undecided():
                 client.refuse(ProtocolError("no_route", "its principal is known, and it is undecided still"))
+            case Led(ready=asyncio.Event() as ready) if not ready.is_set():
+                self.client.pace(has_read_ahead=True)
+                waiting = self._choose_when(ready)
+                self._waiting = asyncio.get_running_loop().create_task(waiting, name="wait for a pool")
             case Led(route=route, accept=accept):
                 handed = accept()
                 services.led(route, handed.client)
                 self._hand_over(handed)
             case reason:
                 client.refuse(ProtocolError("no_route", reason))
+
+    async def _choose_when(self, ready: asyncio.Event) -> None:
+        await ready.wait()
+        self._waiting = None
+        self.client.pace(has_read_ahead=False)
+        self._choose()
 
     def _serve(self) -> None:
         """Take up the next request of a client that has to authenticate, one after the other."""

@@ -35,13 +35,15 @@ Behind: TypeAlias = RouterRuntime | RequestRouterRuntime | PoolRuntime
 
 class ChoiceRuntime:
     """One virtual cluster with a router that chooses by connection. Implements `mesh.listener.target.Target`, and
-    `mesh.runtime.choice.services.ChoiceServices`. routes: of the router, each with what it leads to."""
+    `mesh.runtime.choice.services.ChoiceServices`. routes: of the router, each with what it leads to. pools_ready: when
+    clients may be led to a pool; None: at once."""
 
     def __init__(
         self,
         listener: Listener,
         router: ConnectionRouter,
         node_of: Callable[[asyncio.BaseTransport], int | None],
+        pools_ready: asyncio.Event | None = None,
     ) -> None:
         self.name = listener.name
         self.listener = listener
@@ -50,6 +52,7 @@ class ChoiceRuntime:
         self.is_stopping = False
         self._router = router
         self._node_of = node_of
+        self._pools_ready = pools_ready
         self._route_of: WeakKeyDictionary[Peer, RouteName] = WeakKeyDictionary()
 
     @property
@@ -84,12 +87,12 @@ class ChoiceRuntime:
         return ChoosingConnection(self, node)
 
     def status(self) -> dict[str, Any]:
-        """As a router with all leaves, and the pools of the pool that it leads to."""
+        """As a router with all leaves, and the pools of all pools that it leads to."""
         leaves = [status_of_leaf(union.leaves, leaf) for union in self.unions for leaf in union.leaves]
         routes = [{"route": route, "connections": len(self.clients_of(route))} for route in self.routes]
         status: dict[str, Any] = {"router": {"leaves": leaves, "routes": routes}}
-        for pool in self.pools:
-            status |= pool.status()
+        if self.pools:
+            status["pools"] = [each for pool in self.pools for each in pool.status()["pools"]]
         return status
 
     # Of connections that are not led anywhere yet
@@ -123,7 +126,8 @@ class ChoiceRuntime:
     def _led(self, route: RouteName, node: int | None) -> Led | str:
         behind = self.routes[route]
         if node is None or not isinstance(behind, PoolRuntime):
-            return Led(route, lambda: behind.accept(node))
+            ready = self._pools_ready if isinstance(behind, PoolRuntime) else None
+            return Led(route, lambda: behind.accept(node), ready)
         return f"route {route} leads to a pool, which has no nodes, and the client came to node {node}"
 
     def led(self, route: RouteName, client: ClientTransport) -> None:

@@ -24,10 +24,11 @@ class LedConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """The route that a connection is led. accept: makes what takes it there."""
+    """The route that a connection is led. accept: makes what takes it there. ready: when that may be; None: at once."""
 
     route: RouteName
     accept: Callable[[], LedConnection]
+    ready: asyncio.Event | None = None
 
 
 class ChoiceServices(Protocol):

@@ -17,6 +17,7 @@ from mesh.interceptors.spi import On
 from mesh.runtime.interception.client import InterceptedClient
 from mesh.runtime.interception.judging import NotJudged, Result, Work
 from mesh.runtime.interception.messages import ReadRequest, TopicKey, key_of, read_answer, written_answer
+from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.interception import Decision
 from mesh.wire.messages import Buffer
@@ -47,6 +48,9 @@ class FetchRequests:
         """Whether the broker keeps what the client asks for, of which no interceptor wants to see anything."""
         self._go_on: dict[tuple[TopicKey, int], tuple[int, int]] = {}
         """By partition: what its consumer will ask for, and where to go on in place of it."""
+
+    def takes(self, head: RequestHead) -> bool:
+        return head.api_key == ApiKey.FETCH
 
     def decide(self, head: RequestHead, frame: memoryview) -> Decision | None:
         """None: the names of topics have to be learnt first. Raises ProtocolError."""

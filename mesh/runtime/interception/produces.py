@@ -20,6 +20,7 @@ from mesh.runtime.interception.messages import (
     topics_of_produce,
     written_answer,
 )
+from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ErrorCode
 from mesh.wire.interception import Decision
 from mesh.wire.messages import Buffer
@@ -38,6 +39,9 @@ class ProduceRequests:
 
     def __init__(self, client: InterceptedClient) -> None:
         self._client: Final = client
+
+    def takes(self, head: RequestHead) -> bool:
+        return head.api_key == ApiKey.PRODUCE
 
     def decide(self, head: RequestHead, frame: memoryview) -> Decision | None:
         """What becomes of a request; None: interceptors have to see it. Raises ProtocolError."""

@@ -13,9 +13,8 @@ from mesh.runtime.interception.fetches import FetchRequests
 from mesh.runtime.interception.produces import ProduceRequests
 from mesh.security.rules import Operation, ResourceType
 from mesh.telemetry.logs import get_logger
-from mesh.wire.apis import ApiKey
 from mesh.wire.errors import ProtocolError
-from mesh.wire.interception import AnswerChange, Decision, InterceptedFrames
+from mesh.wire.interception import AnswerChange, Decision, FollowUp, InterceptedFrames
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
 from mesh.wire.relayed_apis import RELAYED_APIS
@@ -52,31 +51,50 @@ class NoInterception:
 NO_INTERCEPTION: Final = NoInterception()
 
 
-class Interception:
-    """The interceptors of a virtual cluster, on the way of one client's connection.
+class TakenRequests(Protocol):
+    """What has a say in requests of some APIs."""
 
-    may_look: whether the client is authenticated; nothing is kept before. limit: bytes of the largest request.
+    def takes(self, head: RequestHead) -> bool:
+        """Whether it wants to see this one, in a version that is known."""
+
+    def decide(self, head: RequestHead, frame: memoryview) -> Decision | None:
+        """What becomes of a request; None: `judged` says. Raises ProtocolError."""
+
+    async def judged(self, head: RequestHead, frame: memoryview) -> Decision:
+        """Raises ProtocolError."""
+
+
+class Interception:
+    """The interceptors of a virtual cluster, on the way of one client's connection, and what else has a say in its
+    requests.
+
+    interceptors: None if there are none. others: asked in this order. may_look: whether the client is authenticated;
+    nothing is kept before. limit: bytes of the largest request.
     """
 
     def __init__(
         self,
         connection: InterceptedConnection,
-        interceptors: Interceptors,
+        interceptors: Interceptors | None,
         transport: ClientTransport,
         may_look: Callable[[], bool],
         limit: Callable[[], int],
+        others: Sequence[TakenRequests] = (),
     ) -> None:
-        clock = asyncio.get_running_loop().time
-        client = InterceptedClient(
-            interceptors,
-            lambda: transport.session.principal,
-            lambda topic: transport.access.allows(Operation.WRITE, ResourceType.TOPIC, topic),
-        )
         self._connection: InterceptedConnection | None = connection
-        self._sides: Final = interceptors.selection.sides
-        self._produces: Final = ProduceRequests(client)
-        self._fetches: Final = FetchRequests(client, clock)
+        self._takers: Final = [*others]
+        if interceptors is not None:
+            client = InterceptedClient(
+                interceptors,
+                lambda: transport.session.principal,
+                lambda topic: transport.access.allows(Operation.WRITE, ResourceType.TOPIC, topic),
+            )
+            if On.PRODUCE in interceptors.selection.sides:
+                self._takers.append(ProduceRequests(client))
+            if On.FETCH in interceptors.selection.sides:
+                self._takers.append(FetchRequests(client, asyncio.get_running_loop().time))
         self._may_look: Final = may_look
+        self._taker: TakenRequests | None = None
         self._frames: Final = InterceptedFrames(self._is_taken, limit)
         self._deciding: asyncio.Task[None] | None = None
         self._seeing: asyncio.Task[None] | None = None
@@ -119,16 +137,17 @@ class Interception:
     # How
 
     def _is_taken(self, head: RequestHead) -> bool:
-        match head.api_key:
-            case ApiKey.PRODUCE:
-                on = On.PRODUCE
-            case ApiKey.FETCH:
-                on = On.FETCH
-            case _:
-                return False
-        versions = RELAYED_APIS[ApiKey(head.api_key)]
-        is_known = versions.lowest <= head.api_version <= versions.highest
-        return on in self._sides and is_known and self._may_look()
+        """Asked once for each; no other one is taken before it is decided."""
+        self._taker = self._taker_of(head)
+        return self._taker is not None
+
+    def _taker_of(self, head: RequestHead) -> TakenRequests | None:
+        """None also for a version that is not known: what carries it on refuses it."""
+        versions = RELAYED_APIS.get(head.api_key)  # type: ignore[call-overload]  # an IntEnum's member equals its number
+        if versions is None or not versions.lowest <= head.api_version <= versions.highest:
+            return None
+        taker = next((each for each in self._takers if each.takes(head)), None)
+        return taker if taker is not None and self._may_look() else None
 
     def _carry_out(self) -> None:
         if self._is_carrying_out:
@@ -160,7 +179,8 @@ class Interception:
         return is_moving
 
     def _decide(self, connection: InterceptedConnection, head: RequestHead, frame: memoryview) -> bool:
-        requests = self._produces if head.api_key == ApiKey.PRODUCE else self._fetches
+        requests = self._taker
+        assert requests is not None, "it was taken"
         try:
             decision = requests.decide(head, frame)
         except ProtocolError as problem:
@@ -178,9 +198,7 @@ class Interception:
         self._frames.go_on()
         return True
 
-    async def _decide_later(
-        self, requests: ProduceRequests | FetchRequests, head: RequestHead, frame: memoryview
-    ) -> None:
+    async def _decide_later(self, requests: TakenRequests, head: RequestHead, frame: memoryview) -> None:
         decision: Decision | None = None
         try:
             decision = await requests.judged(head, frame)
@@ -196,7 +214,7 @@ class Interception:
             self._went_on()
 
     async def _see(self, change: AnswerChange, answer: memoryview) -> None:
-        changed: Sequence[Buffer] | None = None
+        changed: Sequence[Buffer] | FollowUp | None = None
         try:
             changed = await change.changed(answer)
         except Exception:
@@ -229,8 +247,9 @@ def interception_of(
     transport: ClientTransport,
     may_look: Callable[[], bool],
     limit: Callable[[], int],
+    others: Sequence[TakenRequests] = (),
 ) -> Interception | NoInterception:
     """See `Interception`."""
-    if interceptors is None:
+    if interceptors is None and not others:
         return NO_INTERCEPTION
-    return Interception(connection, interceptors, transport, may_look, limit)
+    return Interception(connection, interceptors, transport, may_look, limit, others)

@@ -24,6 +24,7 @@ from mesh.runtime.pool.step_loop import StepLoop
 from mesh.wire.apis import ApiKey
 from mesh.wire.connection import Request, ServerConnection
 from mesh.wire.errors import ProtocolError
+from mesh.wire.features import NO_FEATURES, Features
 from mesh.wire.frames import MAX_REQUEST_BYTES
 from mesh.wire.messages import ResponseMessage
 
@@ -144,6 +145,12 @@ class PoolConnection(asyncio.Protocol):
         if self._queue:
             self._step_loop.take_up(self)
         self._pace()
+
+    def served(self) -> None:
+        """Nothing but what there are handlers for."""
+
+    def features(self) -> Features:
+        return NO_FEATURES
 
     def _pace(self) -> None:
         if self.in_work is None and not self._queue:

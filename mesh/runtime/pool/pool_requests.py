@@ -18,7 +18,6 @@ from mesh.pool.state.fetch import Delivered, FetchResult
 from mesh.runtime.pool.connection import PoolConnection
 from mesh.runtime.pool.step_loop import StepLoop
 from mesh.wire.apis import ApiKey
-from mesh.wire.features import NO_FEATURES, Features
 from mesh.wire.messages import OffsetCommitRequest, RequestMessage
 
 
@@ -40,12 +39,6 @@ class PoolRequests:
         assert isinstance(pending.connection, PoolConnection)
         self._violations = self._core.violations
         return PoolContext(*fields, self._core, self.endpoint, pending.connection.empty_answer)
-
-    def advertised(self, pending: PendingRequest) -> None:
-        """Nothing but what it has handlers for."""
-
-    def features(self, pending: PendingRequest) -> Features:
-        return NO_FEATURES
 
     def carry_out(self, pending: PendingRequest, effects: Sequence[Effect]) -> None:
         self._step_loop.carry_out(effects)

@@ -103,6 +103,10 @@ class PoolRuntime:
         """Every pool, its members and partitions."""
         return status_of(self.core, self.now(), time.time())
 
+    def admits(self, group: GroupId) -> bool:
+        """Of pools at one address one at most admits a group."""
+        return self.core.rules.refusal(group) is ErrorCode.NONE
+
     # Leases
 
     def leasing(self, group: GroupId, step: Callable[[Pool, Ticket], None]) -> asyncio.Future[object] | ErrorCode:

@@ -19,6 +19,7 @@ from mesh.listener.requests import PendingRequest
 from mesh.runtime.interception.stage import NO_INTERCEPTION, NoInterception, interception_of
 from mesh.runtime.relay.leg_opener import LINGER, LegOpener
 from mesh.runtime.relay.services import RelayServices
+from mesh.runtime.relay.topologies import raised_among, taken_requests
 from mesh.runtime.relay.traffic import NodeTraffic
 from mesh.upstream.links.leg import Leg
 from mesh.wire.apis import ApiKey, Versions
@@ -27,6 +28,7 @@ from mesh.wire.errors import ProtocolError
 from mesh.wire.features import NO_FEATURES, Features
 from mesh.wire.messages import Buffer, ResponseMessage
 from mesh.wire.passed_authentication import OF_AUTHENTICATION, PassedAuthentication
+from mesh.wire.raised_versions import raised
 from mesh.wire.relaying import LARGEST_LOCAL, RelayedConnection, RelayedRequest
 
 SERVED_HERE: Final = {key: (each.versions.lowest, each.versions.highest) for key, each in LISTENER_TABLE.items()}
@@ -53,8 +55,9 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._unauthenticated: asyncio.TimerHandle | None = None
         self._has_sasl = services.listener.security.sasl is not None
         self._wire = self._make_wire()
+        others = taken_requests(services, lambda: self._opener.place)
         self._interception = interception_of(
-            self, services.interceptors, self.client, self._may_be_intercepted, services.limit
+            self, services.interceptors, self.client, self._may_be_intercepted, services.limit, others
         )
         self._door: ServerConnection | None = None
         self._is_going_on = False
@@ -81,6 +84,7 @@ class RelayConnection(asyncio.BufferedProtocol):
             LARGEST_LOCAL,
             self._guard if self._has_sasl else None,
             self._authentication,
+            raised if services.topologies is not None else None,
         )
 
     # Called by the event loop
@@ -183,7 +187,9 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def served(self) -> Mapping[ApiKey, Versions]:
         """What is served at the address that the client came to, as far as that is known without a leg."""
-        return self._services.nodes.served_at(self._node, self._services.advertised)
+        services = self._services
+        served = services.nodes.served_at(self._node, services.advertised)
+        return served if services.topologies is None else raised_among(served, services.advertised)
 
     def features(self) -> Features:
         """None before the authentication: behind it the node says them itself."""

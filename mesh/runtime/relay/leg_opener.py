@@ -86,7 +86,7 @@ class LegOpener:
 
     def lost(self, kind: str, reason: str) -> None:
         """It was lost, or there was none."""
-        node = self._place
+        node = self.place
         if node is None or (self._is_named and node not in self._services.nodes.known):
             node = -1  # clients may name any
         self._services.traffic.leg_lost(node, kind)
@@ -104,7 +104,7 @@ class LegOpener:
             "a connection was closed: its broker's answer is none",
             virtual_cluster=self._services.listener.name,
             connection=self._connection,
-            node=self._place,
+            node=self.place,
             reason=problem.reason,
             detail=str(problem),
         )
@@ -112,7 +112,8 @@ class LegOpener:
     # How
 
     @property
-    def _place(self) -> int | None:
+    def place(self) -> int | None:
+        """The node that was reached, or else whose address the client came to."""
         return self._reached.id if self._reached is not None else self._node
 
     async def _open(self, owner: OpenerOwner, leg: Leg) -> None:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any
 
 from mesh.apis.api import AnyApi, RequestContext, RequestFields
 from mesh.listener.requests import PendingRequest
-from mesh.wire.apis import ApiKey, Versions
-from mesh.wire.features import Features
+from mesh.wire.apis import ApiKey
 from mesh.wire.messages import RequestMessage
-
-
-class AtANode(Protocol):
-    """A connection that knows what is served at the address it came to."""
-
-    def served(self) -> Mapping[ApiKey, Versions]: ...
-
-    def features(self) -> Features: ...
 
 
 class LocalRequests:
@@ -28,12 +19,6 @@ class LocalRequests:
 
     def context(self, pending: PendingRequest, fields: RequestFields) -> RequestContext:
         return RequestContext(*fields)
-
-    def advertised(self, pending: PendingRequest) -> Mapping[ApiKey, Versions]:
-        return cast(AtANode, pending.connection).served()
-
-    def features(self, pending: PendingRequest) -> Features:
-        return cast(AtANode, pending.connection).features()
 
     def carry_out(self, pending: PendingRequest, effects: Sequence[Any]) -> None:
         raise AssertionError("the listener carries out what its own handlers return")

@@ -40,7 +40,8 @@ WORTHWHILE: Final = 1.0
 
 @dataclass(slots=True, eq=False)
 class RelayNode:
-    """A broker of the cluster. legs: connections of clients to it. versions: what it served when it was asked."""
+    """A broker of the cluster. legs: connections of clients to it. versions: what it served when it was asked.
+    may_be_upgraded: it could not be reached since then, and may have been started again as another version."""
 
     id: int
     host: str
@@ -52,6 +53,7 @@ class RelayNode:
     retry_at: float = 0.0
     reason: str = ""
     versions: Mapping[ApiKey, Versions] | None = None
+    may_be_upgraded: bool = False
 
     @property
     def address(self) -> str:
@@ -104,6 +106,12 @@ class RelayNodes:
         for versions in [asked[node]] if node in asked else asked.values():
             served = {key: common for key, each in served.items() if (common := _common(each, versions, key))}
         return served
+
+    def serves(self, node: int | None, api_key: ApiKey) -> bool:
+        """Whether a node does, as far as it has said; for None, and for one that has not, whether all others do."""
+        asked = {id: each.versions for id, each in self._nodes.items() if each.versions is not None}
+        versions = [asked[node]] if node in asked else list(asked.values())
+        return bool(versions) and all(api_key in each for each in versions)
 
     # Answers that pass through
 
@@ -182,7 +190,7 @@ class RelayNodes:
             connection = await connect(node.host, node.port, self._access, is_bare=bare)
         except Unreachable as problem:
             node.failures = max(node.failures, failures + 1)  # those that began together failed together
-            node.reason = str(problem)
+            node.reason, node.may_be_upgraded = str(problem), True
             backoff = min(BACKOFF * 2 ** min(node.failures, MOST_DOUBLED), MOST_BACKOFF)
             node.retry_at = asyncio.get_running_loop().time() + backoff
             self._look_soon.set()
@@ -194,6 +202,13 @@ class RelayNodes:
     def link_to(self, node: RelayNode) -> BrokerLink:
         """A connection for requests of our own, which its caller closes."""
         return BrokerLink(node.host, node.port, self._access)
+
+    async def ask(self, node: int, request: ClientRequest) -> ClientResponse:
+        """A request of our own, to one of them. Raises Unreachable."""
+        links = self._links.nodes
+        if node not in links:
+            raise Unreachable(f"the cluster has no node {node}")
+        return await links[node].asking.request(request)
 
     async def anywhere(
         self,
@@ -257,7 +272,8 @@ class RelayNodes:
     async def _ask_versions(self) -> None:
         """Those of which they are not known, all at once: one that hangs holds up no look."""
         links = self._links.nodes
-        unknown = [node for id, node in self._nodes.items() if node.versions is None and id in links]
+        nodes = [(id, node) for id, node in self._nodes.items() if node.versions is None or node.may_be_upgraded]
+        unknown = [node for id, node in nodes if id in links]
         if unknown:
             loop = asyncio.get_running_loop()
             asking = [loop.create_task(_ask_versions(node, links[node.id].asking)) for node in unknown]
@@ -268,7 +284,7 @@ class RelayNodes:
 
 async def _ask_versions(node: RelayNode, link: BrokerLink) -> None:
     try:
-        node.versions = served_of(await link.versions())
+        node.versions, node.may_be_upgraded = served_of(await link.versions()), False
     except (Unreachable, ProtocolError) as problem:
         node.reason = str(problem)
     except Exception:

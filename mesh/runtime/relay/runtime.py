@@ -18,7 +18,10 @@ from mesh.runtime.relay.local_requests import LocalRequests
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.services import RelayServices
 from mesh.runtime.relay.status import status_of
+from mesh.runtime.relay.topologies import CleanUp
 from mesh.runtime.relay.traffic import Traffic
+from mesh.runtime.topologies.topologies import Topologies
+from mesh.runtime.topologies.topology_samples import status_of as status_of_topologies
 from mesh.upstream.links.chunks import Chunks
 from mesh.wire.apis import ApiKey
 from mesh.wire.relayed_apis import ADVERTISED_APIS, RELAYED_APIS
@@ -31,7 +34,8 @@ class RelayRuntime:
     """One virtual cluster with a relay behind it. Implements `mesh.listener.target.Target`.
 
     refused: APIs that are not served. is_bare: clients authenticate at the cluster itself. node_of: the node that a
-    client named in its TLS handshake. interceptors: None if the virtual cluster has none.
+    client named in its TLS handshake. interceptors: None if the virtual cluster has none. topologies: None where no
+    topology descriptions are served.
     """
 
     def __init__(
@@ -43,11 +47,13 @@ class RelayRuntime:
         *,
         is_bare: bool,
         interceptors: Interceptors | None = None,
+        topologies: Topologies | None = None,
     ) -> None:
         self.name = listener.name
         self.listener = listener
         self.nodes = nodes
         self.traffic = Traffic()
+        self.topologies = topologies
         self._ending = Ending(listener)
         self._services = RelayServices(
             listener,
@@ -63,17 +69,27 @@ class RelayRuntime:
             self._ending,
             nodes,
             interceptors=interceptors,
+            topologies=topologies,
         )
         self._listeners = {FIRST: self._services}
         """Also those that have ended: a handshake may still bring a client to one."""
         self.further: dict[ListenerName, ListenerAddresses] = {}
+        self._cleaning: asyncio.Task[None] | None = None
+        if topologies is not None:
+            cleaning = CleanUp(topologies, nodes).run()
+            self._cleaning = asyncio.get_running_loop().create_task(
+                cleaning, name=f"clean up topologies of {self.name}"
+            )
         self._watching = asyncio.get_running_loop().create_task(nodes.watch(), name=f"nodes of {self.name}")
 
     def accept(self, node: int | None = None, listener: ListenerName = FIRST) -> RelayConnection:
         return RelayConnection(self._listeners[listener], node)
 
     def status(self) -> dict[str, Any]:
-        return status_of(self.nodes, self.traffic, self.further)
+        status = status_of(self.nodes, self.traffic, self.further)
+        if self.topologies is not None:
+            status["streams"] = status_of_topologies(self.topologies)
+        return status
 
     def refuse(self, refused: Collection[ApiKey]) -> None:
         """Connections that begin from now on are not served these."""
@@ -118,8 +134,12 @@ class RelayRuntime:
         self.listener.close()
 
     async def closed(self) -> None:
-        self._watching.cancel()
-        await asyncio.wait([self._watching])
+        tasks = [each for each in (self._watching, self._cleaning) if each is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        if self.topologies is not None:
+            await self.topologies.close()
 
 
 def served_without(refused: Collection[ApiKey], *, is_bare: bool) -> Mapping[ApiKey, tuple[int, int]]:

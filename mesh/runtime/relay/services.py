@@ -14,6 +14,7 @@ from mesh.runtime.interception.client import Interceptors
 from mesh.runtime.relay.ending import Ending
 from mesh.runtime.relay.nodes import RelayNodes
 from mesh.runtime.relay.traffic import Traffic
+from mesh.runtime.topologies.topologies import Topologies
 from mesh.upstream.links.chunks import Chunks
 from mesh.wire.addresses import NodeAddresses
 from mesh.wire.apis import ApiKey
@@ -27,6 +28,7 @@ class RelayServices:
     limit: bytes of the largest request. is_bare: clients authenticate at the cluster itself. node_of: the node that a
     client named in its TLS handshake. addresses: where clients reach the nodes. name: of the listener. has_ended: the
     listener, and not all of the target. interceptors: those of the virtual cluster, None if it has none.
+    topologies: None where no topology descriptions are served.
     """
 
     listener: Listener
@@ -44,6 +46,7 @@ class RelayServices:
     name: ListenerName = FIRST
     has_ended: bool = False
     interceptors: Interceptors | None = None
+    topologies: Topologies | None = None
 
     @property
     def is_stopping(self) -> bool:

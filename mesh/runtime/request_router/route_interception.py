@@ -10,6 +10,7 @@ from mesh.runtime.interception.fetches import FetchRequests
 from mesh.runtime.interception.produces import ProduceRequests
 from mesh.security.principals import Principal
 from mesh.wire.apis import ApiKey
+from mesh.wire.interception import FollowUp
 from mesh.wire.messages import Buffer
 from mesh.wire.passing import RequestHead
 
@@ -49,4 +50,6 @@ class RouteInterception:
         answer = await send(memoryview(bytearray(b"".join(decision.frame))))
         if decision.change is None or not answer:
             return answer
-        return list(await decision.change.changed(memoryview(b"".join(answer))))
+        changed = await decision.change.changed(memoryview(b"".join(answer)))
+        assert not isinstance(changed, FollowUp), "interceptors ask nothing further"
+        return list(changed)

@@ -75,7 +75,9 @@ class ChoiceWorld:
         self.router = Chosen(choice)
         self.gate = Gate(limits, Descriptors(1 << 20))
         self.listener = Listener("door", self.metrics, security, self.gate)
-        self.runtime = ChoiceRuntime(self.listener, self.router, lambda _: None)
+        self.pools_ready = asyncio.Event()
+        self.pools_ready.set()
+        self.runtime = ChoiceRuntime(self.listener, self.router, lambda _: None, self.pools_ready)
         self._tls = tls
         graph = _graph()
         ids = NodeIds(leaf.number for leaf in graph.leaves)

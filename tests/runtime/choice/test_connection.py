@@ -232,3 +232,32 @@ async def _lose_legs(made: ChoiceWorld) -> None:
         client = await made.client(node)
         client.send(versions(client_id))
         await client.rest()
+
+
+@everywhere
+async def test_who_is_led_to_a_pool_waits_until_it_is_ready_and_nobody_else_does() -> None:
+    async with choice() as made:
+        made.pools_ready.clear()
+        member, gone, other = [await made.client() for _ in range(3)]
+        for client in (member, gone):
+            client.send(*[request(ApiKey.API_VERSIONS, 0, id, client_id=b"batch-1") for id in range(3)])
+        await until(lambda: len(made.router.asked) == 2)
+        assert await first(other, b"app")
+        gone.abort()
+        assert made.runtime.status()["router"]["routes"][2] == {"route": "shared", "connections": 0}
+        made.pools_ready.set()
+        for _ in range(3):
+            assert set(versions_in(await member.frame())) >= set(TABLE)
+        await until(lambda: len(made.listener.connections) == 2)
+        assert made.runtime.status()["router"]["routes"][2] == {"route": "shared", "connections": 1}
+
+
+@everywhere
+async def test_a_stop_does_not_wait_for_a_pool_that_is_not_ready() -> None:
+    async with choice() as made:
+        made.pools_ready.clear()
+        member = await made.client()
+        member.send(versions(b"batch-1"))
+        await until(lambda: len(made.router.asked) == 1)
+        made.runtime.begin_stop(1_000.0)
+        assert await member.rest() == b""

@@ -1,0 +1,19 @@
+"""What serves topology descriptions of streams groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from mesh.config.base import Model
+
+
+class TopologyDescriptionsConfig(Model):
+    """Serve topology descriptions of streams groups, over clusters that have such groups and no descriptions."""
+
+    plugin: str = Field(
+        default="store",
+        description="store, memory, http, or the name of an entry point of kafka_mesh.topology_plugins.",
+    )
+    options: dict[str, Any] = Field(default_factory=dict, repr=False, description="What the plugin asks for.")

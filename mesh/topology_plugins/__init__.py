@@ -1,0 +1,1 @@
+"""The plugins that keep topology descriptions: those that ship, and those of other packages."""

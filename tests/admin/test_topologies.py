@@ -1,0 +1,44 @@
+"""`/topologies`: what operators are told of a streams group."""
+
+from __future__ import annotations
+
+from mesh.admin.topologies import answer
+from mesh.runtime.topologies.topologies import Topologies
+from mesh.streams.steps import push
+from mesh.topology_plugins.memory import MemoryPlugin
+from tests.runtime.topologies.test_topologies import GROUP, PUSH
+from tests.upstream.harness import run
+from tests.upstream.store.memory import MemoryStore
+
+
+def serving(name: str, store: MemoryStore) -> Topologies:
+    return Topologies(name, store, MemoryPlugin(None, name), plugin_name="memory")
+
+
+def test_a_topology_is_told_in_three_ways() -> None:
+    async def test() -> None:
+        served = serving("front", MemoryStore())
+        await served.carry_out("g", push(PUSH, GROUP))
+        status, body = await answer([served], {"group": "g"})
+        assert (status, body["status"], body["stored"], body["failed"]) == (200, "AVAILABLE", 3, -1)
+        assert body["description"] == PUSH.description
+        assert (body["mermaid"][:9], body["svg"][:4]) == ("flowchart", "<svg")
+
+    run(test)
+
+
+def test_what_is_not_there_is_told() -> None:
+    async def test() -> None:
+        store = MemoryStore()
+        one, other = serving("one", store), serving("other", store)
+        status, body = await answer([one, other], {"group": "g", "virtual_cluster": "other"})
+        assert (status, body["status"], "svg" in body) == (200, "NOT_STORED", False)
+        assert await answer([one], {}) == (400, {"problem": "group: name the group"})
+        problem = {"problem": "virtual_cluster: '', not one of one, other"}
+        assert await answer([one, other], {"group": "g"}) == (400, problem)
+        nobody = "none: no virtual cluster has topology_descriptions"
+        assert nobody in (await answer([], {"group": "g"}))[1]["problem"]
+        store.away = "no broker"
+        assert await answer([one], {"group": "g"}) == (503, {"problem": "no broker"})
+
+    run(test)
