@@ -68,7 +68,10 @@ GUARDS: Final[Mapping[ApiKey, Guard]] = MappingProxyType(
         ApiKey.CONSUMER_GROUP_HEARTBEAT: of_groups.consumer_group_heartbeat,
         ApiKey.CONSUMER_GROUP_DESCRIBE: of_groups.consumer_group_describe,
         ApiKey.SHARE_GROUP_HEARTBEAT: of_share_groups.share_group_heartbeat,
+        ApiKey.SHARE_GROUP_DESCRIBE: of_share_groups.share_group_describe,
         ApiKey.SHARE_FETCH: of_share_groups.share_fetch,
         ApiKey.SHARE_ACKNOWLEDGE: of_share_groups.share_acknowledge,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: of_share_groups.describe_share_group_offsets,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: of_share_groups.alter_share_group_offsets,
     }
 )

@@ -12,7 +12,7 @@ from mesh.pool.distribution.obstacles import Obstacle
 from mesh.pool.pool import Pool
 from mesh.pool.state.acquired import Acquired
 from mesh.pool.state.member import Member
-from mesh.pool.state.partition import Fetch, PartitionFetch
+from mesh.pool.state.partition import Fetch, Partition, PartitionFetch
 from mesh.pool.state.window import Delivery
 from mesh.records.batch import Batch, timestamps_of
 from mesh.records.spans import ClusterName, UpstreamPartition
@@ -101,6 +101,29 @@ def is_consumer_group(pool: Pool) -> bool:
 def state_of(pool: Pool | None) -> str:
     """Kafka's name for it. Members of a pool never wait for each other, so there is no rebalancing state."""
     return "Stable" if pool is not None and any(True for _ in pool.members) else "Empty"
+
+
+def share_members(pool: Pool) -> list[Member]:
+    return [member for member in pool.members if member.share is not None]
+
+
+def state_of_share_group(pool: Pool) -> str:
+    """As `state_of`, of its share members."""
+    return "Stable" if share_members(pool) else "Empty"
+
+
+def is_share_group_only(pool: Pool) -> bool:
+    """Whether it has share members, or had, and nobody else."""
+    return pool.serving.has_share_members and all(member.share is not None for member in pool.members)
+
+
+def unsettled_of(partition: Partition) -> int:
+    """Offsets that are in the log, above what is stored, and not settled; -1 if that is not known here."""
+    ledger = partition.ledger
+    if not partition.is_active or ledger.stored.offset < 0:
+        return -1
+    end = max(partition.end, ledger.received)
+    return sum(len(span) for span in ledger.unsettled(ledger.stored.offset, end - 1)) if end else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,8 +254,11 @@ APIS: Final[Mapping[ApiKey, Versions]] = MappingProxyType(
             (ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1),
             (ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1),
             (ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1),
+            (ApiKey.SHARE_GROUP_DESCRIBE, 1, 1),
             (ApiKey.SHARE_FETCH, 1, 2),
             (ApiKey.SHARE_ACKNOWLEDGE, 1, 2),
+            (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1),
+            (ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0),
         )
     }
 )

@@ -17,12 +17,14 @@ from mesh.wire.apis import APIS, ApiKey, is_flexible
 from mesh.wire.errors import ProtocolError
 from mesh.wire.fetch import decode_fetch_request
 from mesh.wire.messages import (
+    AlterShareGroupOffsetsRequest,
     ApiVersionsRequest,
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeClusterRequest,
     DescribeGroupsRequest,
+    DescribeShareGroupOffsetsRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -37,6 +39,7 @@ from mesh.wire.messages import (
     RequestMessage,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
+    ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
     SyncGroupRequest,
 )
@@ -70,6 +73,9 @@ _REQUESTS: Final[Mapping[ApiKey, type]] = MappingProxyType(
         ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatRequest,
         ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeRequest,
         ApiKey.SHARE_GROUP_HEARTBEAT: ShareGroupHeartbeatRequest,
+        ApiKey.SHARE_GROUP_DESCRIBE: ShareGroupDescribeRequest,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: DescribeShareGroupOffsetsRequest,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: AlterShareGroupOffsetsRequest,
     }
 )
 

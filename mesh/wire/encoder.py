@@ -21,6 +21,7 @@ from kio.serial.errors import SerialError
 from mesh.wire.apis import APIS, ApiKey
 from mesh.wire.fetch import encode_fetch_response
 from mesh.wire.messages import (
+    AlterShareGroupOffsetsResponse,
     ApiVersionsResponse,
     Buffer,
     ConsumerGroupDescribeResponse,
@@ -28,6 +29,7 @@ from mesh.wire.messages import (
     DeleteGroupsResponse,
     DescribeClusterResponse,
     DescribeGroupsResponse,
+    DescribeShareGroupOffsetsResponse,
     FetchResponse,
     FindCoordinatorResponse,
     HeartbeatResponse,
@@ -45,6 +47,7 @@ from mesh.wire.messages import (
     SaslHandshakeResponse,
     ShareAcknowledgeResponse,
     ShareFetchResponse,
+    ShareGroupDescribeResponse,
     ShareGroupHeartbeatResponse,
     SyncGroupResponse,
 )
@@ -80,6 +83,9 @@ _RESPONSES: Final[Mapping[ApiKey, type]] = MappingProxyType(
         ApiKey.SHARE_GROUP_HEARTBEAT: ShareGroupHeartbeatResponse,
         ApiKey.SHARE_FETCH: ShareFetchResponse,
         ApiKey.SHARE_ACKNOWLEDGE: ShareAcknowledgeResponse,
+        ApiKey.SHARE_GROUP_DESCRIBE: ShareGroupDescribeResponse,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: DescribeShareGroupOffsetsResponse,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: AlterShareGroupOffsetsResponse,
     }
 )
 

@@ -145,8 +145,47 @@ class Generator:
             case ApiKey.OFFSET_FETCH:
                 wanted = ({"name": name, "partition_indexes": tuple(at for at, _ in positions)},)
                 return {**named, "topics": wanted, "groups": ({**named, "topics": wanted},)}
+            case ApiKey.SHARE_FETCH | ApiKey.SHARE_ACKNOWLEDGE:
+                return self._share_values(name, positions, named)
+            case ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS:
+                about = ({"topic_name": name, "partitions": tuple(at for at, _ in positions)},)
+                return {"groups": ({**named, "topics": random.choice([None, about])},)}
+            case ApiKey.ALTER_SHARE_GROUP_OFFSETS:
+                moved = tuple({"partition_index": at, "start_offset": offset} for at, offset in positions)
+                return {**named, "topics": ({"topic_name": name, "partitions": moved},)}
             case _:
                 return None
+
+    def _share_values(self, name: str, positions: list[tuple[int, int]], named: dict[str, Any]) -> dict[str, Any]:
+        random = self._random
+        topic_id = self._bench.server.core.topics.topic_id(TopicName(name))
+        partitions = tuple(
+            {
+                "partition_index": at,
+                "acknowledgement_batches": tuple(
+                    {
+                        "first_offset": first,
+                        "last_offset": min(first + random.choice([0, 2, 2, -1, 2**40]), 2**63 - 1),
+                        "acknowledge_types": random.choice([(1,), (2,), (3,), (1, 2, 3), (0, 4, 1), (9,), ()]),
+                    }
+                    for first in random.choice([(), (), (random.randint(0, 60),), (0, 3), (offset,)])
+                ),
+            }
+            for at, offset in positions
+        )
+        return {
+            **named,
+            "share_session_epoch": random.choice([0, 0, 1, 1, 2, 3, -1, -2, 2**31 - 1]),
+            "max_wait": random.choice([0, 10, 500, -1, 2**31 - 1]),
+            "min_bytes": random.choice([0, 1, 1, 500, -1]),
+            "max_bytes": random.choice([MAXIMUM, 100, 0, -1]),
+            "max_records": random.choice([500, 500, 3, 0, -1]),
+            "batch_size": random.choice([500, 3, 0, -1]),
+            "share_acquire_mode": random.choice([0, 1, 1, 7]),
+            "is_renew_ack": random.random() < 0.1,
+            "topics": ({"topic_id": topic_id, "partitions": partitions},),
+            "forgotten_topics_data": random.choice([(), ({"topic_id": topic_id, "partitions": (0, -1)},)]),
+        }
 
     def _group_values(self, api_key: ApiKey, name: str, named: dict[str, Any]) -> dict[str, Any]:
         """For the others, all in one: what an API has no field for is left out."""

@@ -33,7 +33,8 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     folder = tmp_path_factory.mktemp("outside")
     cluster = KafkaCluster("eu", kafka_jars(), folder / "kafka", BROKER)
     front = Front(cluster.bootstrap_servers)
-    mesh = Mesh([cluster], [], folder, {"topics": [{"prefix": "", "cluster": "eu"}]}, relay=front)
+    pool = {"topics": [{"prefix": "", "cluster": "eu"}], "share": {"auto_offset_reset": "earliest"}}
+    mesh = Mesh([cluster], [], folder, pool, relay=front)
     yield Bed(mesh.bootstrap_servers, mesh, folder)
     mesh.kill()
     front.close()

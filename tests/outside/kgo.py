@@ -28,6 +28,9 @@ SUITE: Final = Suite(
         "TestPing",
         "TestPollWaitStateNoUnderflow",
         "TestPooling",
+        "TestShareGroup",
+        "TestShareGroupETL",
+        "TestShareGroupAckOnClose",
         "TestUnknownGroupOffsetFetchPinned",
     ),
     not_applicable={
@@ -36,9 +39,6 @@ SUITE: Final = Suite(
         "TestConsumeRegex": "topics: only those of the configuration are shown, no internal ones",
         "Test848RegexBrokerResolves": "topics: only those of the configuration are shown, no internal ones",
         "TestTxnEtl": "transactions: offsets cannot be committed in one",
-        "TestShareGroup": "share groups: there are none",
-        "TestShareGroupETL": "share groups: there are none",
-        "TestShareGroupAckOnClose": "share groups: there are none",
-        "TestShareGroupOffsetsAdmin": "share groups: there are none",
+        "TestShareGroupOffsetsAdmin": "share groups: offsets are not deleted",
     },
 )

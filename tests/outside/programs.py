@@ -26,7 +26,7 @@ Reason = Literal[
     "positions: who has not joined commits only what it was given",
     "security: it needs SASL or TLS, and skips itself without",
     "scripts: it starts Kafka's shell scripts",
-    "share groups: there are none",
+    "share groups: offsets are not deleted",
     "topics: only those of the configuration are shown, no internal ones",
     "transactions: offsets cannot be committed in one",
 ]

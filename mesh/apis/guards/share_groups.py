@@ -6,12 +6,15 @@ only those that are new.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mesh.apis.api import RequestContext
 from mesh.apis.guards.result import (
     GROUP_REFUSED,
     TOPIC_REFUSED,
     AuthorizationResult,
     Denied,
+    Partial,
     groups_refused,
     may_group,
     may_topic,
@@ -45,3 +48,84 @@ def share_acknowledge(context: RequestContext, request: m.ShareAcknowledgeReques
     if may_group(context, Operation.READ, group):
         return None
     return Denied(m.ShareAcknowledgeResponse(error_code=GROUP_REFUSED), groups_refused(Operation.READ, [group]))
+
+
+def share_group_describe(context: RequestContext, request: m.ShareGroupDescribeRequest) -> AuthorizationResult:
+    refused = {
+        name: m.DescribedShareGroup(group_id=name, error_code=GROUP_REFUSED)
+        for name in request.group_ids
+        if not may_group(context, Operation.DESCRIBE, name)
+    }
+
+    def visible(group: m.DescribedShareGroup) -> m.DescribedShareGroup:
+        # Kafka tells nothing of a group that has a topic which one may not see.
+        topics = {each.topic_name for member in group.members for each in member.assignment.topic_partitions}
+        topics |= {name for member in group.members for name in member.subscribed_topic_names}
+        if all(may_topic(context, Operation.DESCRIBE, name) for name in topics):
+            return group
+        return m.DescribedShareGroup(
+            group_id=group.group_id,
+            error_code=TOPIC_REFUSED,
+            error_message="The group has described topic(s) that the client is not authorized to describe.",
+        )
+
+    def complete(response: m.ShareGroupDescribeResponse) -> m.ShareGroupDescribeResponse:
+        answered = refused | {each.group_id: visible(each) for each in response.groups}
+        return replace(response, groups=tuple(answered[name] for name in request.group_ids))
+
+    allowed = replace(request, group_ids=tuple(name for name in request.group_ids if name not in refused))
+    return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, refused))
+
+
+def describe_share_group_offsets(
+    context: RequestContext, request: m.DescribeShareGroupOffsetsRequest
+) -> AuthorizationResult:
+    refused = [each for each in request.groups if not may_group(context, Operation.DESCRIBE, each.group_id)]
+
+    def visible(group: m.ShareOffsetsGroupResponse) -> m.ShareOffsetsGroupResponse:
+        topics = tuple(
+            topic
+            if may_topic(context, Operation.DESCRIBE, topic.topic_name)
+            else replace(topic, partitions=tuple(map(_unseen, topic.partitions)))
+            for topic in group.topics
+        )
+        return replace(group, topics=topics)
+
+    def complete(response: m.DescribeShareGroupOffsetsResponse) -> m.DescribeShareGroupOffsetsResponse:
+        answered = [
+            *map(visible, response.groups),
+            *(m.ShareOffsetsGroupResponse(group_id=each.group_id, error_code=GROUP_REFUSED) for each in refused),
+        ]
+        return replace(response, groups=tuple(answered))
+
+    allowed = replace(request, groups=tuple(each for each in request.groups if each not in refused))
+    return Partial(allowed, complete, groups_refused(Operation.DESCRIBE, [each.group_id for each in refused]))
+
+
+def _unseen(partition: m.ShareOffsetsPartitionResponse) -> m.ShareOffsetsPartitionResponse:
+    return m.ShareOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=TOPIC_REFUSED)
+
+
+def alter_share_group_offsets(context: RequestContext, request: m.AlterShareGroupOffsetsRequest) -> AuthorizationResult:
+    if not may_group(context, Operation.READ, request.group_id):
+        response = m.AlterShareGroupOffsetsResponse(error_code=GROUP_REFUSED)
+        return Denied(response, groups_refused(Operation.READ, [request.group_id]))
+    refused = [each for each in request.topics if not may_topic(context, Operation.READ, each.topic_name)]
+    if not refused:
+        return None
+    responses = tuple(
+        m.AlteredShareOffsetsTopic(
+            topic_name=topic.topic_name,
+            topic_id=None,
+            partitions=tuple(
+                m.AlteredShareOffset(partition_index=each.partition_index, error_code=TOPIC_REFUSED)
+                for each in topic.partitions
+            ),
+        )
+        for topic in refused
+    )
+    return Partial(
+        replace(request, topics=tuple(each for each in request.topics if each not in refused)),
+        lambda response: replace(response, responses=response.responses + responses),
+        topics_refused(Operation.READ, [each.topic_name for each in refused]),
+    )

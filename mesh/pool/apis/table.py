@@ -28,8 +28,11 @@ from mesh.pool.apis import (
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
     k76_share_group_heartbeat,
+    k77_share_group_describe,
     k78_share_fetch,
     k79_share_acknowledge,
+    k90_describe_share_group_offsets,
+    k91_alter_share_group_offsets,
 )
 from mesh.wire.apis import ApiKey
 
@@ -56,8 +59,11 @@ TABLE: Final[Mapping[ApiKey, AnyApi]] = MappingProxyType(
             k68_consumer_group_heartbeat,
             k69_consumer_group_describe,
             k76_share_group_heartbeat,
+            k77_share_group_describe,
             k78_share_fetch,
             k79_share_acknowledge,
+            k90_describe_share_group_offsets,
+            k91_alter_share_group_offsets,
         )
     }
 )

@@ -207,6 +207,8 @@ class Connections:
             owner = self._slots.owner(slot_of(asked.offset)) if asked.offset >= 0 else None
             if owner is None or owner is state.barred or asked.topic is None or not state.may_be(owner):
                 continue
+            if owner.share is not None:  # it has no offsets of ours, and says in each request who it is
+                continue
             source = self._topics.partition(asked.topic, asked.partition)
             window = owner.windows.get(source) if source is not None else None
             if window is None:

@@ -118,6 +118,16 @@ from mesh.wire.messages.groups import (
 from mesh.wire.messages.share_groups import (
     AcknowledgementBatch,
     AcquiredRange,
+    AlteredShareOffset,
+    AlteredShareOffsetsTopic,
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    DescribedShareGroup,
+    DescribedShareMember,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    NewShareOffset,
+    NewShareOffsetsTopic,
     ShareAcknowledgePartitionResponse,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -127,8 +137,15 @@ from mesh.wire.messages.share_groups import (
     ShareFetchResponse,
     ShareFetchTopicResponse,
     ShareGroupAssignment,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
+    ShareOffsetsGroup,
+    ShareOffsetsGroupResponse,
+    ShareOffsetsPartitionResponse,
+    ShareOffsetsTopic,
+    ShareOffsetsTopicResponse,
     SharePartition,
     ShareTopic,
 )
@@ -158,6 +175,9 @@ RequestMessage: TypeAlias = (
     | ShareGroupHeartbeatRequest
     | ShareFetchRequest
     | ShareAcknowledgeRequest
+    | ShareGroupDescribeRequest
+    | DescribeShareGroupOffsetsRequest
+    | AlterShareGroupOffsetsRequest
 )
 
 ResponseMessage: TypeAlias = (
@@ -185,11 +205,18 @@ ResponseMessage: TypeAlias = (
     | ShareGroupHeartbeatResponse
     | ShareFetchResponse
     | ShareAcknowledgeResponse
+    | ShareGroupDescribeResponse
+    | DescribeShareGroupOffsetsResponse
+    | AlterShareGroupOffsetsResponse
 )
 
 __all__ = [
     "AcknowledgementBatch",
     "AcquiredRange",
+    "AlterShareGroupOffsetsRequest",
+    "AlterShareGroupOffsetsResponse",
+    "AlteredShareOffset",
+    "AlteredShareOffsetsTopic",
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
@@ -208,11 +235,15 @@ __all__ = [
     "DescribeClusterResponse",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
+    "DescribeShareGroupOffsetsRequest",
+    "DescribeShareGroupOffsetsResponse",
     "DescribedAssignment",
     "DescribedConsumer",
     "DescribedConsumerGroup",
     "DescribedGroup",
     "DescribedGroupMember",
+    "DescribedShareGroup",
+    "DescribedShareMember",
     "DescribedTopicPartitions",
     "FetchPartition",
     "FetchPartitionResponse",
@@ -249,6 +280,8 @@ __all__ = [
     "MetadataResponse",
     "MetadataTopic",
     "MetadataTopicResponse",
+    "NewShareOffset",
+    "NewShareOffsetsTopic",
     "OffsetCommitPartition",
     "OffsetCommitPartitionResponse",
     "OffsetCommitRequest",
@@ -290,8 +323,15 @@ __all__ = [
     "ShareFetchResponse",
     "ShareFetchTopicResponse",
     "ShareGroupAssignment",
+    "ShareGroupDescribeRequest",
+    "ShareGroupDescribeResponse",
     "ShareGroupHeartbeatRequest",
     "ShareGroupHeartbeatResponse",
+    "ShareOffsetsGroup",
+    "ShareOffsetsGroupResponse",
+    "ShareOffsetsPartitionResponse",
+    "ShareOffsetsTopic",
+    "ShareOffsetsTopicResponse",
     "SharePartition",
     "ShareTopic",
     "SupportedFeatureKey",

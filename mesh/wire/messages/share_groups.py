@@ -1,4 +1,4 @@
-"""Messages of share groups (KIP-932): ShareGroupHeartbeat, ShareFetch and ShareAcknowledge.
+"""Messages of share groups (KIP-932): of their members, and of tools that look at them.
 
 What ShareFetch has for each partition is a tuple, as of Fetch (`mesh.wire.messages.data`).
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from mesh.wire.errors import ErrorCode
-from mesh.wire.messages.consumer_groups import TopicIdPartitions
+from mesh.wire.messages.consumer_groups import DescribedAssignment, TopicIdPartitions
 from mesh.wire.messages.data import Buffer
 
 
@@ -152,3 +152,133 @@ class ShareAcknowledgeResponse:
     error_message: str | None = None
     acquisition_lock_timeout_ms: int = 0
     topics: tuple[ShareAcknowledgeTopicResponse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupDescribeRequest:
+    group_ids: tuple[str, ...]
+    include_authorized_operations: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedShareMember:
+    member_id: str
+    rack_id: str | None = None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...] = ()
+    assignment: DescribedAssignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedShareGroup:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    group_id: str
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[DescribedShareMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupDescribeResponse:
+    """groups: one for each group asked for, in that order."""
+
+    throttle_time_ms: int = 0
+    groups: tuple[DescribedShareGroup, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOffsetsTopic:
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOffsetsGroup:
+    """topics: None asks for all that the group has."""
+
+    group_id: str
+    topics: tuple[ShareOffsetsTopic, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeShareGroupOffsetsRequest:
+    groups: tuple[ShareOffsetsGroup, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOffsetsPartitionResponse:
+    """start_offset: the lowest that is not settled, -1 for none. lag: records that are not settled, -1 if that is not
+    known; from v1 on."""
+
+    partition_index: int
+    start_offset: int = -1
+    leader_epoch: int = 0
+    lag: int = -1
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOffsetsTopicResponse:
+    topic_name: str
+    topic_id: UUID | None
+    partitions: tuple[ShareOffsetsPartitionResponse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOffsetsGroupResponse:
+    group_id: str
+    topics: tuple[ShareOffsetsTopicResponse, ...] = ()
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeShareGroupOffsetsResponse:
+    throttle_time_ms: int = 0
+    groups: tuple[ShareOffsetsGroupResponse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewShareOffset:
+    partition_index: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewShareOffsetsTopic:
+    topic_name: str
+    partitions: tuple[NewShareOffset, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterShareGroupOffsetsRequest:
+    group_id: str
+    topics: tuple[NewShareOffsetsTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlteredShareOffset:
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlteredShareOffsetsTopic:
+    topic_name: str
+    topic_id: UUID | None
+    partitions: tuple[AlteredShareOffset, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterShareGroupOffsetsResponse:
+    throttle_time_ms: int = 0
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    responses: tuple[AlteredShareOffsetsTopic, ...] = ()

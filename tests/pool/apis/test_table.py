@@ -93,6 +93,12 @@ CONVERSATIONS: dict[ApiKey, dict[str, Any]] = {
         "topics": (),
         "forgotten_topics_data": (),
     },
+    ApiKey.SHARE_GROUP_DESCRIBE: {"group_ids": ("shop",)},
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: {"groups": ({"group_id": "shop", "topics": None},)},
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: {
+        "group_id": "shop",
+        "topics": ({"topic_name": "orders", "partitions": ({"partition_index": 0, "start_offset": 5},)},),
+    },
     ApiKey.SHARE_ACKNOWLEDGE: {"group_id": "shop", "member_id": "unknown", "share_session_epoch": 7, "topics": ()},
     ApiKey.API_VERSIONS: {"client_software_name": "test", "client_software_version": "1.0"},
 }

@@ -1,0 +1,94 @@
+"""ShareGroupDescribe: v1-v1
+
+Behaviour:
+* A pool that has share members (KIP-932), or had, with those members only; each is assigned every partition of its
+  topics. A group without pool is Empty if it has committed anything upstream. Any other: GROUP_ID_NOT_FOUND.
+
+Version notes:
+* v1: the first one; v0 was that of Kafka 4.0's early access.
+
+Ignored: include_authorized_operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mesh.apis.api import Api
+from mesh.pool.apis.context import PoolContext
+from mesh.pool.apis.tools import ask_for_groups, committed, notice, refusal
+from mesh.pool.common.effects import Effect
+from mesh.pool.common.ids import GroupId
+from mesh.pool.common.queries import CommittedUpstream
+from mesh.pool.inspection import share_members, state_of_share_group
+from mesh.pool.pool import Pool
+from mesh.pool.state.member import Member
+from mesh.wire.apis import APIS, ApiKey
+from mesh.wire.errors import ErrorCode
+from mesh.wire.messages import (
+    DescribedAssignment,
+    DescribedShareGroup,
+    DescribedShareMember,
+    DescribedTopicPartitions,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+
+
+def handle(context: PoolContext, request: ShareGroupDescribeRequest) -> Sequence[Effect]:
+    notice(context)
+    return ask_for_groups(context, [name for name in request.group_ids if GroupId(name) not in context.core.pools])
+
+
+def respond(
+    context: PoolContext, request: ShareGroupDescribeRequest, result: CommittedUpstream
+) -> ShareGroupDescribeResponse:
+    return ShareGroupDescribeResponse(groups=tuple(_group(context, name, result) for name in request.group_ids))
+
+
+def _group(context: PoolContext, name: str, found: CommittedUpstream) -> DescribedShareGroup:
+    if (error := refusal(context, name)) is not ErrorCode.NONE:
+        return DescribedShareGroup(group_id=name, error_code=error)
+    pool = context.core.pools.get(GroupId(name))
+    if pool is not None and pool.serving.has_share_members:
+        memberships = pool.coordinator.members.values()
+        epoch = max((each.generation for each in memberships if each.is_share), default=0)
+        return DescribedShareGroup(
+            group_id=name,
+            group_state=state_of_share_group(pool),
+            group_epoch=epoch,
+            assignment_epoch=epoch,
+            assignor_name="kafka-mesh",
+            members=tuple(_member(context, pool, member) for member in share_members(pool)),
+        )
+    error, offsets = committed(context, name, found) if pool is None else (ErrorCode.NONE, {})
+    if error is not ErrorCode.NONE:
+        return DescribedShareGroup(group_id=name, error_code=error)
+    if offsets:
+        return DescribedShareGroup(group_id=name, group_state="Empty", assignor_name="kafka-mesh")
+    message = f"Group {name} not found." if pool is None else f"Group {name} is not a share group."
+    return DescribedShareGroup(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
+
+
+def _member(context: PoolContext, pool: Pool, member: Member) -> DescribedShareMember:
+    membership = pool.coordinator.members.get(member.id)
+    subscription = membership.subscription if membership is not None else None
+    topics = context.core.topics
+    return DescribedShareMember(
+        member_id=member.name,
+        member_epoch=membership.generation if membership is not None else 0,
+        client_id=member.client.id,
+        client_host=f"/{member.client.host}",
+        subscribed_topic_names=subscription.topics if subscription is not None else (),
+        assignment=DescribedAssignment(
+            topic_partitions=tuple(
+                DescribedTopicPartitions(
+                    topic_id=topics.topic_id(name), topic_name=name, partitions=tuple(range(count))
+                )
+                for name, count in (subscription.assigned.items() if subscription is not None else ())
+            )
+        ),
+    )
+
+
+API = Api(ApiKey.SHARE_GROUP_DESCRIBE, APIS[ApiKey.SHARE_GROUP_DESCRIBE], handle, respond)
