@@ -117,6 +117,7 @@ def test_killed_share_member(bench: ShareBench) -> None:
     bench.until_all_committed()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_killed_mesh_under_share_members(bench: ShareBench) -> None:
     """Nothing that was answered comes again, whoever has it afterwards; nothing is lost."""
@@ -146,6 +147,7 @@ def test_killed_mesh_under_share_members(bench: ShareBench) -> None:
     bench.close_members()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_killed_broker_under_share_members(bench: ShareBench) -> None:
     """Its partitions bring nothing meanwhile; nothing is lost, and nothing accepted comes again."""
@@ -167,6 +169,7 @@ def test_killed_broker_under_share_members(bench: ShareBench) -> None:
     bench.close_members()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_record_that_kills_its_share_members(bench: ShareBench) -> None:
     """One of thousands, among others in its batch: it alone is written to the dead-letter topic."""

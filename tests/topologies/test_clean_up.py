@@ -28,7 +28,7 @@ from tests.topologies.clusters import cluster_without
 from tests.upstream.harness import run
 from tests.upstream.store.memory import MemoryStore
 
-pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("topologies")]
+pytestmark = [pytest.mark.long, pytest.mark.kafka, pytest.mark.xdist_group("topologies")]
 
 
 @asynccontextmanager

@@ -79,6 +79,7 @@ def test_two_processes_share_what_was_pushed(cluster: KafkaCluster, tmp_path: Pa
         eventually("the first process has read that", lambda: status(ask, "shared") == NOT_STORED)
 
 
+@pytest.mark.long
 def test_while_the_store_is_away_heartbeats_go_on_and_pushes_may_be_repeated(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_while_the_store_is_away_heartbeats_go_on_and_pushes_may_be_repeated(
         assert status(ask, "stored") == AVAILABLE
 
 
+@pytest.mark.long
 def test_a_mesh_without_its_store_passes_heartbeats_from_the_start(cluster: KafkaCluster, tmp_path: Path) -> None:
     with cluster_without(tmp_path / "store") as store:
         store.kill()
@@ -111,6 +113,7 @@ def test_a_mesh_without_its_store_passes_heartbeats_from_the_start(cluster: Kafk
             assert deleted(ask, "nobody's")["nobody's"][0] == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+@pytest.mark.long
 def test_failures_of_a_plugin_are_told_and_hold_groups_back(cluster: KafkaCluster, tmp_path: Path) -> None:
     with service() as url, mesh_of(cluster, tmp_path, plugin="http", options={"url": url}) as mesh:
         ask = ready(mesh)
