@@ -432,3 +432,17 @@ def test_nobody_is_left_in_memory(world: World) -> None:
     two.disconnect()
     one.disconnect()
     world.check_empty()
+
+
+def test_a_fetch_at_the_first_offset_of_a_share_members_slot_is_a_strangers(world: World) -> None:
+    """A share member has no offsets of the mesh's, and says in each request whose it is."""
+    member = open_session(world)
+    share_member = world.pool.members.by_id[member.member_id]
+    start = world.cluster.slots.start(share_member.slot)
+    stranger = world.consumer("stranger", joined=False, positions={0: start})
+    world.produce(0, 3)
+    stranger.fetch(wait=0.0)
+    world.check()
+    assert not stranger.received
+    member.fetch()
+    assert member.held(0) == [0, 1, 2]
